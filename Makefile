@@ -1,0 +1,75 @@
+# pgqrs: durable workflows and queues for PostgreSQL
+#
+#   make && make install    build and install for the PostgreSQL of PG_CONFIG
+#   make test               all tests, on a private copy of PostgreSQL
+#   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap) or file names
+#   make demo [DIR=…]       the zip_files workflow, killed and resumed
+#   make format             lays out the C code; format-check only looks
+#   make check-layers       a source file may include only lower layers
+
+EXTENSION = pgqrs
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pgqrs.control)
+MODULE_big = pgqrs
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+
+# The install script is sql/*.sql in the order of their names; sql/pgqrs--A--B.sql
+# are upgrades.
+UPGRADES = $(wildcard sql/pgqrs--*--*.sql)
+SQL_PARTS = $(sort $(filter-out $(UPGRADES),$(wildcard sql/*.sql)))
+DATA = $(UPGRADES)
+DATA_built = $(EXTENSION)--$(EXTVERSION).sql
+
+PG_CPPFLAGS = -DPGQRS_VERSION='"$(EXTVERSION)"'
+# PostgreSQL's headers leave parameters unused, compare signed with unsigned
+# and initialize structs in part.
+PG_CFLAGS = -std=gnu99 -Wall -Wextra -Werror -Wno-unused-parameter \
+	-Wno-sign-compare -Wno-missing-field-initializers -MMD -MP
+EXTRA_CLEAN = $(OBJS:.o=.d)
+
+# Bitcode for JIT inlining would need clang and is never inlined here.
+ifeq ($(origin with_llvm),undefined)
+override with_llvm := no
+endif
+
+.PHONY: all install test demo check-layers format format-check
+
+all:
+
+PG_CONFIG ?= pg_config
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifneq ($(PGXS),)
+include $(PGXS)
+else
+all install:
+	@echo "$(PG_CONFIG): not found or without server headers; install postgresql-server-dev-15 or set PG_CONFIG" >&2
+	@exit 1
+
+clean:
+	rm -f $(OBJS) $(EXTRA_CLEAN) $(DATA_built) pgqrs.so
+endif
+
+-include $(wildcard src/*.d)
+
+$(OBJS): Makefile pgqrs.control
+
+$(DATA_built): $(SQL_PARTS) Makefile pgqrs.control
+	cat $(SQL_PARTS) > $@
+
+test:
+	@bash test/packages
+	@bash test/run $(ONLY)
+
+demo:
+	@bash test/packages
+	@DIR='$(DIR)' KEEP='$(KEEP)' bash test/demo
+
+check-layers:
+	@perl test/check_layers src
+
+CLANG_FORMAT ?= clang-format-14
+
+format:
+	$(CLANG_FORMAT) -i $(wildcard src/*.[ch])
+
+format-check:
+	@$(CLANG_FORMAT) --dry-run -Werror $(wildcard src/*.[ch])
