@@ -26,12 +26,18 @@ PG_CFLAGS = -std=gnu99 -Wall -Wextra -Werror -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -MMD -MP
 EXTRA_CLEAN = $(OBJS:.o=.d)
 
+# PostgreSQL's flags are those of the compiler that built it.
+ifneq (,$(findstring clang,$(CC)))
+PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
+	-Wno-ignored-attributes
+endif
+
 # Bitcode for JIT inlining would need clang and is never inlined here.
 ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install test demo check-layers format format-check
+.PHONY: all install objects test demo check-layers format format-check
 
 all:
 
@@ -55,12 +61,12 @@ $(OBJS): Makefile pgqrs.control
 $(DATA_built): $(SQL_PARTS) Makefile pgqrs.control
 	cat $(SQL_PARTS) > $@
 
+objects: $(OBJS)
+
 test:
-	@bash test/packages
 	@bash test/run $(ONLY)
 
 demo:
-	@bash test/packages
 	@DIR='$(DIR)' KEEP='$(KEEP)' bash test/demo
 
 check-layers:
