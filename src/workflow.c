@@ -1,0 +1,278 @@
+/*
+ * workflow.c
+ *	  Definitions of workflows by name and by id, and retry policies.
+ *
+ * Runs in any backend, reads the newest committed definition, takes no row
+ * lock: a definition that changes at the same time is seen as it was or as it
+ * is.
+ */
+#include "workflow.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/timestamp.h"
+
+#define POLICY_HINT \
+	"Use max_attempts (-1 for no limit, or 1 and more), initial_interval and max_interval (an interval such as \"1 s\"), " \
+	"backoff_coefficient (more than 0), jitter (0 to 1) and non_retryable (an array of strings that are not empty)."
+
+/* The elements of a stored text[] without NULLs, as char *. */
+static List *
+text_list(Datum array)
+{
+	List	   *list = NIL;
+	Datum	   *values;
+	int			count;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false,
+					  TYPALIGN_INT, &values, NULL, &count);
+	for (int i = 0; i < count; i++)
+		list = lappend(list, TextDatumGetCString(values[i]));
+	return list;
+}
+
+static int64
+column_duration(TupleTableSlot *slot, WorkflowsColumn column, const char *name)
+{
+	if (pgqrs_is_null(slot, column))
+		return 0;
+	return pgqrs_duration(DatumGetIntervalP(pgqrs_get(slot, column)), name);
+}
+
+static void
+read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
+{
+	PgqrsRetryPolicy *retry = &workflow->retry;
+
+	workflow->workflow_id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
+	workflow->name = TextDatumGetCString(pgqrs_get(slot, Workflows_name));
+	workflow->timeout = column_duration(slot, Workflows_timeout, "timeout");
+	workflow->key_scope = pgqrs_enum_value(ENUM_KEY_SCOPE,
+										   pgqrs_get(slot, Workflows_key_scope));
+	retry->max_attempts = DatumGetInt32(pgqrs_get(slot, Workflows_max_attempts));
+	retry->non_retryable = text_list(pgqrs_get(slot, Workflows_non_retryable));
+	retry->backoff.initial_interval =
+		column_duration(slot, Workflows_initial_interval, "initial_interval");
+	retry->backoff.max_interval =
+		column_duration(slot, Workflows_max_interval, "max_interval");
+	retry->backoff.coefficient =
+		DatumGetFloat8(pgqrs_get(slot, Workflows_backoff_coefficient));
+	retry->backoff.jitter = DatumGetFloat8(pgqrs_get(slot, Workflows_jitter));
+}
+
+static bool
+find_workflow(PgqrsIndexId index, Datum key, PgqrsWorkflow *workflow)
+{
+	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool		found = pgqrs_row_fetch(table, index, 1, &key, slot);
+
+	if (found)
+		read_workflow(slot, workflow);
+	pgqrs_table_close(table);
+	return found;
+}
+
+bool
+pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow)
+{
+	return find_workflow(INDEX_WORKFLOWS_PKEY, Int64GetDatum(workflow_id),
+						 workflow);
+}
+
+/*
+ * By name, for a role that has the privilege on it.  A role without any
+ * privilege on it learns nothing: PQ002; one that has another: 42501.
+ */
+void
+pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
+					   PgqrsWorkflow *workflow)
+{
+	int			grants = pgqrs_grants_on(name);
+
+	if (grants == 0 ||
+		!find_workflow(INDEX_WORKFLOWS_NAME, CStringGetTextDatum(name),
+					   workflow))
+		pgqrs_error_workflow_not_found(name);
+	if ((grants & (1 << privilege)) == 0)
+		pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
+}
+
+/*
+ * Retry policies
+ */
+
+static void pg_attribute_noreturn()
+refuse_value(const char *key, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("\"%s\" of a retry policy %s", key, what),
+			 errhint(POLICY_HINT)));
+}
+
+void
+pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy)
+{
+	const PgqrsBackoff *backoff = &policy->backoff;
+	ListCell   *lc;
+
+	if (policy->max_attempts < 1 && policy->max_attempts != -1)
+		refuse_value("max_attempts", "is neither -1 nor at least 1");
+	if (backoff->initial_interval < 0 ||
+		backoff->initial_interval > PGQRS_MAX_DURATION)
+		refuse_value("initial_interval", "is out of range");
+	if (backoff->max_interval < 0 || backoff->max_interval > PGQRS_MAX_DURATION)
+		refuse_value("max_interval", "is out of range");
+	if (!isfinite(backoff->coefficient) || backoff->coefficient <= 0)
+		refuse_value("backoff_coefficient", "is not a finite number above 0");
+	if (!(backoff->jitter >= 0 && backoff->jitter <= 1))	/* NaN too */
+		refuse_value("jitter", "is not from 0 to 1");
+	foreach(lc, policy->non_retryable)
+		if (*(char *) lfirst(lc) == '\0')
+			refuse_value("non_retryable", "has an empty element");
+}
+
+/* A number under a key; infinite where a double cannot hold it. */
+static double
+number_value(const char *key, const JsonbValue *value)
+{
+	if (value->type != jbvNumeric)
+		refuse_value(key, "is not a number");
+	return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
+											  NumericGetDatum(value->val.numeric)));
+}
+
+static int
+int_value(const char *key, const JsonbValue *value)
+{
+	double		number = number_value(key, value);
+
+	if (number != rint(number) || fabs(number) > PG_INT32_MAX)
+		refuse_value(key, "is not an integer");
+	return (int) number;
+}
+
+/*
+ * The duration that a text means.  What the type's input function complains of
+ * becomes the detail of our own complaint.
+ */
+static int64
+parse_duration(const char *key, const char *text)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Datum		interval = (Datum) 0;
+
+	PG_TRY();
+	{
+		interval = DirectFunctionCall3(interval_in, CStringGetDatum(text),
+									   ObjectIdGetDatum(InvalidOid),
+									   Int32GetDatum(-1));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION)
+			PG_RE_THROW();
+		FlushErrorState();
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"%s\" of a retry policy is not an interval", key),
+				 errdetail_internal("%s", error->message),
+				 errhint(POLICY_HINT)));
+	}
+	PG_END_TRY();
+	return pgqrs_duration(DatumGetIntervalP(interval), key);
+}
+
+static int64
+duration_value(const char *key, const JsonbValue *value)
+{
+	if (value->type != jbvString)
+		refuse_value(key, "is not an interval given as text");
+	return parse_duration(key, pnstrdup(value->val.string.val,
+										value->val.string.len));
+}
+
+static List *
+strings_value(const char *key, const JsonbValue *value)
+{
+	JsonbContainer *array;
+	List	   *list = NIL;
+
+	if (value->type != jbvBinary ||
+		!JsonContainerIsArray(value->val.binary.data))
+		refuse_value(key, "is not an array");
+	array = value->val.binary.data;
+	for (uint32 i = 0; i < JsonContainerSize(array); i++)
+	{
+		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
+
+		if (element->type != jbvString)
+			refuse_value(key, "has an element that is not a string");
+		list = lappend(list, pnstrdup(element->val.string.val,
+									  element->val.string.len));
+	}
+	return list;
+}
+
+static void
+merge_value(PgqrsRetryPolicy *policy, const char *key, const JsonbValue *value)
+{
+	if (strcmp(key, "max_attempts") == 0)
+		policy->max_attempts = int_value(key, value);
+	else if (strcmp(key, "initial_interval") == 0)
+		policy->backoff.initial_interval = duration_value(key, value);
+	else if (strcmp(key, "backoff_coefficient") == 0)
+		policy->backoff.coefficient = number_value(key, value);
+	else if (strcmp(key, "max_interval") == 0)
+		policy->backoff.max_interval = duration_value(key, value);
+	else if (strcmp(key, "jitter") == 0)
+		policy->backoff.jitter = number_value(key, value);
+	else if (strcmp(key, "non_retryable") == 0)
+		policy->non_retryable = strings_value(key, value);
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a retry policy has no key \"%s\"", key),
+				 errhint(POLICY_HINT)));
+}
+
+/* A key that is left out leaves the policy's value; a JSON null is no value. */
+void
+pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
+{
+	Jsonb	   *object = DatumGetJsonbP(overrides);
+	JsonbIterator *iterator;
+	JsonbIteratorToken token;
+	JsonbValue	v;
+	char	   *key = NULL;
+
+	if (!JB_ROOT_IS_OBJECT(object))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"retry_policy\" is not a JSON object"),
+				 errhint(POLICY_HINT)));
+
+	iterator = JsonbIteratorInit(&object->root);
+	while ((token = JsonbIteratorNext(&iterator, &v, true)) != WJB_DONE)
+	{
+		if (token == WJB_KEY)
+			key = pnstrdup(v.val.string.val, v.val.string.len);
+		else if (token == WJB_VALUE)
+			merge_value(policy, key, &v);
+	}
+	pgqrs_retry_policy_check(policy);
+}
