@@ -1,0 +1,2 @@
+\echo Use "CREATE EXTENSION pgqrs" to load this file. \quit
+

@@ -1,0 +1,324 @@
+-- Tables.  They are internal: only the owner may touch them, only the C layer
+-- writes them.  The order of the columns is known to src/catalog.h; a new
+-- column is appended, never inserted.
+--
+-- Names and keys are COLLATE "C": they are compared for equality and prefix,
+-- and an operating system's new collation must not be able to break an index.
+
+CREATE TABLE pgqrs_queues (
+	queue_id bigint NOT NULL,
+	created_at timestamptz NOT NULL,
+	paused_at timestamptz,
+	visibility_timeout interval NOT NULL,
+	retention interval NOT NULL,
+	dead_retention interval NOT NULL,
+	rate_period interval,
+	max_attempts integer NOT NULL,
+	max_in_flight integer,
+	max_per_key integer,
+	rate_limit integer,
+	is_workflow boolean NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	CONSTRAINT pgqrs_queues_pkey PRIMARY KEY (queue_id),
+	CONSTRAINT pgqrs_queues_name_key UNIQUE (name)
+);
+COMMENT ON TABLE pgqrs_queues IS 'queues; is_workflow marks the queue of the workflow of the same name';
+
+-- A claim moves visible_after, so it can never be a HOT update: every index
+-- whose predicate the row meets costs one insertion per claim.  Hence partial
+-- indexes for all but the key and the claim order.
+CREATE TABLE pgqrs_messages (
+	message_id bigint NOT NULL,
+	queue_id bigint NOT NULL,
+	visible_after timestamptz NOT NULL,
+	enqueued_at timestamptz NOT NULL,
+	dequeued_at timestamptz,
+	lease bigint,
+	worker_id bigint,
+	run_id bigint,
+	deadline_at timestamptz,
+	attempt integer NOT NULL,
+	failures integer NOT NULL,
+	priority smallint NOT NULL,
+	waiting_for text COLLATE "C",
+	concurrency_key text COLLATE "C",
+	idempotency_key text COLLATE "C",
+	payload jsonb,
+	headers jsonb,
+	last_error jsonb,
+	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id),
+	CONSTRAINT pgqrs_messages_queue_fkey FOREIGN KEY (queue_id) REFERENCES pgqrs_queues
+);
+COMMENT ON TABLE pgqrs_messages IS 'messages that have not ended; a run''s message has the run''s id and no payload of its own';
+COMMENT ON COLUMN pgqrs_messages.visible_after IS 'when work continues: the end of the lease while one is held';
+CREATE INDEX pgqrs_messages_claim_idx ON pgqrs_messages (queue_id, priority DESC, visible_after, message_id);
+COMMENT ON INDEX pgqrs_messages_claim_idx IS 'the order of claims';
+CREATE UNIQUE INDEX pgqrs_messages_key_idx ON pgqrs_messages (queue_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_key_idx IS 'idempotency keys of messages, and of runs whose key holds only while they have not ended';
+CREATE INDEX pgqrs_messages_worker_idx ON pgqrs_messages (worker_id) WHERE worker_id IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_worker_idx IS 'what a worker holds';
+CREATE INDEX pgqrs_messages_deadline_idx ON pgqrs_messages (deadline_at) WHERE deadline_at IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_deadline_idx IS 'deadlines that have not passed';
+CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (message_id) WHERE waiting_for IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'parked runs';
+
+-- Every life of a message leaves two dead rows.  A share of the table is the
+-- wrong measure for a queue whose backlog may be large or nothing: vacuum by
+-- count, without the pauses that let the dead outrun it.
+ALTER TABLE pgqrs_messages SET (
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
+	autovacuum_vacuum_cost_delay = 0,
+	autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 10000
+);
+
+CREATE TABLE pgqrs_archive (
+	message_id bigint NOT NULL,
+	queue_id bigint NOT NULL,
+	archived_at timestamptz NOT NULL,
+	visible_after timestamptz NOT NULL,
+	enqueued_at timestamptz NOT NULL,
+	dequeued_at timestamptz,
+	lease bigint,
+	worker_id bigint,
+	run_id bigint,
+	deadline_at timestamptz,
+	attempt integer NOT NULL,
+	failures integer NOT NULL,
+	outcome pgqrs_outcome NOT NULL,
+	priority smallint NOT NULL,
+	waiting_for text COLLATE "C",
+	concurrency_key text COLLATE "C",
+	idempotency_key text COLLATE "C",
+	payload jsonb,
+	headers jsonb,
+	last_error jsonb,
+	CONSTRAINT pgqrs_archive_pkey PRIMARY KEY (message_id)
+);
+COMMENT ON TABLE pgqrs_archive IS 'messages that have ended, kept for the queue''s retention';
+CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome = 'DEAD';
+COMMENT ON INDEX pgqrs_archive_dead_idx IS 'dead letters';
+
+CREATE TABLE pgqrs_workers (
+	worker_id bigint NOT NULL,
+	created_at timestamptz NOT NULL,
+	heartbeat_at timestamptz NOT NULL,
+	stopped_at timestamptz,
+	port integer,
+	max_concurrent integer,
+	status pgqrs_worker_status NOT NULL,
+	owner name NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	queues text[] COLLATE "C" NOT NULL,
+	hostname text,
+	version text,
+	labels jsonb,
+	CONSTRAINT pgqrs_workers_pkey PRIMARY KEY (worker_id)
+);
+COMMENT ON TABLE pgqrs_workers IS 'workers, stopped ones included';
+CREATE UNIQUE INDEX pgqrs_workers_name_idx ON pgqrs_workers (owner, name) WHERE stopped_at IS NULL;
+COMMENT ON INDEX pgqrs_workers_name_idx IS 'one live worker of a name per role';
+-- Small, and rewritten by heartbeats: room for HOT, and vacuum early.
+ALTER TABLE pgqrs_workers SET (fillfactor = 50,
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+CREATE TABLE pgqrs_workflows (
+	workflow_id bigint NOT NULL,
+	created_at timestamptz NOT NULL,
+	timeout interval,
+	initial_interval interval NOT NULL,
+	max_interval interval NOT NULL,
+	backoff_coefficient double precision NOT NULL,
+	jitter double precision NOT NULL,
+	max_attempts integer NOT NULL,
+	key_scope pgqrs_key_scope NOT NULL,
+	owner name NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	handler text,
+	outbox_queue text COLLATE "C",
+	non_retryable text[] NOT NULL,
+	CONSTRAINT pgqrs_workflows_pkey PRIMARY KEY (workflow_id),
+	CONSTRAINT pgqrs_workflows_name_key UNIQUE (name),
+	CONSTRAINT pgqrs_workflows_queue_fkey FOREIGN KEY (workflow_id) REFERENCES pgqrs_queues
+);
+COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes';
+
+-- No index and no predicate mentions a column that changes while a run lives,
+-- so its updates stay HOT as long as the page has room: a claim and an end
+-- each write one new version, and the first reader prunes what they replaced.
+CREATE TABLE pgqrs_workflow_runs (
+	run_id bigint NOT NULL,
+	workflow_id bigint NOT NULL,
+	created_at timestamptz NOT NULL,
+	started_at timestamptz,
+	paused_at timestamptz,
+	completed_at timestamptz,
+	deadline_at timestamptz,
+	cancel_requested_at timestamptz,
+	deleted_at timestamptz,
+	schedule_slot timestamptz,
+	timeout interval,
+	lease bigint,
+	worker_id bigint,
+	parent_run_id bigint,
+	rerun_of bigint,
+	attempt integer NOT NULL,
+	failures integer NOT NULL,
+	status pgqrs_run_status NOT NULL,
+	on_parent_end pgqrs_parent_end,
+	key_scope pgqrs_key_scope,
+	priority smallint NOT NULL,
+	idempotency_key text COLLATE "C",
+	parent_step_id text COLLATE "C",
+	waiting_for text COLLATE "C",
+	worker_version text,
+	cancel_reason text,
+	delete_reason text,
+	retry_policy jsonb,
+	tags jsonb,
+	headers jsonb,
+	progress jsonb,
+	input jsonb,
+	output jsonb,
+	error jsonb,
+	CONSTRAINT pgqrs_workflow_runs_pkey PRIMARY KEY (run_id),
+	CONSTRAINT pgqrs_workflow_runs_workflow_fkey FOREIGN KEY (workflow_id) REFERENCES pgqrs_workflows
+) WITH (fillfactor = 70);
+COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
+CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
+	WHERE idempotency_key IS NOT NULL AND key_scope = 'retained' AND deleted_at IS NULL;
+COMMENT ON INDEX pgqrs_workflow_runs_key_idx IS 'idempotency keys of runs that keep theirs after the end';
+CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_id, run_id);
+COMMENT ON INDEX pgqrs_workflow_runs_workflow_idx IS 'the runs of a workflow, for lists and for deleting it';
+CREATE INDEX pgqrs_workflow_runs_parent_idx ON pgqrs_workflow_runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
+COMMENT ON INDEX pgqrs_workflow_runs_parent_idx IS 'the children of a run';
+
+CREATE TABLE pgqrs_workflow_steps (
+	run_id bigint NOT NULL,
+	started_at timestamptz NOT NULL,
+	completed_at timestamptz,
+	lease bigint,
+	attempt integer NOT NULL,
+	failures integer NOT NULL,
+	kind pgqrs_step_kind NOT NULL,
+	status pgqrs_step_status NOT NULL,
+	step_id text COLLATE "C" NOT NULL,
+	input jsonb,
+	output jsonb,
+	error jsonb,
+	history jsonb,
+	reason jsonb,
+	CONSTRAINT pgqrs_workflow_steps_pkey PRIMARY KEY (run_id, step_id),
+	CONSTRAINT pgqrs_workflow_steps_run_fkey FOREIGN KEY (run_id) REFERENCES pgqrs_workflow_runs
+) WITH (fillfactor = 70);
+COMMENT ON TABLE pgqrs_workflow_steps IS 'steps of workflow runs, one row each with its last ten failures';
+
+CREATE TABLE pgqrs_signals (
+	signal_id bigint NOT NULL,
+	run_id bigint NOT NULL,
+	sent_at timestamptz NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	consumed_by text COLLATE "C",
+	idempotency_key text COLLATE "C",
+	payload jsonb,
+	headers jsonb,
+	CONSTRAINT pgqrs_signals_pkey PRIMARY KEY (signal_id),
+	CONSTRAINT pgqrs_signals_run_fkey FOREIGN KEY (run_id) REFERENCES pgqrs_workflow_runs
+);
+COMMENT ON TABLE pgqrs_signals IS 'signals sent to runs; consumed_by is the step that took it';
+CREATE INDEX pgqrs_signals_run_idx ON pgqrs_signals (run_id, name, signal_id);
+COMMENT ON INDEX pgqrs_signals_run_idx IS 'the signals of a run in the order sent';
+CREATE UNIQUE INDEX pgqrs_signals_key_idx ON pgqrs_signals (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+COMMENT ON INDEX pgqrs_signals_key_idx IS 'idempotency keys of signals';
+
+CREATE TABLE pgqrs_schedules (
+	schedule_id bigint NOT NULL,
+	next_fire_at timestamptz,
+	last_fired_at timestamptz,
+	timeout interval,
+	max_catchup integer NOT NULL,
+	overlap pgqrs_overlap NOT NULL,
+	priority smallint NOT NULL,
+	enabled boolean NOT NULL,
+	owner name NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	cron text NOT NULL,
+	timezone text NOT NULL,
+	workflow text COLLATE "C" NOT NULL,
+	input jsonb,
+	tags jsonb,
+	CONSTRAINT pgqrs_schedules_pkey PRIMARY KEY (schedule_id),
+	CONSTRAINT pgqrs_schedules_name_key UNIQUE (name)
+);
+COMMENT ON TABLE pgqrs_schedules IS 'when to trigger which workflow';
+CREATE INDEX pgqrs_schedules_next_idx ON pgqrs_schedules (next_fire_at) WHERE enabled;
+COMMENT ON INDEX pgqrs_schedules_next_idx IS 'what is due';
+
+CREATE TABLE pgqrs_schedule_firings (
+	schedule_id bigint NOT NULL,
+	slot timestamptz NOT NULL,
+	fired_at timestamptz NOT NULL,
+	run_id bigint,
+	CONSTRAINT pgqrs_schedule_firings_pkey PRIMARY KEY (schedule_id, slot),
+	CONSTRAINT pgqrs_schedule_firings_schedule_fkey FOREIGN KEY (schedule_id) REFERENCES pgqrs_schedules
+);
+COMMENT ON TABLE pgqrs_schedule_firings IS 'the slots of schedules that were served, one run each';
+
+CREATE TABLE pgqrs_run_events (
+	event_id bigint NOT NULL,
+	run_id bigint NOT NULL,
+	at timestamptz NOT NULL,
+	event text NOT NULL,
+	data jsonb,
+	CONSTRAINT pgqrs_run_events_pkey PRIMARY KEY (event_id)
+);
+COMMENT ON TABLE pgqrs_run_events IS 'what happened to runs while pgqrs.audit was on';
+CREATE INDEX pgqrs_run_events_run_idx ON pgqrs_run_events (run_id, event_id);
+COMMENT ON INDEX pgqrs_run_events_run_idx IS 'the events of a run in order';
+
+CREATE TABLE pgqrs_grants (
+	granted_at timestamptz NOT NULL,
+	privilege pgqrs_privilege NOT NULL,
+	grantee name NOT NULL,
+	granted_by name NOT NULL,
+	pattern text COLLATE "C" NOT NULL,
+	CONSTRAINT pgqrs_grants_pkey PRIMARY KEY (pattern, grantee, privilege)
+);
+COMMENT ON TABLE pgqrs_grants IS 'who may do what on which names; grantee public is every role';
+
+-- Ids stay within what a JSON or JavaScript number holds exactly.
+CREATE SEQUENCE pgqrs_queue_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_queues.queue_id;
+COMMENT ON SEQUENCE pgqrs_queue_id_seq IS 'ids of queues and workflows';
+CREATE SEQUENCE pgqrs_message_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_messages.message_id;
+COMMENT ON SEQUENCE pgqrs_message_id_seq IS 'ids of messages and runs';
+CREATE SEQUENCE pgqrs_worker_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_workers.worker_id;
+COMMENT ON SEQUENCE pgqrs_worker_id_seq IS 'ids of workers';
+CREATE SEQUENCE pgqrs_signal_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_signals.signal_id;
+COMMENT ON SEQUENCE pgqrs_signal_id_seq IS 'ids of signals';
+CREATE SEQUENCE pgqrs_schedule_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_schedules.schedule_id;
+COMMENT ON SEQUENCE pgqrs_schedule_id_seq IS 'ids of schedules';
+CREATE SEQUENCE pgqrs_event_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_run_events.event_id;
+COMMENT ON SEQUENCE pgqrs_event_id_seq IS 'ids of run events';
+
+-- All of it is data: pg_dump must carry it.
+SELECT pg_catalog.pg_extension_config_dump(c::pg_catalog.regclass, '')
+	FROM pg_catalog.unnest(ARRAY[
+		'pgqrs_queues',
+		'pgqrs_messages',
+		'pgqrs_archive',
+		'pgqrs_workers',
+		'pgqrs_workflows',
+		'pgqrs_workflow_runs',
+		'pgqrs_workflow_steps',
+		'pgqrs_signals',
+		'pgqrs_schedules',
+		'pgqrs_schedule_firings',
+		'pgqrs_run_events',
+		'pgqrs_grants',
+		'pgqrs_queue_id_seq',
+		'pgqrs_message_id_seq',
+		'pgqrs_worker_id_seq',
+		'pgqrs_signal_id_seq',
+		'pgqrs_schedule_id_seq',
+		'pgqrs_event_id_seq'
+	]) AS c;
+

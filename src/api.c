@@ -1,0 +1,267 @@
+/*
+ * api.c
+ *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ */
+#include "api.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "clock.h"
+#include "errors.h"
+#include "funcapi.h"
+#include "json.h"
+#include "names.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+static void
+require(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		pgqrs_error_null(name);
+}
+
+int64
+pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return PG_GETARG_INT64(n);
+}
+
+int64
+pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing)
+{
+	return PG_ARGISNULL(n) ? missing : PG_GETARG_INT64(n);
+}
+
+int
+pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
+			  int min, int max)
+{
+	int			value;
+
+	require(fcinfo, n, name);
+	value = PG_GETARG_INT32(n);
+	if (value < min || value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is %d", name, value),
+				 errhint("Use a value from %d to %d.", min, max)));
+	return value;
+}
+
+int
+pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
+				 int min, int max, int missing)
+{
+	return PG_ARGISNULL(n) ? missing : pgqrs_arg_int(fcinfo, n, name, min, max);
+}
+
+bool
+pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return PG_GETARG_BOOL(n);
+}
+
+double
+pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name,
+				 double min, double max)
+{
+	double		value;
+
+	require(fcinfo, n, name);
+	value = PG_GETARG_FLOAT8(n);
+	if (!(value >= min && value <= max))	/* NaN too */
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is %g", name, value),
+				 errhint("Use a value from %g to %g.", min, max)));
+	return value;
+}
+
+char *
+pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+char *
+pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+char *
+pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_name(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_pattern(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_key(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_key(fcinfo, n, name);
+}
+
+int
+pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
+				int nlabels, const char *const *labels)
+{
+	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+	StringInfoData known;
+
+	for (int i = 0; i < nlabels; i++)
+		if (strcmp(labels[i], value) == 0)
+			return i;
+
+	initStringInfo(&known);
+	for (int i = 0; i < nlabels; i++)
+		appendStringInfo(&known, "%s\"%s\"", i ? ", " : "", labels[i]);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("argument \"%s\" is \"%s\"", name, value),
+			 errhint("Use one of %s.", known.data)));
+}
+
+int64
+pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return pgqrs_duration(PG_GETARG_INTERVAL_P(n), name);
+}
+
+int64
+pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n, const char *name,
+					  int64 missing)
+{
+	return PG_ARGISNULL(n) ? missing : pgqrs_arg_duration(fcinfo, n, name);
+}
+
+TimestampTz
+pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	TimestampTz at;
+
+	require(fcinfo, n, name);
+	at = PG_GETARG_TIMESTAMPTZ(n);
+	if (TIMESTAMP_IS_NOEND(at))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is infinity", name),
+				 errhint("Use a finite instant.")));
+	return Max(at, MIN_TIMESTAMP);
+}
+
+PgqrsWhen
+pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
+{
+	PgqrsWhen	when;
+
+	when.delay = pgqrs_arg_duration(fcinfo, delay, "delay");
+	when.run_at = PG_ARGISNULL(run_at) ? 0 :
+		pgqrs_arg_instant(fcinfo, run_at, "run_at");
+	if (when.delay != 0 && when.run_at != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("both \"delay\" and \"run_at\" are given"),
+				 errhint("Give one of them.")));
+	return when;
+}
+
+bool
+pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name, Datum *value)
+{
+	if (PG_ARGISNULL(n))
+		return false;
+	*value = PG_GETARG_DATUM(n);
+	pgqrs_json_check_size(*value, name, 0);
+	return true;
+}
+
+Datum
+pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	Datum		value;
+
+	require(fcinfo, n, name);
+	pgqrs_arg_json(fcinfo, n, name, &value);
+	return value;
+}
+
+int
+pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
+				bool refuse_nulls, Datum **values, bool **nulls)
+{
+	ArrayType  *array;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	int			count;
+
+	require(fcinfo, n, name);
+	array = PG_GETARG_ARRAYTYPE_P(n);
+	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_NDIM(array) > 1 || count < 1 || count > PGQRS_MAX_BATCH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" has %d dimensions and %d elements",
+						name, ARR_NDIM(array), count),
+				 errhint("Pass a one-dimensional array of 1 to %d elements.",
+						 PGQRS_MAX_BATCH)));
+	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
+	deconstruct_array(array, type, typlen, typbyval, typalign,
+					  values, nulls, &count);
+	for (int i = 0; refuse_nulls && i < count; i++)
+		if ((*nulls)[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("item %d of \"%s\" must not be null", i + 1, name),
+					 errhint("Pass a value for every item.")));
+	return count;
+}
+
+Datum
+pgqrs_int64_array(const int64 *values, int count)
+{
+	Datum	   *datums = palloc(count * sizeof(Datum));
+
+	for (int i = 0; i < count; i++)
+		datums[i] = Int64GetDatum(values[i]);
+	return PointerGetDatum(construct_array(datums, count, INT8OID,
+										   sizeof(int64), FLOAT8PASSBYVAL,
+										   TYPALIGN_DOUBLE));
+}
+
+Datum
+pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}

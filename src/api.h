@@ -1,0 +1,70 @@
+/*
+ * api.h
+ *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ *
+ * Every function here raises 22004 for a NULL where none is allowed and 22023
+ * for a value out of its bounds, naming the argument.
+ */
+#ifndef PGQRS_API_H
+#define PGQRS_API_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "message.h"
+#include "utils/timestamp.h"
+
+#define PGQRS_MAX_BATCH		10000
+#define PGQRS_MAX_PRIORITY	100
+
+extern int64 pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name);
+extern int64 pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing);
+extern int	pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
+						  int min, int max);
+extern int	pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
+							 int min, int max, int missing);
+extern bool pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name);
+extern double pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name,
+							   double min, double max);
+extern char *pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n);
+extern char *pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* One of the labels; the number of the one given. */
+extern int	pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
+							int nlabels, const char *const *labels);
+
+/* Microseconds; no months, no infinity, not negative. */
+extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
+extern int64 pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n,
+								   const char *name, int64 missing);
+
+/* An instant; infinity is refused, -infinity is the beginning of time. */
+extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* delay and run_at, of which only one may be given. */
+extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);
+
+/* False for NULL; PQ008 for a value that is too large. */
+extern bool pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name,
+						   Datum *value);
+extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name);
+
+/*
+ * A one-dimensional array of 1 to 10000 elements (refuse_nulls: none of them
+ * NULL, naming the 1-based index).  Returns the number of elements.
+ */
+extern int	pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
+							Oid type, bool refuse_nulls,
+							Datum **values, bool **nulls);
+
+/* A result of bigint[] */
+extern Datum pgqrs_int64_array(const int64 *values, int count);
+
+/* A result of one row of the function's declared type. */
+extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+#endif							/* PGQRS_API_H */

@@ -1,0 +1,331 @@
+/*
+ * catalog.c
+ *	  Finds this database's pgqrs objects by name and caches their OIDs.
+ *
+ * Runs in any backend.  Invalidation callbacks only flip flags; whoever asks
+ * next looks everything up again.  DROP and CREATE EXTENSION, rolled back or
+ * not, change relations and so arrive as relation cache invalidations.
+ */
+#include "catalog.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#define MAX_LABELS	6
+
+static const char *const table_names[TABLE_COUNT] = {
+	[TABLE_QUEUES] = "pgqrs_queues",
+	[TABLE_MESSAGES] = "pgqrs_messages",
+	[TABLE_ARCHIVE] = "pgqrs_archive",
+	[TABLE_WORKERS] = "pgqrs_workers",
+	[TABLE_WORKFLOWS] = "pgqrs_workflows",
+	[TABLE_RUNS] = "pgqrs_workflow_runs",
+	[TABLE_STEPS] = "pgqrs_workflow_steps",
+	[TABLE_GRANTS] = "pgqrs_grants",
+};
+
+static const char *const index_names[INDEX_COUNT] = {
+	[INDEX_QUEUES_PKEY] = "pgqrs_queues_pkey",
+	[INDEX_QUEUES_NAME] = "pgqrs_queues_name_key",
+	[INDEX_MESSAGES_PKEY] = "pgqrs_messages_pkey",
+	[INDEX_MESSAGES_CLAIM] = "pgqrs_messages_claim_idx",
+	[INDEX_MESSAGES_KEY] = "pgqrs_messages_key_idx",
+	[INDEX_MESSAGES_WORKER] = "pgqrs_messages_worker_idx",
+	[INDEX_MESSAGES_DEADLINE] = "pgqrs_messages_deadline_idx",
+	[INDEX_ARCHIVE_PKEY] = "pgqrs_archive_pkey",
+	[INDEX_ARCHIVE_DEAD] = "pgqrs_archive_dead_idx",
+	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
+	[INDEX_WORKERS_NAME] = "pgqrs_workers_name_idx",
+	[INDEX_WORKFLOWS_PKEY] = "pgqrs_workflows_pkey",
+	[INDEX_WORKFLOWS_NAME] = "pgqrs_workflows_name_key",
+	[INDEX_RUNS_PKEY] = "pgqrs_workflow_runs_pkey",
+	[INDEX_RUNS_KEY] = "pgqrs_workflow_runs_key_idx",
+	[INDEX_RUNS_WORKFLOW] = "pgqrs_workflow_runs_workflow_idx",
+	[INDEX_STEPS_PKEY] = "pgqrs_workflow_steps_pkey",
+	[INDEX_GRANTS_PKEY] = "pgqrs_grants_pkey",
+};
+
+static const char *const sequence_names[SEQUENCE_COUNT] = {
+	[SEQUENCE_QUEUE_ID] = "pgqrs_queue_id_seq",
+	[SEQUENCE_MESSAGE_ID] = "pgqrs_message_id_seq",
+	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
+};
+
+static const struct
+{
+	const char *name;
+	int			count;
+	const char *labels[MAX_LABELS];
+}			enums[ENUM_COUNT] = {
+	[ENUM_RUN_STATUS] = {"pgqrs_run_status", RUN_STATUS_COUNT,
+	{"QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR", "CANCELLED"}},
+	[ENUM_STEP_STATUS] = {"pgqrs_step_status", STEP_STATUS_COUNT,
+	{"PENDING", "RUNNING", "PAUSED", "SUCCESS", "ERROR"}},
+	[ENUM_STEP_KIND] = {"pgqrs_step_kind", STEP_KIND_COUNT,
+	{"FUNCTION", "SLEEP", "SIGNAL", "CHILD", "PAUSE"}},
+	[ENUM_OUTCOME] = {"pgqrs_outcome", OUTCOME_COUNT,
+	{"DONE", "DEAD", "DELETED", "CANCELLED"}},
+	[ENUM_WORKER_STATUS] = {"pgqrs_worker_status", WORKER_STATUS_COUNT,
+	{"READY", "SUSPENDED", "STOPPED"}},
+	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT,
+	{"retained", "active"}},
+	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT,
+	{"trigger", "work", "admin"}},
+};
+
+static struct
+{
+	bool		valid;
+	Oid			schema;
+	Oid			owner;
+	Oid			tables[TABLE_COUNT];
+	Oid			indexes[INDEX_COUNT];
+	Oid			sequences[SEQUENCE_COUNT];
+	Oid			labels[ENUM_COUNT][MAX_LABELS];
+}			cache;
+
+/*
+ * Counts what may have changed the content of a table whose rows are cached.
+ * Who changes such rows calls pgqrs_catalog_changed(), which reaches every
+ * backend, at commit, as an invalidation of the relation.
+ */
+static uint64 generations[TABLE_COUNT];
+
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	bool		any = relid == InvalidOid || !cache.valid;
+
+	for (int i = 0; i < TABLE_COUNT; i++)
+	{
+		if (any || cache.tables[i] == relid)
+		{
+			cache.valid = false;
+			generations[i]++;
+		}
+	}
+	for (int i = 0; i < INDEX_COUNT; i++)
+		if (cache.indexes[i] == relid)
+			cache.valid = false;
+	for (int i = 0; i < SEQUENCE_COUNT; i++)
+		if (cache.sequences[i] == relid)
+			cache.valid = false;
+}
+
+/* A grant depends on role membership too. */
+static void
+roles_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	generations[TABLE_GRANTS]++;
+}
+
+void
+pgqrs_catalog_init(void)
+{
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, roles_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
+}
+
+/* Reads pg_extension's row; false if the extension is not installed here. */
+static bool
+find_extension(Oid *schema, Oid *owner)
+{
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum("pgqrs"));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		*schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+		*owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
+static Oid
+find_relation(const char *name, Oid schema)
+{
+	Oid			oid = get_relname_relid(name, schema);
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"%s\" of extension pgqrs does not exist", name),
+				 errhint("Bring the installed objects to the library's version with ALTER EXTENSION pgqrs UPDATE.")));
+	return oid;
+}
+
+static Oid
+find_label(const char *type, const char *label, Oid schema)
+{
+	Oid			typid;
+	Oid			oid;
+
+	typid = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+							CStringGetDatum(type), ObjectIdGetDatum(schema));
+	oid = GetSysCacheOid2(ENUMTYPOIDNAME, Anum_pg_enum_oid,
+						  ObjectIdGetDatum(typid), CStringGetDatum(label));
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("label \"%s\" of type \"%s\" does not exist", label, type),
+				 errhint("Bring the installed objects to the library's version with ALTER EXTENSION pgqrs UPDATE.")));
+	return oid;
+}
+
+/* Fills the cache unless it is valid; false if the extension is not installed. */
+static bool
+load(void)
+{
+	if (cache.valid)
+		return true;
+	if (!find_extension(&cache.schema, &cache.owner))
+		return false;
+
+	/* an invalidation that arrives from here on makes the next call start over */
+	cache.valid = true;
+	PG_TRY();
+	{
+		for (int i = 0; i < TABLE_COUNT; i++)
+			cache.tables[i] = find_relation(table_names[i], cache.schema);
+		for (int i = 0; i < INDEX_COUNT; i++)
+			cache.indexes[i] = find_relation(index_names[i], cache.schema);
+		for (int i = 0; i < SEQUENCE_COUNT; i++)
+			cache.sequences[i] = find_relation(sequence_names[i], cache.schema);
+		for (int i = 0; i < ENUM_COUNT; i++)
+			for (int j = 0; j < enums[i].count; j++)
+				cache.labels[i][j] = find_label(enums[i].name,
+												enums[i].labels[j],
+												cache.schema);
+	}
+	PG_CATCH();
+	{
+		cache.valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return true;
+}
+
+static void
+require(void)
+{
+	if (!load())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension pgqrs is not installed in this database"),
+				 errhint("Run CREATE EXTENSION pgqrs.")));
+}
+
+bool
+pgqrs_catalog_installed(void)
+{
+	return load();
+}
+
+Oid
+pgqrs_catalog_owner(void)
+{
+	require();
+	return cache.owner;
+}
+
+Oid
+pgqrs_catalog_schema(void)
+{
+	require();
+	return cache.schema;
+}
+
+Oid
+pgqrs_catalog_table(PgqrsTableId id)
+{
+	require();
+	return cache.tables[id];
+}
+
+Oid
+pgqrs_catalog_index(PgqrsIndexId id)
+{
+	require();
+	return cache.indexes[id];
+}
+
+Oid
+pgqrs_catalog_sequence(PgqrsSequenceId id)
+{
+	require();
+	return cache.sequences[id];
+}
+
+/* Changes whenever what somebody remembers of a table's rows may be wrong. */
+uint64
+pgqrs_catalog_generation(PgqrsTableId id)
+{
+	require();
+	return generations[id];
+}
+
+/*
+ * Tells every backend to forget what it remembers of a table's rows: this one
+ * now, the others when the transaction commits.
+ */
+void
+pgqrs_catalog_changed(PgqrsTableId id)
+{
+	generations[id]++;
+	CacheInvalidateRelcacheByRelid(pgqrs_catalog_table(id));
+}
+
+Datum
+pgqrs_enum_datum(PgqrsEnumId type, int label)
+{
+	Assert(label >= 0 && label < enums[type].count);
+	require();
+	return ObjectIdGetDatum(cache.labels[type][label]);
+}
+
+int
+pgqrs_enum_value(PgqrsEnumId type, Datum datum)
+{
+	require();
+	for (int i = 0; i < enums[type].count; i++)
+		if (cache.labels[type][i] == DatumGetObjectId(datum))
+			return i;
+	elog(ERROR, "unknown value %u of enum %s", DatumGetObjectId(datum),
+		 enums[type].name);
+}
+
+const char *
+pgqrs_enum_label(PgqrsEnumId type, int label)
+{
+	return enums[type].labels[label];
+}
+
+/* The label's number, or -1. */
+int
+pgqrs_enum_parse(PgqrsEnumId type, const char *label)
+{
+	for (int i = 0; i < enums[type].count; i++)
+		if (strcmp(enums[type].labels[i], label) == 0)
+			return i;
+	return -1;
+}

@@ -1,0 +1,92 @@
+/*
+ * clock.c
+ *	  The one clock, and the random numbers that fence.
+ *
+ * Runs in any backend, takes no lock.
+ */
+#include "clock.h"
+
+#include "common/int.h"
+#include "guc.h"
+#include "utils/timestamp.h"
+
+/* A backward step of the operating system's clock that is more than this is followed. */
+#define MAX_CREEP		(5 * USECS_PER_SEC)
+
+/* Leases fit into what a JSON or JavaScript number holds exactly. */
+#define LEASE_BITS		53
+
+/*
+ * The server's time, to be read at the moment of use and after any lock wait.
+ * Readings within a backend are strictly increasing, so that a batch gets
+ * strictly increasing keys; after a small backward step they creep by a
+ * microsecond until real time has caught up.
+ */
+TimestampTz
+pgqrs_clock(void)
+{
+	static TimestampTz last = 0;
+	TimestampTz now;
+
+	now = GetCurrentTimestamp() + pgqrs_clock_offset * INT64CONST(1000);
+	if (now <= last && now > last - MAX_CREEP)
+		now = last + 1;
+	last = now;
+	return now;
+}
+
+/*
+ * A fencing token: random, never a sequence or a clock, because a claim lost
+ * in a crash must not be handed out again under the same lease.
+ */
+int64
+pgqrs_random_lease(void)
+{
+	uint64		lease;
+
+	do
+	{
+		if (!pg_strong_random(&lease, sizeof(lease)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate a random lease"),
+					 errhint("The operating system's source of random numbers failed; repeat the call.")));
+		lease >>= 64 - LEASE_BITS;
+	} while (lease == 0);
+	return (int64) lease;
+}
+
+/*
+ * An interval in microseconds, a day being 24 hours.  Months, whose length is
+ * not fixed, and negative or endless durations are refused.  name: the
+ * argument, for the message.
+ */
+int64
+pgqrs_duration(const Interval *interval, const char *name)
+{
+	int64		usec;
+
+	if (interval->month != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" has months or years", name),
+				 errhint("Use days, hours or smaller units; a day is 24 hours.")));
+	if (pg_add_s64_overflow(interval->day * USECS_PER_DAY, interval->time, &usec) ||
+		usec < 0 || usec > PGQRS_MAX_DURATION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is out of range", name),
+				 errhint("Use a duration from 0 to 366000 days.")));
+	return usec;
+}
+
+/* Microseconds as an interval, days apart. */
+Interval *
+pgqrs_interval(int64 duration)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->day = (int32) (duration / USECS_PER_DAY);
+	interval->time = duration % USECS_PER_DAY;
+	return interval;
+}

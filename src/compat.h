@@ -1,0 +1,124 @@
+/*
+ * compat.h
+ *	  Differences between PostgreSQL versions, as inline functions with the
+ *	  newest signature.  The only place where PG_VERSION_NUM is tested.
+ */
+#ifndef PGQRS_COMPAT_H
+#define PGQRS_COMPAT_H
+
+#include "postgres.h"
+
+#if PG_VERSION_NUM < 150000
+#error "pgqrs needs PostgreSQL 15 or later"
+#endif
+
+#include "access/tableam.h"
+#include "common/pg_prng.h"
+#include "executor/executor.h"
+#include "funcapi.h"
+
+#if PG_VERSION_NUM >= 160000
+#include "parser/parse_relation.h"
+#include "varatt.h"
+#endif
+
+/* 16: a result of three values, since HOT may leave only BRIN indexes to do */
+static inline TM_Result
+pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
+				   CommandId cid, TM_FailureData *tmfd,
+				   LockTupleMode *lockmode, bool *all_indexes,
+				   bool *any_index)
+{
+	TM_Result	result;
+
+#if PG_VERSION_NUM >= 160000
+	TU_UpdateIndexes update_indexes;
+
+	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
+								InvalidSnapshot, true, tmfd, lockmode,
+								&update_indexes);
+	*any_index = update_indexes != TU_None;
+	*all_indexes = update_indexes == TU_All;
+#else
+	bool		update_indexes;
+
+	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
+								InvalidSnapshot, true, tmfd, lockmode,
+								&update_indexes);
+	*any_index = *all_indexes = update_indexes;
+#endif
+	return result;
+}
+
+/* 16: onlySummarizing */
+static inline List *
+pgqrs_insert_index_tuples(ResultRelInfo *rri, TupleTableSlot *slot,
+						  EState *estate, bool update, bool no_dup_err,
+						  bool *spec_conflict, List *arbiters,
+						  bool only_summarizing)
+{
+#if PG_VERSION_NUM >= 160000
+	return ExecInsertIndexTuples(rri, slot, estate, update, no_dup_err,
+								 spec_conflict, arbiters, only_summarizing);
+#else
+	return ExecInsertIndexTuples(rri, slot, estate, update, no_dup_err,
+								 spec_conflict, arbiters);
+#endif
+}
+
+/* 18: tupleid */
+static inline bool
+pgqrs_check_index_constraints(ResultRelInfo *rri, TupleTableSlot *slot,
+							  EState *estate, ItemPointer conflict,
+							  List *arbiters)
+{
+#if PG_VERSION_NUM >= 180000
+	ItemPointerData invalid;
+
+	ItemPointerSetInvalid(&invalid);
+	return ExecCheckIndexConstraints(rri, slot, estate, conflict, &invalid,
+									 arbiters);
+#else
+	return ExecCheckIndexConstraints(rri, slot, estate, conflict, arbiters);
+#endif
+}
+
+/* 16: permissions moved out of the range table entry; 18: unpruned relids */
+static inline void
+pgqrs_init_range_table(EState *estate, Relation rel, Bitmapset *updated)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	List	   *perms = NIL;
+
+	rte->rtekind = RTE_RELATION;
+	rte->relid = RelationGetRelid(rel);
+	rte->relkind = rel->rd_rel->relkind;
+	rte->rellockmode = RowExclusiveLock;
+#if PG_VERSION_NUM >= 160000
+	addRTEPermissionInfo(&perms, rte)->updatedCols = updated;
+#else
+	rte->updatedCols = updated;
+#endif
+#if PG_VERSION_NUM >= 180000
+	ExecInitRangeTable(estate, list_make1(rte), perms, bms_make_singleton(1));
+#elif PG_VERSION_NUM >= 160000
+	ExecInitRangeTable(estate, list_make1(rte), perms);
+#else
+	(void) perms;
+	ExecInitRangeTable(estate, list_make1(rte));
+#endif
+}
+
+/* 18: instrumentation of index scans */
+static inline IndexScanDesc
+pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot,
+					  int nkeys)
+{
+#if PG_VERSION_NUM >= 180000
+	return index_beginscan(heap, index, snapshot, NULL, nkeys, 0);
+#else
+	return index_beginscan(heap, index, snapshot, nkeys, 0);
+#endif
+}
+
+#endif							/* PGQRS_COMPAT_H */

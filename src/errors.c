@@ -1,0 +1,107 @@
+/*
+ * errors.c
+ *	  Raises the conditions that more than one function can meet.
+ */
+#include "errors.h"
+
+void
+pgqrs_error_queue_not_found(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_QUEUE_NOT_FOUND),
+			 errmsg("queue \"%s\" does not exist", name),
+			 errhint("Create it with pgqrs_create_queue(), or ask its owner for a privilege on it with pgqrs_grant().")));
+}
+
+void
+pgqrs_error_workflow_not_found(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKFLOW_NOT_FOUND),
+			 errmsg("workflow \"%s\" does not exist", name),
+			 errhint("Create it with pgqrs_create_workflow(), or ask its owner for a privilege on it with pgqrs_grant().")));
+}
+
+void
+pgqrs_error_run_not_found(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_RUN_NOT_FOUND),
+			 errmsg("run " INT64_FORMAT " does not exist", run_id),
+			 errhint("Look for it with pgqrs_list_runs(); runs past their queue's retention are gone.")));
+}
+
+void
+pgqrs_error_message_not_found(int64 message_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_MESSAGE_NOT_FOUND),
+			 errmsg("message " INT64_FORMAT " does not exist", message_id),
+			 errhint("Look for it with pgqrs_peek() or in pgqrs_dead_letters; ended messages past their queue's retention are gone.")));
+}
+
+void
+pgqrs_error_worker_not_found(int64 worker_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKER_NOT_FOUND),
+			 errmsg("worker " INT64_FORMAT " does not exist", worker_id),
+			 errhint("Register with pgqrs_register_worker() and use the id that it returns.")));
+}
+
+/* kind: "message" or "run" */
+void
+pgqrs_error_lease_lost(const char *kind, int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_LEASE_LOST),
+			 errmsg("the lease on %s " INT64_FORMAT " is not the current one", kind, id),
+			 errhint("Drop this piece of work; whoever holds the current lease goes on with it.")));
+}
+
+void
+pgqrs_error_run_cancelled(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_RUN_CANCELLED),
+			 errmsg("run " INT64_FORMAT " was cancelled", run_id),
+			 errhint("Stop working on it.")));
+}
+
+void
+pgqrs_error_worker_stopped(int64 worker_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKER_STOPPED),
+			 errmsg("worker " INT64_FORMAT " is stopped", worker_id),
+			 errdetail("It stopped itself, was silent too long, or another registration took its name."),
+			 errhint("Exit; do not register again in a loop.")));
+}
+
+void
+pgqrs_error_denied(const char *privilege, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for \"%s\"", name),
+			 errdetail("This needs the privilege \"%s\" on it.", privilege),
+			 errhint("The extension's owner can allow it with pgqrs_grant().")));
+}
+
+void
+pgqrs_error_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("argument \"%s\" must not be null", argument),
+			 errhint("Pass a value for \"%s\".", argument)));
+}
+
+void
+pgqrs_error_not_built(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is not supported yet", what),
+			 errhint("Leave it out.")));
+}

@@ -1,0 +1,18 @@
+/*
+ * guc.h
+ *	  Settings.
+ */
+#ifndef PGQRS_GUC_H
+#define PGQRS_GUC_H
+
+#include "postgres.h"
+
+extern int	pgqrs_clock_offset;		/* milliseconds */
+extern int	pgqrs_heartbeat_flush;	/* milliseconds */
+extern int	pgqrs_payload_max;		/* bytes */
+extern int	pgqrs_payload_warn;		/* bytes */
+extern int	pgqrs_worker_timeout;	/* milliseconds */
+
+extern void pgqrs_guc_init(void);
+
+#endif							/* PGQRS_GUC_H */

@@ -1,0 +1,200 @@
+/*
+ * json.c
+ *	  The few JSON values that the extension itself makes or looks into.
+ */
+#include "json.h"
+
+#include "access/detoast.h"
+#include "errors.h"
+#include "guc.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+/* How many failures a step's history keeps. */
+#define HISTORY_LENGTH	10
+
+/* How much of an oversized error is kept. */
+#define EXCERPT_BYTES	1024
+
+static void
+put_string(JsonbParseState **state, JsonbIteratorToken token, const char *s)
+{
+	JsonbValue	v;
+
+	v.type = jbvString;
+	v.val.string.val = unconstify(char *, s);
+	v.val.string.len = strlen(s);
+	pushJsonbValue(state, token, &v);
+}
+
+static void
+put_number(JsonbParseState **state, JsonbIteratorToken token, int64 n)
+{
+	JsonbValue	v;
+
+	v.type = jbvNumeric;
+	v.val.numeric = int64_to_numeric(n);
+	pushJsonbValue(state, token, &v);
+}
+
+static void
+put_jsonb(JsonbParseState **state, JsonbIteratorToken token, Jsonb *jb)
+{
+	JsonbValue	v;
+
+	if (!JB_ROOT_IS_SCALAR(jb) || !JsonbExtractScalar(&jb->root, &v))
+	{
+		v.type = jbvBinary;
+		v.val.binary.data = &jb->root;
+		v.val.binary.len = VARSIZE(jb) - VARHDRSZ;
+	}
+	pushJsonbValue(state, token, &v);
+}
+
+Datum
+pgqrs_json_null(void)
+{
+	JsonbValue	v;
+
+	v.type = jbvNull;
+	return JsonbPGetDatum(JsonbValueToJsonb(&v));
+}
+
+/* {"type": type, "message": message} */
+Datum
+pgqrs_json_error(const char *type, const char *message)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_string(&state, WJB_KEY, "type");
+	put_string(&state, WJB_VALUE, type);
+	put_string(&state, WJB_KEY, "message");
+	put_string(&state, WJB_VALUE, message);
+	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
+														   WJB_END_OBJECT,
+														   NULL)));
+}
+
+/* What the message of a run carries: {"run_id": N} */
+Datum
+pgqrs_json_run_payload(int64 run_id)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_string(&state, WJB_KEY, "run_id");
+	put_number(&state, WJB_VALUE, run_id);
+	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
+														   WJB_END_OBJECT,
+														   NULL)));
+}
+
+/*
+ * history with {"attempt", "at", "error"} appended and all but the last ten
+ * failures dropped.
+ */
+Datum
+pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
+						  TimestampTz at, Datum error)
+{
+	JsonbParseState *state = NULL;
+	Jsonb	   *old = isnull ? NULL : DatumGetJsonbP(history);
+	int			count = old ? JB_ROOT_COUNT(old) : 0;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = Max(0, count - (HISTORY_LENGTH - 1)); i < count; i++)
+		pushJsonbValue(&state, WJB_ELEM,
+					   getIthJsonbValueFromContainer(&old->root, i));
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_string(&state, WJB_KEY, "attempt");
+	put_number(&state, WJB_VALUE, attempt);
+	put_string(&state, WJB_KEY, "at");
+	put_string(&state, WJB_VALUE, timestamptz_to_str(at));
+	put_string(&state, WJB_KEY, "error");
+	put_jsonb(&state, WJB_VALUE, DatumGetJsonbP(error));
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
+														   WJB_END_ARRAY,
+														   NULL)));
+}
+
+/* The string under a key, or NULL if value is no object or has no such string. */
+char *
+pgqrs_json_text(Datum value, const char *key)
+{
+	Jsonb	   *jb = DatumGetJsonbP(value);
+	JsonbValue	v;
+
+	if (!JB_ROOT_IS_OBJECT(jb) ||
+		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
+		v.type != jbvString)
+		return NULL;
+	return pnstrdup(v.val.string.val, v.val.string.len);
+}
+
+/*
+ * Refuses a value over pgqrs.payload_max, warns of one over payload_warn.
+ * index: 1-based place in a batch, or 0.
+ */
+void
+pgqrs_json_check_size(Datum value, const char *argument, int index)
+{
+	Size		size = toast_raw_datum_size(value);
+	char	   *item = index > 0 ? psprintf(" (item %d)", index) : "";
+
+	if (size > (Size) pgqrs_payload_max)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_PAYLOAD_TOO_LARGE),
+				 errmsg("value of \"%s\"%s is too large", argument, item),
+				 errdetail("It has %zu bytes, pgqrs.payload_max allows %d.",
+						   size, pgqrs_payload_max),
+				 errhint("Store it elsewhere and pass a reference, or have pgqrs.payload_max raised.")));
+	if (size > (Size) pgqrs_payload_warn)
+		ereport(WARNING,
+				(errmsg("value of \"%s\"%s has %zu bytes, more than pgqrs.payload_warn",
+						argument, item, size),
+				 errhint("Store it elsewhere and pass a reference.")));
+}
+
+/*
+ * An error that fits is returned as it is.  Errors are never lost: of an
+ * oversized one the type and the beginning of its text are kept, marked
+ * "truncated".
+ */
+Datum
+pgqrs_json_cap_error(Datum error)
+{
+	JsonbParseState *state = NULL;
+	Jsonb	   *jb;
+	char	   *type;
+	char	   *text;
+
+	if (toast_raw_datum_size(error) <= (Size) pgqrs_payload_max)
+		return error;
+
+	jb = DatumGetJsonbP(error);
+	type = pgqrs_json_text(error, "type");
+	text = pgqrs_json_text(error, "message");
+	if (text == NULL)
+		text = JsonbToCString(NULL, &jb->root, VARSIZE(jb));
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	if (type != NULL)
+	{
+		type[pg_mbcliplen(type, strlen(type), EXCERPT_BYTES / 4)] = '\0';
+		put_string(&state, WJB_KEY, "type");
+		put_string(&state, WJB_VALUE, type);
+	}
+	text[pg_mbcliplen(text, strlen(text), EXCERPT_BYTES / 2)] = '\0';
+	put_string(&state, WJB_KEY, "message");
+	put_string(&state, WJB_VALUE, text);
+	put_string(&state, WJB_KEY, "truncated");
+	pushJsonbValue(&state, WJB_VALUE,
+				   &(JsonbValue) {.type = jbvBool, .val.boolean = true});
+	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
+														   WJB_END_OBJECT,
+														   NULL)));
+}

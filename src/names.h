@@ -1,0 +1,16 @@
+/*
+ * names.h
+ *	  Names of queues and workflows, patterns over them, and other keys.
+ */
+#ifndef PGQRS_NAMES_H
+#define PGQRS_NAMES_H
+
+#include "postgres.h"
+
+extern void pgqrs_check_name(const char *name, const char *argument);
+extern void pgqrs_check_pattern(const char *pattern, const char *argument);
+extern void pgqrs_check_key(const char *key, const char *argument);
+extern bool pgqrs_is_pattern(const char *pattern);
+extern bool pgqrs_pattern_matches(const char *pattern, const char *name);
+
+#endif							/* PGQRS_NAMES_H */

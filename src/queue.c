@@ -1,0 +1,242 @@
+/*
+ * queue.c
+ *	  Queues by name, by id and by pattern.
+ *
+ * Runs in any backend.  What was read of pgqrs_queues is remembered until
+ * somebody changes a queue: as with the catalogs, a change is seen by the next
+ * lookup after its commit has been noticed, at the latest when a transaction
+ * starts or a new table lock is taken.  A caller that must not miss the
+ * deletion of a queue locks pgqrs_messages before it looks the queue up.
+ */
+#include "queue.h"
+
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "names.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+typedef struct NameEntry
+{
+	char		name[PGQRS_NAME_SIZE];
+	int64		queue_id;
+} NameEntry;
+
+static struct
+{
+	MemoryContext context;
+	HTAB	   *by_id;			/* of PgqrsQueue */
+	HTAB	   *by_name;		/* of NameEntry */
+	uint64		generation;
+	bool		complete;		/* holds every queue there is */
+}			cache;
+
+/* Empties the cache if it may be out of date. */
+static void
+revalidate(void)
+{
+	uint64		generation = pgqrs_catalog_generation(TABLE_QUEUES);
+	HASHCTL		ctl;
+
+	if (cache.by_name != NULL && cache.generation == generation)
+		return;
+	if (cache.context == NULL)
+		cache.context = AllocSetContextCreate(CacheMemoryContext,
+											  "pgqrs queues",
+											  ALLOCSET_SMALL_SIZES);
+	cache.by_id = cache.by_name = NULL;
+	cache.complete = false;
+	MemoryContextReset(cache.context);
+
+	ctl.hcxt = cache.context;
+	ctl.keysize = sizeof(int64);
+	ctl.entrysize = sizeof(PgqrsQueue);
+	cache.by_id = hash_create("pgqrs queues by id", 16, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.keysize = PGQRS_NAME_SIZE;
+	ctl.entrysize = sizeof(NameEntry);
+	cache.by_name = hash_create("pgqrs queues by name", 16, &ctl,
+								HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	cache.generation = generation;
+}
+
+static int64
+stored_duration(TupleTableSlot *slot, AttrNumber column)
+{
+	return pgqrs_duration(DatumGetIntervalP(pgqrs_get(slot, column)), "interval");
+}
+
+static void
+read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	queue->queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+	queue->visibility_timeout = stored_duration(slot, Queues_visibility_timeout);
+	queue->retention = stored_duration(slot, Queues_retention);
+	queue->dead_retention = stored_duration(slot, Queues_dead_retention);
+	queue->max_attempts = DatumGetInt32(pgqrs_get(slot, Queues_max_attempts));
+	queue->max_in_flight = DatumGetInt32(pgqrs_get(slot, Queues_max_in_flight));
+	queue->paused = !pgqrs_is_null(slot, Queues_paused_at);
+	queue->is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
+	text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Queues_name)),
+						   queue->name, PGQRS_NAME_SIZE);
+}
+
+static void
+remember(const PgqrsQueue *queue)
+{
+	NameEntry  *entry;
+
+	memcpy(hash_search(cache.by_id, &queue->queue_id, HASH_ENTER, NULL),
+		   queue, sizeof(PgqrsQueue));
+	entry = hash_search(cache.by_name, queue->name, HASH_ENTER, NULL);
+	entry->queue_id = queue->queue_id;
+}
+
+/* Reads a queue by a unique key and remembers it. */
+static bool
+load(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, false);
+	TupleTableSlot *slot = pgqrs_table_slot(queues);
+	bool		found = pgqrs_row_fetch(queues, index, 1, &key, slot);
+
+	if (found)
+		read_queue(slot, queue);
+	pgqrs_table_close(queues);
+	if (found)
+	{
+		revalidate();			/* opening the table may have emptied it */
+		remember(queue);
+	}
+	return found;
+}
+
+bool
+pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue)
+{
+	PgqrsQueue *known;
+
+	revalidate();
+	known = hash_search(cache.by_id, &queue_id, HASH_FIND, NULL);
+	if (known == NULL)
+		return load(INDEX_QUEUES_PKEY, Int64GetDatum(queue_id), queue);
+	*queue = *known;
+	return true;
+}
+
+bool
+pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
+{
+	NameEntry  *known;
+
+	if (strlen(name) >= PGQRS_NAME_SIZE)
+		return false;
+	revalidate();
+	known = hash_search(cache.by_name, name, HASH_FIND, NULL);
+	if (known == NULL)
+		return load(INDEX_QUEUES_NAME, CStringGetTextDatum(name), queue);
+	return pgqrs_queue_by_id(known->queue_id, queue);
+}
+
+bool
+pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege,
+				   bool *visible)
+{
+	int			mask = pgqrs_grants_on(queue->name);
+
+	*visible = mask != 0;
+	return (mask & (1 << privilege)) != 0;
+}
+
+void
+pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
+					PgqrsQueue *queue)
+{
+	bool		visible;
+
+	if (!pgqrs_queue_by_name(name, queue))
+		pgqrs_error_queue_not_found(name);
+	if (pgqrs_queue_allows(queue, privilege, &visible))
+		return;
+	if (!visible)
+		pgqrs_error_queue_not_found(name);
+	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
+}
+
+/* Makes sure that the cache holds every queue. */
+static void
+load_all(void)
+{
+	PgqrsTable *queues;
+	PgqrsScan	scan;
+	TupleTableSlot *slot;
+	PgqrsQueue	queue;
+
+	revalidate();
+	if (cache.complete)
+		return;
+	queues = pgqrs_table_open(TABLE_QUEUES, false);
+	revalidate();
+	slot = pgqrs_table_slot(queues);
+	pgqrs_scan_begin_table(&scan, queues);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		read_queue(slot, &queue);
+		remember(&queue);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(queues);
+	cache.complete = true;
+}
+
+static int
+compare_ids(const ListCell *a, const ListCell *b)
+{
+	int64		ida = ((const PgqrsQueue *) lfirst(a))->queue_id;
+	int64		idb = ((const PgqrsQueue *) lfirst(b))->queue_id;
+
+	return (ida > idb) - (ida < idb);
+}
+
+static bool
+matches_any(List *patterns, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, patterns)
+		if (pgqrs_pattern_matches(lfirst(lc), name))
+			return true;
+	return false;
+}
+
+List *
+pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
+{
+	List	   *result = NIL;
+	HASH_SEQ_STATUS status;
+	PgqrsQueue *queue;
+	bool		visible;
+
+	load_all();
+	hash_seq_init(&status, cache.by_id);
+	while ((queue = hash_seq_search(&status)) != NULL)
+	{
+		PgqrsQueue *copy;
+
+		if (!matches_any(patterns, queue->name))
+			continue;
+		copy = palloc(sizeof(PgqrsQueue));
+		*copy = *queue;
+		result = lappend(result, copy);
+	}
+
+	/* a privilege check may read tables, so only now */
+	for (int i = list_length(result) - 1; i >= 0; i--)
+		if (!pgqrs_queue_allows(list_nth(result, i), privilege, &visible))
+			result = list_delete_nth_cell(result, i);
+	list_sort(result, compare_ids);
+	return result;
+}

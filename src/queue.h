@@ -1,0 +1,48 @@
+/*
+ * queue.h
+ *	  Queues by name, by id and by pattern.
+ */
+#ifndef PGQRS_QUEUE_H
+#define PGQRS_QUEUE_H
+
+#include "postgres.h"
+
+#include "catalog.h"
+#include "nodes/pg_list.h"
+#include "rows.h"
+
+#define PGQRS_NAME_SIZE		256 /* 255 bytes and the end */
+
+/* Settings of a queue; durations in microseconds. */
+typedef struct PgqrsQueue
+{
+	int64		queue_id;
+	int64		visibility_timeout;
+	int64		retention;
+	int64		dead_retention;
+	int			max_attempts;
+	int			max_in_flight;	/* 0: no limit */
+	bool		paused;
+	bool		is_workflow;
+	char		name[PGQRS_NAME_SIZE];
+} PgqrsQueue;
+
+/* By name or id, whoever asks; false if there is none. */
+extern bool pgqrs_queue_by_name(const char *name, PgqrsQueue *queue);
+extern bool pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue);
+
+/* By name for a role that has the privilege: else PQ001, or 42501 if it may see it. */
+extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
+								PgqrsQueue *queue);
+
+/* Whether the current role has the privilege; *visible: whether it has any. */
+extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
+							   PgqrsPrivilege privilege, bool *visible);
+
+/*
+ * All queues that match one of the patterns (char *) and on which the current
+ * role has the privilege, in order of id, as PgqrsQueue *.
+ */
+extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
+
+#endif							/* PGQRS_QUEUE_H */

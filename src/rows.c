@@ -1,0 +1,569 @@
+/*
+ * rows.c
+ *	  Rows of the extension's tables: find, scan, lock, insert, update, delete,
+ *	  without a plan.
+ *
+ * Runs in any backend inside a transaction.  Locks: RowExclusiveLock on what
+ * is written, AccessShareLock on what is read, both to the end of the
+ * transaction; row locks as asked.  Anything may happen at the same time to
+ * any row that is not locked: whoever locks a row looks at the locked version
+ * again.
+ *
+ * Modelled on what logical replication's apply worker and
+ * execReplication.c do.
+ */
+#include "rows.h"
+
+#include "access/heapam.h"
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "compat.h"
+#include "errors.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* How many tuples go to the table at once. */
+#define INSERT_CHUNK	500
+
+/*
+ * Refuses a table to which somebody added what the direct path would bypass.
+ */
+static void
+check_plain(Relation rel)
+{
+	const char *what = NULL;
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION ||
+		rel->rd_tableam != GetHeapamTableAmRoutine())
+		what = "is not a heap table";
+	else if (rel->rd_rel->relhassubclass || rel->rd_rel->relispartition)
+		what = "takes part in inheritance";
+	else if (rel->rd_rel->relrowsecurity)
+		what = "has row-level security";
+	else if (rel->rd_rules != NULL)
+		what = "has rules";
+	else if (rel->trigdesc != NULL)
+	{
+		for (int i = 0; i < rel->trigdesc->numtriggers; i++)
+			if (!rel->trigdesc->triggers[i].tgisinternal)
+				what = "has triggers";
+	}
+	if (what != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" %s", RelationGetRelationName(rel), what),
+				 errdetail("The functions of pgqrs write its tables directly and would bypass them."),
+				 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
+}
+
+PgqrsTable *
+pgqrs_table_open(PgqrsTableId id, bool write)
+{
+	PgqrsTable *table = palloc0(sizeof(PgqrsTable));
+
+	if (write)
+	{
+		PreventCommandIfReadOnly("pgqrs");
+		PreventCommandIfParallelMode("pgqrs");
+		PreventCommandDuringRecovery("pgqrs");
+	}
+	table->id = id;
+	table->rel = table_open(pgqrs_catalog_table(id),
+							write ? RowExclusiveLock : AccessShareLock);
+	check_plain(table->rel);
+	return table;
+}
+
+void
+pgqrs_table_close(PgqrsTable *table)
+{
+	ListCell   *lc;
+
+	if (table->archive != NULL)
+		pgqrs_table_close(table->archive);
+	foreach(lc, table->slots)
+		ExecDropSingleTupleTableSlot(lfirst(lc));
+	if (table->indexes_open)
+		ExecCloseIndices(table->rri);
+	if (table->estate != NULL)
+		FreeExecutorState(table->estate);
+	table_close(table->rel, NoLock);
+	pfree(table);
+}
+
+/* A slot for rows of the table, good until the table is closed. */
+TupleTableSlot *
+pgqrs_table_slot(PgqrsTable *table)
+{
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+
+	table->slots = lappend(table->slots, slot);
+	return slot;
+}
+
+int64
+pgqrs_next_id(PgqrsSequenceId id)
+{
+	return nextval_internal(pgqrs_catalog_sequence(id), false);
+}
+
+/*
+ * Scanning
+ */
+
+/* The comparison function of a btree strategy on a column type that we use. */
+static RegProcedure
+comparison(Oid type, StrategyNumber strategy)
+{
+	static const struct
+	{
+		Oid			type;
+		RegProcedure procs[BTMaxStrategyNumber];
+	}			known[] = {
+		{INT8OID, {F_INT8LT, F_INT8LE, F_INT8EQ, F_INT8GE, F_INT8GT}},
+		{INT2OID, {F_INT2LT, F_INT2LE, F_INT2EQ, F_INT2GE, F_INT2GT}},
+		{TIMESTAMPTZOID, {F_TIMESTAMPTZ_LT, F_TIMESTAMPTZ_LE, F_TIMESTAMPTZ_EQ, F_TIMESTAMPTZ_GE, F_TIMESTAMPTZ_GT}},
+		{TEXTOID, {F_TEXT_LT, F_TEXT_LE, F_TEXTEQ, F_TEXT_GE, F_TEXT_GT}},
+		{NAMEOID, {F_NAMELT, F_NAMELE, F_NAMEEQ, F_NAMEGE, F_NAMEGT}},
+	};
+
+	for (int i = 0; i < lengthof(known); i++)
+		if (known[i].type == type)
+			return known[i].procs[strategy - 1];
+	elog(ERROR, "no comparison for type %u", type);
+}
+
+static void
+make_scan_key(ScanKey key, Relation index, const PgqrsKey *k)
+{
+	int			i = k->column - 1;
+	Oid			type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
+
+	/* an index on name stores cstring */
+	if (type == CSTRINGOID)
+		type = NAMEOID;
+	ScanKeyEntryInitialize(key, 0, k->column, k->strategy, InvalidOid,
+						   index->rd_indcollation[i],
+						   comparison(type, k->strategy), k->value);
+}
+
+/*
+ * Starts a scan in index order.  The snapshot stays active until the end of
+ * the scan.
+ *
+ * Under SERIALIZABLE an index scan with an MVCC snapshot would leave predicate
+ * locks on the pages where everybody writes, and make strangers fail.  A scan
+ * that sees everything leaves none, so there we check visibility ourselves.
+ */
+void
+pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
+				 int nkeys, const PgqrsKey *keys)
+{
+	Assert(nkeys <= PGQRS_MAX_KEYS);
+	scan->table = table;
+	scan->index = index_open(pgqrs_catalog_index(index), AccessShareLock);
+	scan->nkeys = nkeys;
+	for (int i = 0; i < nkeys; i++)
+		make_scan_key(&scan->keys[i], scan->index, &keys[i]);
+
+	PushActiveSnapshot(table->snapshot ? table->snapshot : GetLatestSnapshot());
+	scan->snapshot = GetActiveSnapshot();
+	scan->direction = ForwardScanDirection;
+	scan->by_hand = IsolationIsSerializable();
+	scan->desc = pgqrs_index_beginscan(table->rel, scan->index,
+									   scan->by_hand ? SnapshotAny : scan->snapshot,
+									   nkeys);
+	scan->desc->xs_want_itup = true;
+	index_rescan(scan->desc, scan->keys, nkeys, NULL, 0);
+}
+
+/* All rows of a table in the order of its primary key. */
+void
+pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table)
+{
+	static const PgqrsIndexId primary[TABLE_COUNT] = {
+		[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
+		[TABLE_MESSAGES] = INDEX_MESSAGES_PKEY,
+		[TABLE_ARCHIVE] = INDEX_ARCHIVE_PKEY,
+		[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
+		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
+		[TABLE_RUNS] = INDEX_RUNS_PKEY,
+		[TABLE_STEPS] = INDEX_STEPS_PKEY,
+		[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
+	};
+
+	pgqrs_scan_begin(scan, table, primary[table->id], 0, NULL);
+}
+
+/* Starts over under the same snapshot with another value for one key. */
+void
+pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value)
+{
+	scan->keys[key].sk_argument = value;
+	index_rescan(scan->desc, scan->keys, scan->nkeys, NULL, 0);
+}
+
+/* Moves to the next index entry, whether or not its row is visible. */
+bool
+pgqrs_scan_next_key(PgqrsScan *scan)
+{
+	return index_getnext_tid(scan->desc, scan->direction) != NULL;
+}
+
+/* A column of the index entry that the scan is at. */
+Datum
+pgqrs_scan_key(PgqrsScan *scan, AttrNumber column)
+{
+	bool		isnull;
+
+	return index_getattr(scan->desc->xs_itup, column, scan->desc->xs_itupdesc,
+						 &isnull);
+}
+
+/* Fetches the row of the index entry that the scan is at, if it is visible. */
+bool
+pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
+{
+	do
+	{
+		if (!index_fetch_heap(scan->desc, slot))
+			return false;
+		if (!scan->by_hand ||
+			table_tuple_satisfies_snapshot(scan->table->rel, slot,
+										   scan->snapshot))
+			return true;
+	} while (scan->desc->xs_heap_continue);
+	return false;
+}
+
+bool
+pgqrs_scan_next(PgqrsScan *scan, TupleTableSlot *slot)
+{
+	while (pgqrs_scan_next_key(scan))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_scan_fetch(scan, slot))
+			return true;
+	}
+	return false;
+}
+
+void
+pgqrs_scan_end(PgqrsScan *scan)
+{
+	index_endscan(scan->desc);
+	index_close(scan->index, NoLock);
+	PopActiveSnapshot();
+}
+
+/*
+ * Reading
+ */
+
+/* Fetches the row whose first index columns equal the keys. */
+bool
+pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
+				const Datum *keys, TupleTableSlot *slot)
+{
+	PgqrsScan	scan;
+	PgqrsKey	k[PGQRS_MAX_KEYS];
+	bool		found;
+
+	for (int i = 0; i < nkeys; i++)
+		k[i] = (PgqrsKey) {i + 1, BTEqualStrategyNumber, keys[i]};
+	pgqrs_scan_begin(&scan, table, index, nkeys, k);
+	found = pgqrs_scan_next(&scan, slot);
+	pgqrs_scan_end(&scan);
+	return found;
+}
+
+/* Fetches a row of a table with a single-column bigint key. */
+bool
+pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
+{
+	static const PgqrsIndexId primary[TABLE_COUNT] = {
+		[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
+		[TABLE_MESSAGES] = INDEX_MESSAGES_PKEY,
+		[TABLE_ARCHIVE] = INDEX_ARCHIVE_PKEY,
+		[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
+		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
+		[TABLE_RUNS] = INDEX_RUNS_PKEY,
+	};
+	Datum		key = Int64GetDatum(id);
+
+	return pgqrs_row_fetch(table, primary[table->id], 1, &key, slot);
+}
+
+/*
+ * Locks the version of a row that the slot holds.  ROW_CHANGED: it is no
+ * longer the current one; fetch again and look again.
+ */
+PgqrsLockResult
+pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
+			   LockWaitPolicy wait)
+{
+	TM_FailureData tmfd;
+	ItemPointerData tid = slot->tts_tid;
+	TM_Result	result;
+
+	PushActiveSnapshot(GetLatestSnapshot());
+	result = table_tuple_lock(table->rel, &tid, GetActiveSnapshot(), slot,
+							  GetCurrentCommandId(false), mode, wait, 0,
+							  &tmfd);
+	PopActiveSnapshot();
+	switch (result)
+	{
+		case TM_Ok:
+			return ROW_LOCKED;
+		case TM_Updated:
+		case TM_Deleted:
+			return ROW_CHANGED;
+		case TM_WouldBlock:
+			return ROW_BUSY;
+		default:
+			elog(ERROR, "unexpected result %d of locking a row of %s",
+				 (int) result, RelationGetRelationName(table->rel));
+	}
+}
+
+/* Fetches and locks the current version of a row, waiting; false if none. */
+bool
+pgqrs_row_fetch_locked(PgqrsTable *table, int64 id, LockTupleMode mode,
+					   TupleTableSlot *slot)
+{
+	while (pgqrs_row_fetch_id(table, id, slot))
+	{
+		if (pgqrs_row_lock(table, slot, mode, LockWaitBlock) == ROW_LOCKED)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Writing
+ */
+
+/* A row of NULLs. */
+void
+pgqrs_row_init(PgqrsRow *row, PgqrsTable *table)
+{
+	row->natts = RelationGetNumberOfAttributes(table->rel);
+	Assert(row->natts <= PGQRS_MAX_COLUMNS);
+	memset(row->nulls, true, row->natts);
+	memset(row->changed, false, row->natts);
+}
+
+/* The row that the slot holds, to be changed; slot must stay as it is. */
+void
+pgqrs_row_copy(PgqrsRow *row, PgqrsTable *table, TupleTableSlot *slot)
+{
+	row->natts = RelationGetNumberOfAttributes(table->rel);
+	Assert(row->natts <= PGQRS_MAX_COLUMNS);
+	slot_getallattrs(slot);
+	memcpy(row->values, slot->tts_values, row->natts * sizeof(Datum));
+	memcpy(row->nulls, slot->tts_isnull, row->natts * sizeof(bool));
+	memset(row->changed, false, row->natts);
+}
+
+/*
+ * Prepares for writing index entries.  changed: columns whose values may
+ * differ from the old version's; without them every index of an updated row
+ * would look unchanged and invite useless bottom-up deletion.
+ */
+static void
+open_indexes(PgqrsTable *table, const bool *changed)
+{
+	Bitmapset  *columns = NULL;
+
+	if (table->indexes_open)
+		return;
+	for (int i = 0; i < RelationGetNumberOfAttributes(table->rel); i++)
+		if (changed[i])
+			columns = bms_add_member(columns,
+									 i + 1 - FirstLowInvalidHeapAttributeNumber);
+	if (table->estate == NULL)
+		table->estate = CreateExecutorState();
+	pgqrs_init_range_table(table->estate, table->rel, columns);
+	table->rri = makeNode(ResultRelInfo);
+	InitResultRelInfo(table->rri, table->rel, 1, NULL, 0);
+	ExecOpenIndices(table->rri, true);
+	table->indexes_open = true;
+}
+
+/* Reports a column that must not be null, as the executor would. */
+static void
+check_not_null(PgqrsTable *table, const PgqrsRow *row)
+{
+	TupleDesc	desc = RelationGetDescr(table->rel);
+
+	for (int i = 0; i < row->natts; i++)
+		if (row->nulls[i] && TupleDescAttr(desc, i)->attnotnull)
+			ereport(ERROR,
+					(errcode(ERRCODE_NOT_NULL_VIOLATION),
+					 errmsg("null value in column \"%s\" of relation \"%s\" violates not-null constraint",
+							NameStr(TupleDescAttr(desc, i)->attname),
+							RelationGetRelationName(table->rel)),
+					 errtablecol(table->rel, i + 1)));
+}
+
+static TupleTableSlot *
+fill_slot(PgqrsTable *table, TupleTableSlot *slot, const PgqrsRow *row)
+{
+	check_not_null(table, row);
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, row->values, row->natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, row->nulls, row->natts * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	slot->tts_tableOid = RelationGetRelid(table->rel);
+	return slot;
+}
+/* Puts the row into the table's one slot for writing. */
+static TupleTableSlot *
+store_row(PgqrsTable *table, const PgqrsRow *row)
+{
+	if (table->writer == NULL)
+		table->writer = pgqrs_table_slot(table);
+	return fill_slot(table, table->writer, row);
+}
+
+static void
+insert_index_entries(PgqrsTable *table, TupleTableSlot *slot, bool update,
+					 bool only_summarizing)
+{
+	List	   *recheck;
+
+	recheck = pgqrs_insert_index_tuples(table->rri, slot, table->estate,
+										update, false, NULL, NIL,
+										only_summarizing);
+	Assert(recheck == NIL);
+	list_free(recheck);
+	ResetPerTupleExprContext(table->estate);
+}
+
+void
+pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
+{
+	TupleTableSlot *slot = store_row(table, row);
+
+	open_indexes(table, row->changed);
+	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
+	insert_index_entries(table, slot, false, false);
+	CommandCounterIncrement();
+}
+
+/* Inserts rows in order, a page at a time. */
+void
+pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
+{
+	TupleTableSlot *slots[INSERT_CHUNK];
+	int			nslots = Min(count, INSERT_CHUNK);
+
+	for (int i = 0; i < nslots; i++)
+		slots[i] = pgqrs_table_slot(table);
+	for (int start = 0; start < count; start += nslots)
+	{
+		int			n = Min(nslots, count - start);
+
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < n; i++)
+			fill_slot(table, slots[i], &rows[start + i]);
+		open_indexes(table, rows[start].changed);
+		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0,
+						   NULL);
+		for (int i = 0; i < n; i++)
+			insert_index_entries(table, slots[i], false, false);
+	}
+	CommandCounterIncrement();
+}
+
+/*
+ * Inserts a row unless one with the same key of a unique index exists; waits
+ * for a concurrent insertion to end.  False: one exists that is committed, or
+ * our own; it may be gone again by the time the caller looks.
+ *
+ * Speculative insertion, as for INSERT … ON CONFLICT.
+ */
+bool
+pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
+						PgqrsIndexId arbiter)
+{
+	TupleTableSlot *slot;
+	List	   *arbiters = list_make1_oid(pgqrs_catalog_index(arbiter));
+	bool		conflict;
+
+	open_indexes(table, row->changed);
+	do
+	{
+		ItemPointerData tid;
+		uint32		token;
+
+		CHECK_FOR_INTERRUPTS();
+		slot = store_row(table, row);
+		if (!pgqrs_check_index_constraints(table->rri, slot, table->estate,
+										   &tid, arbiters))
+			return false;
+
+		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
+		table_tuple_insert_speculative(table->rel, slot,
+									   GetCurrentCommandId(true), 0, NULL,
+									   token);
+		pgqrs_insert_index_tuples(table->rri, slot, table->estate, false, true,
+								  &conflict, arbiters, false);
+		table_tuple_complete_speculative(table->rel, slot, token, !conflict);
+		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
+		ResetPerTupleExprContext(table->estate);
+	} while (conflict);
+	CommandCounterIncrement();
+	return true;
+}
+
+/*
+ * Replaces the version of a row that the slot holds, which the caller has
+ * locked at least in LockTupleNoKeyExclusive mode.
+ */
+void
+pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
+{
+	TupleTableSlot *slot = store_row(table, row);
+	TM_FailureData tmfd;
+	LockTupleMode mode;
+	TM_Result	result;
+	bool		all_indexes;
+	bool		any_index;
+
+	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
+								GetCurrentCommandId(true), &tmfd, &mode,
+								&all_indexes, &any_index);
+	if (result != TM_Ok)
+		elog(ERROR, "unexpected result %d of updating a row of %s",
+			 (int) result, RelationGetRelationName(table->rel));
+	if (any_index)
+	{
+		open_indexes(table, row->changed);
+		insert_index_entries(table, slot, true, !all_indexes);
+	}
+	CommandCounterIncrement();
+}
+
+/* Deletes a row that the caller has locked in LockTupleExclusive mode. */
+void
+pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
+{
+	TM_FailureData tmfd;
+	TM_Result	result;
+
+	result = table_tuple_delete(table->rel, &old->tts_tid,
+								GetCurrentCommandId(true), InvalidSnapshot,
+								InvalidSnapshot, true, &tmfd, false);
+	if (result != TM_Ok)
+		elog(ERROR, "unexpected result %d of deleting a row of %s",
+			 (int) result, RelationGetRelationName(table->rel));
+	CommandCounterIncrement();
+}
