@@ -1,6 +1,8 @@
 /*
  * worker_registry.h
  *	  Workers: registration, signs of life, limits.
+ *
+ * The rows of pgqrs_workers and nothing else; what a worker holds is worker.h's.
  */
 #ifndef PGQRS_WORKER_REGISTRY_H
 #define PGQRS_WORKER_REGISTRY_H
@@ -8,21 +10,41 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "rows.h"
 
 typedef struct PgqrsWorker
 {
-	int64		worker_id;
+	int64 worker_id;
 	PgqrsWorkerStatus status;
-	int			max_concurrent; /* 0: no limit */
-	List	   *queues;			/* of char *: patterns */
-	char	   *name;
-	char	   *version;		/* or NULL */
+	int max_concurrent; /* 0: no limit */
+	List *queues;		/* of char *: patterns */
+	char *name;
+	char *version; /* or NULL */
 } PgqrsWorker;
+
+/* What registers; checked already.  NULL pointers, 0 and has_… : not given. */
+typedef struct PgqrsNewWorker
+{
+	const char *name;
+	Datum queues; /* text[] of patterns */
+	const char *hostname;
+	const char *version;
+	int port;
+	int max_concurrent;
+	bool has_labels;
+	Datum labels;
+} PgqrsNewWorker;
 
 /* A worker of the current role (or of any, for the owner): else PQ005. */
 extern void pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker);
+
+/* The same, and PQ014 if it is stopped. */
+extern void pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker);
+
+/* Whether a worker subscribes to a queue. */
+extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue);
 
 /*
  * A sign of life.  Writes the worker's row if it was not written within
@@ -36,4 +58,22 @@ extern void pgqrs_worker_touch(int64 worker_id);
 /* Whether a live worker of any role serves the queue. */
 extern bool pgqrs_worker_serves(const char *queue);
 
-#endif							/* PGQRS_WORKER_REGISTRY_H */
+/*
+ * Moves a worker of the current role (PQ005) to another status; false if it
+ * has it already.  Out of STOPPED: PQ014.
+ */
+extern bool pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to);
+
+/* Adds a worker of the current role; false if a live one has the name. */
+extern bool pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id);
+
+/* Stops the live worker of the current role that has the name, if there is one. */
+extern bool pgqrs_worker_stop_named(const char *name, int64 *worker_id);
+
+/* Stops up to max silent workers whose rows nobody holds; how many, and which. */
+extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max);
+
+/* Whether a worker is stopped, or not there at all. */
+extern bool pgqrs_worker_gone(int64 worker_id);
+
+#endif /* PGQRS_WORKER_REGISTRY_H */

@@ -1,0 +1,405 @@
+/*
+ * worker_registry.c
+ *	  Workers: registration, signs of life, limits.
+ *
+ * Runs in any backend.  Writes rows of pgqrs_workers, each under its row lock.
+ * Registering, suspending, resuming and stopping wait for the row; a sign of
+ * life and the search for silent workers never do: whoever holds the row is
+ * writing a sign of life or an end, and either will do.
+ *
+ * A worker belongs to the role that registered it.  Names are unique per role,
+ * another role's worker does not exist for the caller.  The extension's owner,
+ * its members and superusers act on every worker.  Privileges on queues play
+ * no part here: whoever may call pgqrs_register_worker() may subscribe to any
+ * pattern, and each claim checks what it may take.
+ */
+#include "worker_registry.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "names.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#define SEEN_SIZE 16 /* workers that a backend remembers */
+
+/* How a worker may move from one status to another; staying is no move. */
+static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
+	[WORKER_READY] = {[WORKER_SUSPENDED] = true, [WORKER_STOPPED] = true},
+	[WORKER_SUSPENDED] = {[WORKER_READY] = true, [WORKER_STOPPED] = true},
+};
+
+/*
+ * When workers were last known to have been written, as hints that save
+ * reading the row.  What this transaction wrote counts too, so whatever undoes
+ * a write forgets everything.
+ */
+static struct
+{
+	int64 worker_id;
+	TimestampTz at;
+} seen[SEEN_SIZE];
+
+static void
+forget_at_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		memset(seen, 0, sizeof(seen));
+}
+
+static void
+forget_at_subend(SubXactEvent event, SubTransactionId id,
+				 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		memset(seen, 0, sizeof(seen));
+}
+
+static void
+remember(int64 worker_id, TimestampTz at)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		RegisterXactCallback(forget_at_end, NULL);
+		RegisterSubXactCallback(forget_at_subend, NULL);
+		registered = true;
+	}
+	seen[worker_id % SEEN_SIZE].worker_id = worker_id;
+	seen[worker_id % SEEN_SIZE].at = at;
+}
+
+/*
+ * How long a sign of life may go unwritten, in microseconds.  In a transaction
+ * block a write keeps the row locked, and other connections of the worker from
+ * writing theirs, until the block ends; so there it waits as long as it may.
+ */
+static int64
+flush_interval(void)
+{
+	int third = pgqrs_worker_timeout / 3;
+
+	if (!IsTransactionBlock())
+		third = Min(third, pgqrs_heartbeat_flush);
+	return third * INT64CONST(1000);
+}
+
+/* Within the interval, on either side: a clock may have been set back. */
+static bool
+is_fresh(TimestampTz at, TimestampTz now, int64 interval)
+{
+	return at > now - interval && at < now + interval;
+}
+
+/* Silence counts from the last call or from the server's start. */
+static bool
+is_silent(TupleTableSlot *slot, TimestampTz now)
+{
+	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+
+	return Max(at, PgStartTime) <
+		now - pgqrs_worker_timeout * INT64CONST(1000);
+}
+
+static PgqrsWorkerStatus
+status_of(TupleTableSlot *slot)
+{
+	return (PgqrsWorkerStatus) pgqrs_enum_value(ENUM_WORKER_STATUS,
+												pgqrs_get(slot, Workers_status));
+}
+
+/* Whether the current role may act on the worker. */
+static bool
+is_ours(TupleTableSlot *slot)
+{
+	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
+
+	return strcmp(NameStr(*owner), GetUserNameFromId(GetUserId(), false)) == 0 ||
+		pgqrs_grants_is_owner();
+}
+
+/* The patterns of a worker's row, as strings. */
+static List *
+patterns_of(TupleTableSlot *slot)
+{
+	ArrayType *array = DatumGetArrayTypeP(pgqrs_get(slot, Workers_queues));
+	List *patterns = NIL;
+	Datum *values;
+	int count;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, NULL,
+					  &count);
+	for (int i = 0; i < count; i++)
+		patterns = lappend(patterns, TextDatumGetCString(values[i]));
+	return patterns;
+}
+
+static bool
+any_matches(List *patterns, const char *queue)
+{
+	ListCell *lc;
+
+	foreach(lc, patterns)
+		if (pgqrs_pattern_matches(lfirst(lc), queue))
+			return true;
+	return false;
+}
+
+void
+pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot))
+		pgqrs_error_worker_not_found(worker_id);
+	worker->worker_id = worker_id;
+	worker->status = status_of(slot);
+	worker->max_concurrent =
+		DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	worker->queues = patterns_of(slot);
+	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
+	worker->version = pgqrs_is_null(slot, Workers_version) ? NULL :
+															 TextDatumGetCString(pgqrs_get(slot, Workers_version));
+	pgqrs_table_close(workers);
+}
+
+void
+pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker)
+{
+	pgqrs_worker_require(worker_id, worker);
+	if (worker->status == WORKER_STOPPED)
+		pgqrs_error_worker_stopped(worker_id);
+}
+
+bool
+pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue)
+{
+	return any_matches(worker->queues, queue);
+}
+
+/* Writes a sign of life unless the row holds a fresh one or is being written. */
+static void
+write_heartbeat(int64 worker_id, TimestampTz now, int64 interval)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	TimestampTz at;
+
+	if (pgqrs_row_fetch_id(workers, worker_id, slot) &&
+		status_of(slot) != WORKER_STOPPED)
+	{
+		at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+		if (is_fresh(at, now, interval))
+			remember(worker_id, at);
+		else if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+								LockWaitSkip) == ROW_LOCKED)
+		{
+			PgqrsRow row;
+
+			/* the locked version is the one that was looked at */
+			pgqrs_row_copy(&row, workers, slot);
+			pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
+			pgqrs_row_update(workers, slot, &row);
+			remember(worker_id, now);
+		}
+	}
+	pgqrs_table_close(workers);
+}
+
+void
+pgqrs_worker_touch(int64 worker_id)
+{
+	TimestampTz now;
+	int64 interval;
+
+	if (worker_id <= 0)
+		return;
+	now = pgqrs_clock();
+	interval = flush_interval();
+	if (seen[worker_id % SEEN_SIZE].worker_id == worker_id &&
+		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval))
+		return;
+	write_heartbeat(worker_id, now, interval);
+}
+
+/*
+ * Whether a worker that is ready and not silent has a pattern that matches.
+ * Walks the live workers until one does.
+ */
+bool
+pgqrs_worker_serves(const char *queue)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	TimestampTz now = pgqrs_clock();
+	bool found = false;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (!found && pgqrs_scan_next(&scan, slot))
+	{
+		List *patterns;
+
+		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
+			continue;
+		patterns = patterns_of(slot);
+		found = any_matches(patterns, queue);
+		list_free_deep(patterns);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+	return found;
+}
+
+/* Gives the locked row another status. */
+static void
+write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to)
+{
+	PgqrsRow row;
+
+	Assert(moves[status_of(slot)][to]);
+	pgqrs_row_copy(&row, workers, slot);
+	pgqrs_set(&row, Workers_status, pgqrs_enum_datum(ENUM_WORKER_STATUS, to));
+	if (to == WORKER_STOPPED)
+		pgqrs_set(&row, Workers_stopped_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_row_update(workers, slot, &row);
+}
+
+bool
+pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	PgqrsWorkerStatus from;
+
+	/* look before locking, so that nobody waits for a stranger's row */
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot) ||
+		!pgqrs_row_fetch_locked(workers, worker_id, LockTupleNoKeyExclusive,
+								slot))
+		pgqrs_error_worker_not_found(worker_id);
+	from = status_of(slot);
+	if (from != to && !moves[from][to])
+		pgqrs_error_worker_stopped(worker_id);
+	if (from != to)
+		write_status(workers, slot, to);
+	pgqrs_table_close(workers);
+	return from != to;
+}
+
+bool
+pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TimestampTz now = pgqrs_clock();
+	NameData owner;
+	PgqrsRow row;
+	bool added;
+
+	namestrcpy(&owner, GetUserNameFromId(GetUserId(), false));
+	*worker_id = pgqrs_next_id(SEQUENCE_WORKER_ID);
+	pgqrs_row_init(&row, workers);
+	pgqrs_set(&row, Workers_worker_id, Int64GetDatum(*worker_id));
+	pgqrs_set(&row, Workers_created_at, TimestampTzGetDatum(now));
+	pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
+	pgqrs_set(&row, Workers_status,
+			  pgqrs_enum_datum(ENUM_WORKER_STATUS, WORKER_READY));
+	pgqrs_set(&row, Workers_owner, NameGetDatum(&owner));
+	pgqrs_set(&row, Workers_name, CStringGetTextDatum(w->name));
+	pgqrs_set(&row, Workers_queues, w->queues);
+	if (w->port != 0)
+		pgqrs_set(&row, Workers_port, Int32GetDatum(w->port));
+	if (w->max_concurrent != 0)
+		pgqrs_set(&row, Workers_max_concurrent, Int32GetDatum(w->max_concurrent));
+	if (w->hostname != NULL)
+		pgqrs_set(&row, Workers_hostname, CStringGetTextDatum(w->hostname));
+	if (w->version != NULL)
+		pgqrs_set(&row, Workers_version, CStringGetTextDatum(w->version));
+	if (w->has_labels)
+		pgqrs_set(&row, Workers_labels, w->labels);
+	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
+	pgqrs_table_close(workers);
+	return added;
+}
+
+bool
+pgqrs_worker_stop_named(const char *name, int64 *worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	char *owner = GetUserNameFromId(GetUserId(), false);
+	Datum keys[2] = {CStringGetDatum(owner), CStringGetTextDatum(name)};
+	bool found;
+
+	while ((found = pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot)))
+	{
+		if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+						   LockWaitBlock) == ROW_LOCKED)
+			break;
+	}
+	if (found)
+	{
+		*worker_id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+		write_status(workers, slot, WORKER_STOPPED);
+	}
+	pgqrs_table_close(workers);
+	return found;
+}
+
+/* Collects the ids of up to max silent workers. */
+static int
+find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max)
+{
+	TimestampTz now = pgqrs_clock();
+	int count = 0;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (count < max && pgqrs_scan_next(&scan, slot))
+		if (is_silent(slot, now))
+			ids[count++] = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+	pgqrs_scan_end(&scan);
+	return count;
+}
+
+int
+pgqrs_worker_stop_silent(int64 *worker_ids, int max)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	int found = find_silent(workers, slot, worker_ids, max);
+	int count = 0;
+
+	for (int i = 0; i < found; i++)
+	{
+		if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+						   LockWaitSkip) != ROW_LOCKED ||
+			status_of(slot) == WORKER_STOPPED ||
+			!is_silent(slot, pgqrs_clock()))
+			continue;
+		write_status(workers, slot, WORKER_STOPPED);
+		worker_ids[count++] = worker_ids[i];
+	}
+	pgqrs_table_close(workers);
+	return count;
+}
+
+bool
+pgqrs_worker_gone(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool gone = !pgqrs_row_fetch_id(workers, worker_id, slot) ||
+		status_of(slot) == WORKER_STOPPED;
+
+	pgqrs_table_close(workers);
+	return gone;
+}
