@@ -558,7 +558,7 @@ mask_of_grantee(const char *grantee)
  * does USAGE on the schema, which the role may have had before.
  */
 static void
-sync(const char *grantee)
+sync_acls(const char *grantee)
 {
 	int mask = mask_of_grantee(grantee);
 	Oid role = ACL_ID_PUBLIC;
@@ -611,7 +611,7 @@ finish_change(PgqrsTable *table, bool changed, const char *grantee)
 		pgqrs_catalog_changed(TABLE_GRANTS);
 		CommandCounterIncrement();
 	}
-	sync(grantee);
+	sync_acls(grantee);
 }
 
 bool
@@ -721,7 +721,7 @@ pgqrs_grants_sync_all(void)
 		ListCell *lc;
 
 		foreach(lc, names)
-			sync(strVal(lfirst(lc)));
+			sync_acls(strVal(lfirst(lc)));
 	}
 	PG_FINALLY();
 	{
