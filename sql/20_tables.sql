@@ -300,25 +300,21 @@ CREATE SEQUENCE pgqrs_event_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_run_
 COMMENT ON SEQUENCE pgqrs_event_id_seq IS 'ids of run events';
 
 -- All of it is data: pg_dump must carry it.
-SELECT pg_catalog.pg_extension_config_dump(c::pg_catalog.regclass, '')
-	FROM pg_catalog.unnest(ARRAY[
-		'pgqrs_queues',
-		'pgqrs_messages',
-		'pgqrs_archive',
-		'pgqrs_workers',
-		'pgqrs_workflows',
-		'pgqrs_workflow_runs',
-		'pgqrs_workflow_steps',
-		'pgqrs_signals',
-		'pgqrs_schedules',
-		'pgqrs_schedule_firings',
-		'pgqrs_run_events',
-		'pgqrs_grants',
-		'pgqrs_queue_id_seq',
-		'pgqrs_message_id_seq',
-		'pgqrs_worker_id_seq',
-		'pgqrs_signal_id_seq',
-		'pgqrs_schedule_id_seq',
-		'pgqrs_event_id_seq'
-	]) AS c;
-
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_queues', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_messages', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_archive', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_workers', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflows', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_runs', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_steps', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_signals', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedules', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedule_firings', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_run_events', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_grants', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_queue_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_message_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_worker_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_signal_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedule_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_event_id_seq', '');
