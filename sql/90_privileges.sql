@@ -18,12 +18,6 @@ CREATE FUNCTION pgqrs_sync_grants() RETURNS void
 COMMENT ON FUNCTION pgqrs_sync_grants() IS
 'gives every role that pgqrs_grant() named the rights on functions and views that it needs, and takes back those it does not: after a restore without them, or an upgrade; only the extension''s owner and superusers';
 
-CREATE FUNCTION pgqrs_readable_queues() RETURNS bigint[]
-	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
-COMMENT ON FUNCTION pgqrs_readable_queues() IS
-'the ids of the queues and workflows on which the current role has any privilege';
-
 CREATE FUNCTION pgqrs_function_privileges(function text) RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_function_privileges';

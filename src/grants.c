@@ -112,6 +112,7 @@ static const struct
 	{"pgqrs_maintain", OWNER},
 	{"pgqrs_nack_message", WORK},
 	{"pgqrs_next_firings", READ},
+	{"pgqrs_now", READ},
 	{"pgqrs_pause_queue", ADMIN},
 	{"pgqrs_pause_run", WORK},
 	{"pgqrs_peek", READ},

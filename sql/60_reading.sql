@@ -1,0 +1,104 @@
+-- Reading.  A role reads what is in the queues and workflows on which it has
+-- any privilege; for all else these functions answer as if it did not exist.
+-- They read the newest committed state, at every isolation level.
+
+CREATE TYPE pgqrs_run AS (
+	run_id bigint,
+	workflow text,
+	status text,
+	waiting_for text,
+	visible_after timestamptz,
+	attempt integer,
+	failures integer,
+	priority integer,
+	input jsonb,
+	output jsonb,
+	error jsonb,
+	progress jsonb,
+	tags jsonb,
+	headers jsonb,
+	idempotency_key text,
+	parent_run_id bigint,
+	parent_step_id text,
+	rerun_of bigint,
+	schedule_slot timestamptz,
+	worker text,
+	worker_version text,
+	created_at timestamptz,
+	started_at timestamptz,
+	paused_at timestamptz,
+	completed_at timestamptz,
+	deadline_at timestamptz,
+	cancel_requested_at timestamptz,
+	cancel_reason text,
+	deleted_at timestamptz,
+	delete_reason text
+);
+COMMENT ON TYPE pgqrs_run IS 'a workflow run as pgqrs_get_run() and pgqrs_list_runs() return it; the columns of the view pgqrs_runs';
+COMMENT ON COLUMN pgqrs_run.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
+COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for';
+COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
+COMMENT ON COLUMN pgqrs_run.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN pgqrs_run.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
+COMMENT ON COLUMN pgqrs_run.priority IS '-100 to 100, high first';
+COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN pgqrs_run.error IS 'why it ended in ERROR';
+COMMENT ON COLUMN pgqrs_run.schedule_slot IS 'the instant of its schedule that it was triggered for';
+COMMENT ON COLUMN pgqrs_run.worker IS 'name of the worker that claimed it last';
+COMMENT ON COLUMN pgqrs_run.started_at IS 'when it was claimed first';
+COMMENT ON COLUMN pgqrs_run.paused_at IS 'since when it is parked';
+COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when it ends in ERROR unless it has ended before';
+COMMENT ON COLUMN pgqrs_run.deleted_at IS 'a deleted run is not listed, but still found by its id';
+
+CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_get_run';
+COMMENT ON FUNCTION pgqrs_get_run(bigint) IS
+'a workflow run; PQ003: no such run';
+
+CREATE FUNCTION pgqrs_find_run(workflow text, idempotency_key text) RETURNS bigint
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_find_run';
+COMMENT ON FUNCTION pgqrs_find_run(text, text) IS
+'the id of the run that holds an idempotency key, so that a trigger with it would start no other; NULL: none does; PQ002: no such workflow';
+
+CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, OUT error jsonb)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_result';
+COMMENT ON FUNCTION pgqrs_result(bigint) IS
+'the status of a run, its output if that is SUCCESS, its error if that is ERROR; no outcome raises an error; PQ003: no such run';
+
+CREATE FUNCTION pgqrs_list_runs(workflow text DEFAULT NULL, status text DEFAULT NULL, tags jsonb DEFAULT NULL,
+	before_run_id bigint DEFAULT NULL, page_size integer DEFAULT 50) RETURNS SETOF pgqrs_run
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
+	AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
+COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
+'a page of 1 to 10000 runs, newest first, without deleted ones: of workflows that match a pattern, in a status, with tags that contain the given ones; before_run_id: the last id of the page before; NULL does not restrict';
+
+CREATE FUNCTION pgqrs_list_steps(run_id bigint, OUT step_id text, OUT kind text, OUT status text,
+	OUT attempt integer, OUT failures integer, OUT input jsonb, OUT output jsonb, OUT error jsonb, OUT history jsonb,
+	OUT started_at timestamptz, OUT completed_at timestamptz) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
+	AS 'MODULE_PATHNAME', 'pgqrs_list_steps';
+COMMENT ON FUNCTION pgqrs_list_steps(bigint) IS
+'the steps of a run in the order in which they were started; history: the last ten failures as [{"attempt", "at", "error"}]; PQ003: no such run';
+
+CREATE FUNCTION pgqrs_peek(queue text, n integer DEFAULT 10, OUT message_id bigint, OUT priority integer,
+	OUT visible_after timestamptz, OUT enqueued_at timestamptz, OUT attempt integer, OUT failures integer,
+	OUT leased boolean, OUT run_id bigint, OUT payload jsonb, OUT headers jsonb) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
+	AS 'MODULE_PATHNAME', 'pgqrs_peek';
+COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
+'the first 1 to 10000 messages of a queue in the order of claims, also those that are delayed or leased; visible_after of a leased one is the end of its lease; PQ001: no such queue';
+
+CREATE FUNCTION pgqrs_now() RETURNS timestamptz
+	LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_now';
+COMMENT ON FUNCTION pgqrs_now() IS
+'the time by which pgqrs works: the server''s at this moment, not the start of the transaction';
+
+CREATE FUNCTION pgqrs_version() RETURNS text
+	LANGUAGE c STABLE PARALLEL SAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_version';
+COMMENT ON FUNCTION pgqrs_version() IS
+'the version of the library, which may be newer than the installed objects';

@@ -1,0 +1,166 @@
+-- Views: what is readable of the tables.  Each shows a role the rows of the
+-- queues and workflows on which it has any privilege, by way of pgqrs_queues,
+-- whose rows are few: pgqrs_readable_queues() is called once per query, and a
+-- condition on an id still uses the index.  security_barrier: no function in
+-- a reader's condition gets to see other rows.  Leases are secrets between
+-- pgqrs and their holders, so no view shows them.
+--
+-- Like any query, a view shows the database as of the query's snapshot; the
+-- functions show the newest committed state.
+
+CREATE FUNCTION pgqrs_readable_queues() RETURNS bigint[]
+	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+	AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
+COMMENT ON FUNCTION pgqrs_readable_queues() IS
+'the ids of the queues and workflows on which the current role has any privilege';
+
+CREATE VIEW pgqrs_runs WITH (security_barrier) AS
+	SELECT r.run_id,
+		q.name AS workflow,
+		r.status::pg_catalog.text AS status,
+		r.waiting_for,
+		m.visible_after,
+		r.attempt,
+		r.failures,
+		r.priority::pg_catalog.int4 AS priority,
+		r.input,
+		r.output,
+		r.error,
+		r.progress,
+		r.tags,
+		r.headers,
+		r.idempotency_key,
+		r.parent_run_id,
+		r.parent_step_id,
+		r.rerun_of,
+		r.schedule_slot,
+		w.name AS worker,
+		r.worker_version,
+		r.created_at,
+		r.started_at,
+		r.paused_at,
+		r.completed_at,
+		r.deadline_at,
+		r.cancel_requested_at,
+		r.cancel_reason,
+		r.deleted_at,
+		r.delete_reason
+	FROM pgqrs_workflow_runs AS r
+		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
+		LEFT JOIN pgqrs_messages AS m ON m.message_id = r.run_id
+		LEFT JOIN pgqrs_workers AS w ON w.worker_id = r.worker_id
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
+COMMENT ON COLUMN pgqrs_runs.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
+COMMENT ON COLUMN pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
+COMMENT ON COLUMN pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
+
+CREATE VIEW pgqrs_steps WITH (security_barrier) AS
+	SELECT s.run_id,
+		q.name AS workflow,
+		s.step_id,
+		s.kind::pg_catalog.text AS kind,
+		s.status::pg_catalog.text AS status,
+		s.attempt,
+		s.failures,
+		s.input,
+		s.output,
+		s.error,
+		s.history,
+		s.reason,
+		s.started_at,
+		s.completed_at
+	FROM pgqrs_workflow_steps AS s
+		JOIN pgqrs_workflow_runs AS r ON r.run_id = s.run_id
+		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_steps IS 'steps of workflow runs';
+COMMENT ON COLUMN pgqrs_steps.kind IS 'FUNCTION, SLEEP, SIGNAL, CHILD or PAUSE';
+COMMENT ON COLUMN pgqrs_steps.status IS 'PENDING (waits for a retry), RUNNING, PAUSED, SUCCESS or ERROR';
+COMMENT ON COLUMN pgqrs_steps.attempt IS 'how often it was begun';
+COMMENT ON COLUMN pgqrs_steps.failures IS 'how often it failed';
+COMMENT ON COLUMN pgqrs_steps.history IS 'the last ten failures: [{"attempt", "at", "error"}]';
+COMMENT ON COLUMN pgqrs_steps.reason IS 'why a PAUSE step waits';
+
+CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
+	SELECT a.message_id,
+		q.name AS queue,
+		a.run_id,
+		CASE WHEN a.run_id IS NOT NULL THEN q.name END AS workflow,
+		a.enqueued_at,
+		a.archived_at,
+		a.priority::pg_catalog.int4 AS priority,
+		a.attempt,
+		a.failures,
+		COALESCE(r.error, a.last_error) AS last_error,
+		CASE WHEN a.run_id IS NOT NULL THEN pg_catalog.jsonb_build_object('run_id', a.run_id)
+			ELSE a.payload END AS payload,
+		a.headers
+	FROM pgqrs_archive AS a
+		JOIN pgqrs_queues AS q ON q.queue_id = a.queue_id
+		LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = a.run_id
+	WHERE a.outcome = 'DEAD'
+		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR; pgqrs_replay_message() gives them another chance';
+COMMENT ON COLUMN pgqrs_dead_letters.run_id IS 'NULL for a plain message';
+COMMENT ON COLUMN pgqrs_dead_letters.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN pgqrs_dead_letters.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
+COMMENT ON COLUMN pgqrs_dead_letters.last_error IS 'of a run: the error that it ended with';
+
+CREATE VIEW pgqrs_in_flight WITH (security_barrier) AS
+	SELECT m.message_id,
+		q.name AS queue,
+		m.run_id,
+		w.name AS worker,
+		m.dequeued_at,
+		m.visible_after,
+		m.visible_after <= (SELECT pgqrs_now()) AS expired,
+		m.attempt,
+		m.failures
+	FROM pgqrs_messages AS m
+		JOIN pgqrs_queues AS q ON q.queue_id = m.queue_id
+		LEFT JOIN pgqrs_workers AS w ON w.worker_id = m.worker_id
+	WHERE m.lease IS NOT NULL
+		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_in_flight IS 'messages and runs that somebody holds a lease on';
+COMMENT ON COLUMN pgqrs_in_flight.run_id IS 'NULL for a plain message';
+COMMENT ON COLUMN pgqrs_in_flight.worker IS 'NULL if it was claimed without a worker';
+COMMENT ON COLUMN pgqrs_in_flight.visible_after IS 'the end of the lease';
+COMMENT ON COLUMN pgqrs_in_flight.expired IS 'the lease has run out: its holder may still finish until somebody else claims';
+COMMENT ON COLUMN pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
+
+CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
+	SELECT q.queue_id,
+		q.name AS queue,
+		q.is_workflow,
+		q.paused_at IS NOT NULL AS paused,
+		m.ready,
+		m.delayed,
+		m.in_flight,
+		a.dead,
+		(SELECT pgqrs_now()) - m.oldest_ready AS oldest_ready_age
+	FROM pgqrs_queues AS q
+		CROSS JOIN LATERAL (
+			SELECT pg_catalog.count(*) FILTER (WHERE p.visible_after <= p.now) AS ready,
+				pg_catalog.count(*) FILTER (WHERE p.visible_after > p.now AND p.lease IS NULL) AS delayed,
+				pg_catalog.count(*) FILTER (WHERE p.visible_after > p.now AND p.lease IS NOT NULL) AS in_flight,
+				pg_catalog.min(p.visible_after) FILTER (WHERE p.visible_after <= p.now) AS oldest_ready
+			FROM (
+				SELECT m.visible_after, m.lease, (SELECT pgqrs_now()) AS now
+				FROM pgqrs_messages AS m
+				WHERE m.queue_id = q.queue_id
+			) AS p
+		) AS m
+		CROSS JOIN LATERAL (
+			SELECT pg_catalog.count(*) AS dead
+			FROM pgqrs_archive AS a
+			WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
+		) AS a
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them';
+COMMENT ON COLUMN pgqrs_queue_stats.paused IS 'accepts messages and delivers none';
+COMMENT ON COLUMN pgqrs_queue_stats.ready IS 'due, or with a lease that has run out';
+COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
+COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
+COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept';
+COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';

@@ -1,0 +1,127 @@
+/*
+ * api_read.c
+ *	  SQL-callable functions that read: runs, steps, waiting messages.
+ */
+#include "api.h"
+
+#include "access/htup_details.h"
+#include "clock.h"
+#include "funcapi.h"
+#include "nodes/execnodes.h"
+#include "read.h"
+#include "utils/builtins.h"
+
+/* The description of the one row that the function returns. */
+static TupleDesc
+result_desc(FunctionCallInfo fcinfo)
+{
+	TupleDesc desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(desc);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_get_run);
+Datum
+pgqrs_get_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_run(run_id,
+													 result_desc(fcinfo))));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_find_run);
+Datum
+pgqrs_find_run(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *key = pgqrs_arg_key(fcinfo, 1, "idempotency_key");
+	int64 run_id = pgqrs_read_find_run(workflow, key);
+
+	if (run_id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(run_id);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_result);
+Datum
+pgqrs_result(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_result(run_id,
+														result_desc(fcinfo))));
+}
+
+/* The status asked for, -1 for NULL. */
+static int
+arg_status(FunctionCallInfo fcinfo, int n)
+{
+	const char *labels[RUN_STATUS_COUNT];
+
+	if (PG_ARGISNULL(n))
+		return -1;
+	for (int i = 0; i < RUN_STATUS_COUNT; i++)
+		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
+	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_list_runs);
+Datum
+pgqrs_list_runs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgqrsRunFilter filter;
+
+	filter.workflow = PG_ARGISNULL(0) ? NULL :
+										pgqrs_arg_pattern(fcinfo, 0, "workflow");
+	filter.status = arg_status(fcinfo, 1);
+	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
+	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1,
+									 PGQRS_MAX_BATCH);
+	InitMaterializedSRF(fcinfo, 0);
+	pgqrs_read_runs(&filter, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_list_steps);
+Datum
+pgqrs_list_steps(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	InitMaterializedSRF(fcinfo, 0);
+	pgqrs_read_steps(run_id, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_peek);
+Datum
+pgqrs_peek(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	int n = pgqrs_arg_int(fcinfo, 1, "n", 1, PGQRS_MAX_BATCH);
+
+	InitMaterializedSRF(fcinfo, 0);
+	pgqrs_read_peek(queue, n, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_now);
+Datum
+pgqrs_now(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(pgqrs_clock());
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_version);
+Datum
+pgqrs_version(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(PGQRS_VERSION));
+}

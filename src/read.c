@@ -1,0 +1,517 @@
+/*
+ * read.c
+ *	  Runs, steps and waiting messages, for whoever has a privilege on them.
+ *
+ * Runs in any backend, takes no row lock and changes nothing.  A call reads
+ * all of its rows under one snapshot, taken when it begins, so that a run fits
+ * its message whatever happens to both at the same time.
+ *
+ * A role sees what is in the queues on which it has any privilege; for all
+ * else it gets the answer that it would get if there were no such thing.
+ */
+#include "read.h"
+
+#include "access/htup_details.h"
+#include "errors.h"
+#include "grants.h"
+#include "json.h"
+#include "names.h"
+#include "queue.h"
+#include "rows.h"
+#include "run.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "workflow.h"
+
+/* The columns of the type pgqrs_run, in the order of sql/60_reading.sql. */
+enum
+{
+	Run_run_id,
+	Run_workflow,
+	Run_status,
+	Run_waiting_for,
+	Run_visible_after,
+	Run_attempt,
+	Run_failures,
+	Run_priority,
+	Run_input,
+	Run_output,
+	Run_error,
+	Run_progress,
+	Run_tags,
+	Run_headers,
+	Run_idempotency_key,
+	Run_parent_run_id,
+	Run_parent_step_id,
+	Run_rerun_of,
+	Run_schedule_slot,
+	Run_worker,
+	Run_worker_version,
+	Run_created_at,
+	Run_started_at,
+	Run_paused_at,
+	Run_completed_at,
+	Run_deadline_at,
+	Run_cancel_requested_at,
+	Run_cancel_reason,
+	Run_deleted_at,
+	Run_delete_reason,
+	Run_natts
+};
+
+/* Where each of them is stored; 0 for those that are not taken as they are. */
+static const AttrNumber run_columns[Run_natts] = {
+	[Run_run_id] = Runs_run_id,
+	[Run_waiting_for] = Runs_waiting_for,
+	[Run_attempt] = Runs_attempt,
+	[Run_failures] = Runs_failures,
+	[Run_input] = Runs_input,
+	[Run_output] = Runs_output,
+	[Run_error] = Runs_error,
+	[Run_progress] = Runs_progress,
+	[Run_tags] = Runs_tags,
+	[Run_headers] = Runs_headers,
+	[Run_idempotency_key] = Runs_idempotency_key,
+	[Run_parent_run_id] = Runs_parent_run_id,
+	[Run_parent_step_id] = Runs_parent_step_id,
+	[Run_rerun_of] = Runs_rerun_of,
+	[Run_schedule_slot] = Runs_schedule_slot,
+	[Run_worker_version] = Runs_worker_version,
+	[Run_created_at] = Runs_created_at,
+	[Run_started_at] = Runs_started_at,
+	[Run_paused_at] = Runs_paused_at,
+	[Run_completed_at] = Runs_completed_at,
+	[Run_deadline_at] = Runs_deadline_at,
+	[Run_cancel_requested_at] = Runs_cancel_requested_at,
+	[Run_cancel_reason] = Runs_cancel_reason,
+	[Run_deleted_at] = Runs_deleted_at,
+	[Run_delete_reason] = Runs_delete_reason,
+};
+
+/* The tables that runs are put together from, seen as of one moment. */
+typedef struct Reader
+{
+	Snapshot snapshot;
+	PgqrsTable *runs;
+	PgqrsTable *messages;
+	PgqrsTable *workers;
+	TupleTableSlot *run;
+	TupleTableSlot *message;
+	TupleTableSlot *worker;
+} Reader;
+
+static void
+reader_open(Reader *r)
+{
+	r->runs = pgqrs_table_open(TABLE_RUNS, false);
+	r->messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	r->workers = pgqrs_table_open(TABLE_WORKERS, false);
+	r->run = pgqrs_table_slot(r->runs);
+	r->message = pgqrs_table_slot(r->messages);
+	r->worker = pgqrs_table_slot(r->workers);
+	r->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	r->runs->snapshot = r->snapshot;
+	r->messages->snapshot = r->snapshot;
+	r->workers->snapshot = r->snapshot;
+}
+
+static void
+reader_close(Reader *r)
+{
+	pgqrs_table_close(r->workers);
+	pgqrs_table_close(r->messages);
+	pgqrs_table_close(r->runs);
+	UnregisterSnapshot(r->snapshot);
+}
+
+static void
+copy_columns(TupleTableSlot *slot, const AttrNumber *columns, int count,
+			 Datum *values, bool *nulls)
+{
+	for (int i = 0; i < count; i++)
+	{
+		nulls[i] = true;
+		if (columns[i] != 0)
+			values[i] = slot_getattr(slot, columns[i], &nulls[i]);
+	}
+}
+
+static void
+set(Datum *values, bool *nulls, int column, Datum value)
+{
+	values[column] = value;
+	nulls[column] = false;
+}
+
+/*
+ * Fetches a run and finds its workflow's queue; PQ003 if the run does not
+ * exist for the current role.
+ */
+static void
+require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot,
+			PgqrsQueue *queue)
+{
+	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
+		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)),
+						   queue) ||
+		pgqrs_grants_on(queue->name) == 0)
+		pgqrs_error_run_not_found(run_id);
+}
+
+/* The run in the reader's slot as a row of type pgqrs_run. */
+static HeapTuple
+form_run(Reader *r, const char *workflow, TupleDesc desc)
+{
+	Datum values[Run_natts];
+	bool nulls[Run_natts];
+	int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
+	PgqrsRunStatus status = pgqrs_run_status(r->run);
+
+	copy_columns(r->run, run_columns, Run_natts, values, nulls);
+	set(values, nulls, Run_workflow, CStringGetTextDatum(workflow));
+	set(values, nulls, Run_status,
+		CStringGetTextDatum(pgqrs_enum_label(ENUM_RUN_STATUS, status)));
+	set(values, nulls, Run_priority,
+		Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
+	if (!pgqrs_run_is_terminal(status) &&
+		pgqrs_row_fetch_id(r->messages, run_id, r->message))
+		set(values, nulls, Run_visible_after,
+			pgqrs_get(r->message, Messages_visible_after));
+	if (!pgqrs_is_null(r->run, Runs_worker_id) &&
+		pgqrs_row_fetch_id(r->workers,
+						   DatumGetInt64(pgqrs_get(r->run, Runs_worker_id)),
+						   r->worker))
+		set(values, nulls, Run_worker, pgqrs_get(r->worker, Workers_name));
+	return heap_form_tuple(desc, values, nulls);
+}
+
+HeapTuple
+pgqrs_read_run(int64 run_id, TupleDesc desc)
+{
+	Reader r;
+	PgqrsQueue queue;
+	HeapTuple row;
+
+	reader_open(&r);
+	require_run(r.runs, run_id, r.run, &queue);
+	row = form_run(&r, queue.name, desc);
+	reader_close(&r);
+	return row;
+}
+
+HeapTuple
+pgqrs_read_result(int64 run_id, TupleDesc desc)
+{
+	static const AttrNumber columns[] = {0, Runs_output, Runs_error};
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+	PgqrsQueue queue;
+	Datum values[lengthof(columns)];
+	bool nulls[lengthof(columns)];
+	HeapTuple row;
+
+	require_run(runs, run_id, run, &queue);
+	copy_columns(run, columns, lengthof(columns), values, nulls);
+	set(values, nulls, 0,
+		CStringGetTextDatum(pgqrs_enum_label(ENUM_RUN_STATUS,
+											 pgqrs_run_status(run))));
+	row = heap_form_tuple(desc, values, nulls);
+	pgqrs_table_close(runs);
+	return row;
+}
+
+/*
+ * Where keys are kept as long as their runs, it is the run that has the key;
+ * where they end with the run, its message.  Both have the same id.
+ */
+int64
+pgqrs_read_find_run(const char *name, const char *key)
+{
+	PgqrsQueue queue;
+	PgqrsWorkflow workflow;
+	PgqrsTable *table;
+	TupleTableSlot *slot;
+	bool active;
+	bool found;
+	Datum keys[2];
+	int64 run_id = 0;
+
+	if (!pgqrs_queue_by_name(name, &queue) ||
+		pgqrs_grants_on(name) == 0 ||
+		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
+		pgqrs_error_workflow_not_found(name);
+
+	active = workflow.key_scope == KEY_ACTIVE;
+	table = pgqrs_table_open(active ? TABLE_MESSAGES : TABLE_RUNS, false);
+	slot = pgqrs_table_slot(table);
+	keys[0] = Int64GetDatum(queue.queue_id);
+	keys[1] = CStringGetTextDatum(key);
+	found = pgqrs_row_fetch(table,
+							active ? INDEX_MESSAGES_KEY : INDEX_RUNS_KEY,
+							2, keys, slot);
+	if (found)
+		run_id = DatumGetInt64(pgqrs_get(slot,
+										 active ? Messages_message_id : Runs_run_id));
+	pgqrs_table_close(table);
+	return run_id;
+}
+
+/*
+ * Lists
+ */
+
+/* A row of a result and what it is sorted by. */
+typedef struct SortedRow
+{
+	int64 number;
+	const char *name;
+	HeapTuple row;
+} SortedRow;
+
+/* The newest runs found so far. */
+typedef struct RunPage
+{
+	SortedRow *rows; /* room for twice the size */
+	int count;
+	int size;
+	int64 oldest; /* of a full page: what older runs cannot enter */
+} RunPage;
+
+static int
+compare_newest_first(const void *a, const void *b)
+{
+	int64 x = ((const SortedRow *) a)->number;
+	int64 y = ((const SortedRow *) b)->number;
+
+	return (x < y) - (x > y);
+}
+
+/* The workflows that match and that the current role may read, as PgqrsQueue *. */
+static List *
+readable_workflows(const char *pattern)
+{
+	List *result = NIL;
+	PgqrsQueue *queue = palloc(sizeof(PgqrsQueue));
+	int64 *ids;
+	int count = pgqrs_grants_readable_queues(&ids);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (pgqrs_queue_by_id(ids[i], queue) && queue->is_workflow &&
+			(pattern == NULL || pgqrs_pattern_matches(pattern, queue->name)))
+		{
+			result = lappend(result, queue);
+			queue = palloc(sizeof(PgqrsQueue));
+		}
+	}
+	return result;
+}
+
+static bool
+run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
+{
+	if (!pgqrs_is_null(run, Runs_deleted_at))
+		return false;
+	if (filter->status >= 0 && filter->status != (int) pgqrs_run_status(run))
+		return false;
+	if (filter->has_tags)
+		return !pgqrs_is_null(run, Runs_tags) &&
+			DatumGetBool(DirectFunctionCall2(jsonb_contains,
+											 pgqrs_get(run, Runs_tags),
+											 filter->tags));
+	return true;
+}
+
+/* Merges the newest runs of one workflow into the page. */
+static void
+add_runs(Reader *r, const PgqrsQueue *workflow, const PgqrsRunFilter *filter,
+		 MemoryContext scratch, TupleDesc desc, RunPage *page)
+{
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
+		{2, BTLessStrategyNumber, Int64GetDatum(filter->before)},
+	};
+	PgqrsScan scan;
+	int end = page->count;
+
+	pgqrs_scan_begin(&scan, r->runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
+	scan.direction = BackwardScanDirection;
+	while (end < page->count + page->size && pgqrs_scan_next(&scan, r->run))
+	{
+		int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
+		MemoryContext caller;
+		bool matches;
+
+		if (run_id < page->oldest)
+			break;
+		caller = MemoryContextSwitchTo(scratch);
+		matches = run_matches(r->run, filter);
+		MemoryContextSwitchTo(caller);
+		MemoryContextReset(scratch);
+		if (matches)
+		{
+			page->rows[end].number = run_id;
+			page->rows[end++].row = form_run(r, workflow->name, desc);
+		}
+	}
+	pgqrs_scan_end(&scan);
+	if (end == page->count)
+		return;
+
+	qsort(page->rows, end, sizeof(SortedRow), compare_newest_first);
+	page->count = Min(end, page->size);
+	for (int i = page->count; i < end; i++)
+		heap_freetuple(page->rows[i].row);
+	if (page->count == page->size)
+		page->oldest = page->rows[page->count - 1].number;
+}
+
+/*
+ * One page of runs, newest first.  Each workflow's runs are walked in the
+ * order of their ids, backwards, and no further than the page can take, so
+ * that the cost depends on how many workflows match and on the size of the
+ * page, but not on how many runs there are, unless status or tags leave out
+ * most of them.
+ */
+void
+pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store,
+				TupleDesc desc)
+{
+	Reader r;
+	RunPage page = {.size = filter->page_size, .oldest = PG_INT64_MIN};
+	MemoryContext scratch;
+	ListCell *lc;
+
+	scratch = AllocSetContextCreate(CurrentMemoryContext, "pgqrs list",
+									ALLOCSET_SMALL_SIZES);
+	page.rows = palloc0(2 * page.size * sizeof(SortedRow));
+	reader_open(&r);
+	foreach(lc, readable_workflows(filter->workflow))
+		add_runs(&r, lfirst(lc), filter, scratch, desc, &page);
+	reader_close(&r);
+	for (int i = 0; i < page.count; i++)
+		tuplestore_puttuple(store, page.rows[i].row);
+}
+
+static int
+compare_by_start(const void *a, const void *b)
+{
+	const SortedRow *x = a;
+	const SortedRow *y = b;
+
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* A step as a row of pgqrs_list_steps(). */
+static HeapTuple
+form_step(TupleTableSlot *step, TupleDesc desc)
+{
+	static const AttrNumber columns[] = {
+		Steps_step_id, 0, 0, Steps_attempt, Steps_failures, Steps_input,
+		Steps_output, Steps_error, Steps_history, Steps_started_at,
+		Steps_completed_at};
+	Datum values[lengthof(columns)];
+	bool nulls[lengthof(columns)];
+	int kind = pgqrs_enum_value(ENUM_STEP_KIND,
+								pgqrs_get(step, Steps_kind));
+	int status = pgqrs_enum_value(ENUM_STEP_STATUS,
+								  pgqrs_get(step, Steps_status));
+
+	copy_columns(step, columns, lengthof(columns), values, nulls);
+	set(values, nulls, 1,
+		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_KIND, kind)));
+	set(values, nulls, 2,
+		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_STATUS, status)));
+	return heap_form_tuple(desc, values, nulls);
+}
+
+/* The steps of a run in the order in which they were started first. */
+void
+pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(steps);
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	PgqrsScan scan;
+	PgqrsQueue queue;
+	int count = 0;
+	int room = 32;
+	SortedRow *rows = palloc(room * sizeof(SortedRow));
+
+	require_run(runs, run_id, pgqrs_table_slot(runs), &queue);
+	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (count == room)
+		{
+			room *= 2;
+			rows = repalloc_huge(rows, room * sizeof(SortedRow));
+		}
+		rows[count].number = DatumGetTimestampTz(pgqrs_get(slot, Steps_started_at));
+		rows[count].name = TextDatumGetCString(pgqrs_get(slot, Steps_step_id));
+		rows[count++].row = form_step(slot, desc);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(steps);
+	pgqrs_table_close(runs);
+
+	qsort(rows, count, sizeof(SortedRow), compare_by_start);
+	for (int i = 0; i < count; i++)
+		tuplestore_puttuple(store, rows[i].row);
+}
+
+/*
+ * The first n messages of a queue in the order of claims, whether they are
+ * due, delayed or held.
+ */
+void
+pgqrs_read_peek(const char *name, int n, Tuplestorestate *store,
+				TupleDesc desc)
+{
+	enum
+	{
+		Peek_priority = 1,
+		Peek_leased = 6,
+		Peek_payload = 8
+	};
+	static const AttrNumber columns[] = {
+		Messages_message_id, 0, Messages_visible_after, Messages_enqueued_at,
+		Messages_attempt, Messages_failures, 0, Messages_run_id,
+		Messages_payload, Messages_headers};
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+	PgqrsQueue queue;
+	PgqrsKey key;
+
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0)
+		pgqrs_error_queue_not_found(name);
+
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	slot = pgqrs_table_slot(messages);
+	key = (PgqrsKey){1, BTEqualStrategyNumber, Int64GetDatum(queue.queue_id)};
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	for (int i = 0; i < n && pgqrs_scan_next(&scan, slot); i++)
+	{
+		Datum values[lengthof(columns)];
+		bool nulls[lengthof(columns)];
+
+		copy_columns(slot, columns, lengthof(columns), values, nulls);
+		set(values, nulls, Peek_priority,
+			Int32GetDatum(DatumGetInt16(pgqrs_get(slot, Messages_priority))));
+		set(values, nulls, Peek_leased,
+			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
+		if (!pgqrs_is_null(slot, Messages_run_id))
+			set(values, nulls, Peek_payload,
+				pgqrs_json_run_payload(DatumGetInt64(pgqrs_get(slot, Messages_run_id))));
+		tuplestore_putvalues(store, desc, values, nulls);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(messages);
+}
