@@ -1,0 +1,7 @@
+-- Maintenance.
+
+CREATE FUNCTION pgqrs_maintain() RETURNS jsonb
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgqrs_maintain';
+COMMENT ON FUNCTION pgqrs_maintain() IS
+'One bounded pass over what must happen though nobody calls for it; call it every few seconds. Returns what was done, as counts: workers_stopped (silent for pgqrs.worker_timeout), leases_reaped (of stopped workers; claimable again, with one failure), messages_dead (held once too often; runs included), runs_cancelled (on request, when the lease ran out), runs_timed_out (past their deadline). Never waits for a lock: what somebody else has is left to the next pass. Errors: 42501 unless called by the extension''s owner or a superuser.';

@@ -1,0 +1,217 @@
+/*
+ * worker.c
+ *	  Workers and what they hold: registering, extending, stopping.
+ *
+ * Runs in any backend.  Locks the worker's row first and its messages after
+ * that, in ascending order of id, and never waits for a message: what somebody
+ * else has locked at that moment is being ended, given up, extended, or is
+ * under an open step transaction.  What a stopped worker still holds after
+ * that, be it skipped here or claimed at the very same moment, pgqrs_maintain()
+ * ends; its lease runs out on its own at the latest.
+ */
+#include "worker.h"
+
+#include "claim.h"
+#include "clock.h"
+#include "message.h"
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	int64 x = *(const int64 *) a;
+	int64 y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* The ids of up to max messages that a worker holds, ascending. */
+static int64 *
+held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max,
+		int *count)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
+	int size = 16;
+	int64 *ids = palloc(size * sizeof(int64));
+	PgqrsScan scan;
+
+	*count = 0;
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
+	while (*count < max && pgqrs_scan_next(&scan, slot))
+	{
+		if (*count == size)
+		{
+			size *= 2;
+			ids = repalloc_huge(ids, size * sizeof(int64));
+		}
+		ids[(*count)++] = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+	}
+	pgqrs_scan_end(&scan);
+	qsort(ids, *count, sizeof(int64), compare_ids);
+	return ids;
+}
+
+static bool
+is_held_by(TupleTableSlot *slot, int64 worker_id)
+{
+	return !pgqrs_is_null(slot, Messages_lease) &&
+		!pgqrs_is_null(slot, Messages_worker_id) &&
+		DatumGetInt64(pgqrs_get(slot, Messages_worker_id)) == worker_id;
+}
+
+/* Locks a message that the worker holds, unless somebody else has it. */
+static PgqrsLockResult
+lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
+		  int64 worker_id, LockTupleMode mode)
+{
+	if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
+		return ROW_CHANGED;
+	return pgqrs_row_lock(messages, slot, mode, LockWaitSkip);
+}
+
+bool
+pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id)
+{
+	if (!pgqrs_row_fetch_id(rows->messages, message_id, rows->message) ||
+		pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+		return false;
+	rows->has_message = true;
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+							 &rows->queue) &&
+		(pgqrs_is_null(rows->message, Messages_run_id) ||
+		 pgqrs_row_fetch_id(rows->runs, message_id, rows->run));
+}
+
+void
+pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
+{
+	PgqrsRunRows rows;
+	int64 *ids;
+	int count;
+
+	pgqrs_run_open(&rows);
+	ids = held_by(rows.messages, rows.message, worker_id, max, &count);
+	for (int i = 0; i < count; i++)
+	{
+		if (!pgqrs_worker_try_lock(&rows, ids[i]) ||
+			!is_held_by(rows.message, worker_id))
+			continue;
+		if (pgqrs_claim_revoke(&rows))
+			reaped->ended++;
+		else
+			reaped->given_back++;
+	}
+	pfree(ids);
+	pgqrs_run_close(&rows);
+}
+
+int64
+pgqrs_worker_register(const PgqrsNewWorker *w)
+{
+	int64 worker_id;
+	int64 old;
+
+	/* until no live worker of that name, committed or ours, is in the way */
+	do
+	{
+		PgqrsReaped reaped = {0};
+
+		while (pgqrs_worker_stop_named(w->name, &old))
+			pgqrs_worker_reap(old, PG_INT32_MAX, &reaped);
+	} while (!pgqrs_worker_add(w, &worker_id));
+	return worker_id;
+}
+
+PgqrsWorkerStatus
+pgqrs_worker_heartbeat(int64 worker_id)
+{
+	PgqrsWorker worker;
+
+	pgqrs_worker_require_live(worker_id, &worker);
+	pgqrs_worker_touch(worker_id);
+	return worker.status;
+}
+
+int
+pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsWorker worker;
+	int64 *ids;
+	int held;
+	int count = 0;
+
+	pgqrs_worker_require_live(worker_id, &worker);
+	pgqrs_worker_touch(worker_id);
+	ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &held);
+	*answers = palloc_extended(Max(held, 1) * sizeof(PgqrsExtended),
+							   MCXT_ALLOC_HUGE);
+	for (int i = 0; i < held; i++)
+	{
+		PgqrsLockResult result = lock_held(messages, slot, ids[i], worker_id,
+										   LockTupleNoKeyExclusive);
+		PgqrsExtended *answer = &(*answers)[count];
+
+		/* being ended, given up or extended by somebody: no news of it */
+		if (result == ROW_BUSY)
+			continue;
+		*answer = (PgqrsExtended){.message_id = ids[i]};
+		if (result == ROW_LOCKED)
+		{
+			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
+			answer->extended =
+				pgqrs_message_extend(ids[i],
+									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
+									 timeout, &answer->cancel_requested);
+		}
+		count++;
+	}
+	pfree(ids);
+	pgqrs_table_close(messages);
+	return count;
+}
+
+void
+pgqrs_worker_suspend(int64 worker_id)
+{
+	pgqrs_worker_move(worker_id, WORKER_SUSPENDED);
+	pgqrs_worker_touch(worker_id);
+}
+
+void
+pgqrs_worker_resume(int64 worker_id)
+{
+	pgqrs_worker_move(worker_id, WORKER_READY);
+	pgqrs_worker_touch(worker_id);
+}
+
+int64
+pgqrs_worker_stop(int64 worker_id)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int64 released = 0;
+	int64 *ids;
+	int count;
+
+	if (pgqrs_worker_move(worker_id, WORKER_STOPPED))
+	{
+		ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &count);
+		for (int i = 0; i < count; i++)
+		{
+			PgqrsRow row;
+
+			if (lock_held(messages, slot, ids[i], worker_id,
+						  LockTupleExclusive) != ROW_LOCKED)
+				continue;
+			pgqrs_row_copy(&row, messages, slot);
+			pgqrs_message_give_up(&row, pgqrs_clock());
+			pgqrs_row_update(messages, slot, &row);
+			released++;
+		}
+		pfree(ids);
+	}
+	pgqrs_table_close(messages);
+	return released;
+}
