@@ -1,0 +1,135 @@
+/*
+ * api_settings.c
+ *	  Arguments of the functions that create and alter queues and workflows.
+ */
+#include "api_settings.h"
+
+#include "api.h"
+#include "catalog/pg_type.h"
+#include "clock.h"
+#include "errors.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+static const char *
+setting_name(const PgqrsSettingArgs *args, int setting)
+{
+	return args->settings->known[setting].name;
+}
+
+/*
+ * False for a NULL that leaves the setting as it is, or at its default of
+ * NULL; a NULL where none is allowed is refused.
+ */
+bool
+pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting)
+{
+	FunctionCallInfo fcinfo = args->fcinfo;
+
+	if (!PG_ARGISNULL(setting + 1))
+		return true;
+	if (!args->alter && !args->settings->defaults[setting].isnull)
+		pgqrs_error_null(setting_name(args, setting));
+	return false;
+}
+
+static char *
+duration_text(int64 duration)
+{
+	return DatumGetCString(DirectFunctionCall1(interval_out,
+											   IntervalPGetDatum(pgqrs_interval(duration))));
+}
+
+/* From min to max microseconds; a min of 1 reads as more than 0. */
+void
+pgqrs_arg_setting_duration(const PgqrsSettingArgs *args, int setting,
+						   int64 min, int64 max)
+{
+	const char *name = setting_name(args, setting);
+	int64		duration;
+
+	if (!pgqrs_arg_setting_given(args, setting))
+		return;
+	duration = pgqrs_arg_duration(args->fcinfo, setting + 1, name);
+	if (duration < min || duration > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is %s", name, duration_text(duration)),
+				 errhint("Use a duration %s 0 and at most %s.",
+						 min > 0 ? "of more than" : "from",
+						 duration_text(max))));
+	pgqrs_settings_give(args->settings, setting,
+						IntervalPGetDatum(pgqrs_interval(duration)));
+}
+
+void
+pgqrs_arg_setting_int(const PgqrsSettingArgs *args, int setting, int min)
+{
+	if (pgqrs_arg_setting_given(args, setting))
+		pgqrs_settings_give(args->settings, setting,
+							Int32GetDatum(pgqrs_arg_int(args->fcinfo, setting + 1,
+														setting_name(args, setting),
+														min, PG_INT32_MAX)));
+}
+
+/* Its bounds are the caller's business. */
+void
+pgqrs_arg_setting_float(const PgqrsSettingArgs *args, int setting)
+{
+	FunctionCallInfo fcinfo = args->fcinfo;
+
+	if (pgqrs_arg_setting_given(args, setting))
+		pgqrs_settings_give(args->settings, setting,
+							PG_GETARG_DATUM(setting + 1));
+}
+
+/* The elements of a one-dimensional text[] without NULLs; empty is allowed. */
+static int
+get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
+{
+	bool	   *nulls;
+
+	if (PG_ARGISNULL(n))
+		pgqrs_error_null(name);
+	if (ARR_NDIM(PG_GETARG_ARRAYTYPE_P(n)) == 0)
+		return 0;
+	return pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, values, &nulls);
+}
+
+void
+pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting)
+{
+	Datum	   *values;
+	int			count;
+
+	if (!pgqrs_arg_setting_given(args, setting))
+		return;
+	count = get_texts(args->fcinfo, setting + 1, setting_name(args, setting),
+					  &values);
+	pgqrs_settings_give(args->settings, setting,
+						PointerGetDatum(count == 0 ? construct_empty_array(TEXTOID) :
+										construct_array(values, count, TEXTOID,
+														-1, false, TYPALIGN_INT)));
+}
+
+/* Not built yet: only NULL will do. */
+void
+pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting)
+{
+	if (pgqrs_arg_setting_given(args, setting))
+		pgqrs_error_not_built(psprintf("argument \"%s\"",
+									   setting_name(args, setting)));
+}
+
+/* After all the others. */
+void
+pgqrs_arg_reset(const PgqrsSettingArgs *args)
+{
+	Datum	   *names;
+	int			count = get_texts(args->fcinfo, args->settings->count + 1,
+								  "reset", &names);
+
+	for (int i = 0; i < count; i++)
+		pgqrs_settings_reset(args->settings, TextDatumGetCString(names[i]));
+}

@@ -1,0 +1,394 @@
+/*
+ * queue_drop.c
+ *	  Purging and deleting queues and workflows.
+ *
+ * Runs in any backend.
+ *
+ * Purging locks the messages that it drops and steps over those that somebody
+ * else has locked; sending to the queue, claims and purges may go on at the
+ * same time.
+ *
+ * Deleting locks the queue's row and then, to the end of the transaction, the
+ * table of messages in a mode that keeps all writers of messages out.  Whoever
+ * sends locks that table before it looks the queue up, so nothing can be added
+ * to a queue that is being deleted, and nobody holds the lock of a message or
+ * moves one to the archive meanwhile.  For that table lock nobody queues up
+ * longer than LOCK_TRY, because every other writer would queue up behind it.
+ */
+#include "queue_drop.h"
+
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "message.h"
+#include "miscadmin.h"
+#include "queue.h"
+#include "queue_admin.h"
+#include "run.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+/* Milliseconds: between two tries for the table lock, and in all. */
+#define LOCK_PAUSE		10
+#define LOCK_PATIENCE	1000
+
+/* How many runs are cancelled with the same open tables and memory. */
+#define CANCEL_CHUNK	1000
+
+/*
+ * Purging
+ */
+
+/* What cancels many runs without using more and more memory. */
+typedef struct Canceller
+{
+	MemoryContext context;		/* NULL: the tables are not open */
+	PgqrsRunRows rows;
+	int			used;
+} Canceller;
+
+static void
+close_canceller(Canceller *c)
+{
+	if (c->context == NULL)
+		return;
+	pgqrs_run_close(&c->rows);
+	MemoryContextDelete(c->context);
+	c->context = NULL;
+}
+
+/* Cancels a run whose message we have locked exclusively. */
+static void
+cancel_run(Canceller *c, int64 run_id)
+{
+	MemoryContext old;
+
+	if (c->context != NULL && ++c->used == CANCEL_CHUNK)
+		close_canceller(c);
+	if (c->context == NULL)
+	{
+		c->context = AllocSetContextCreate(CurrentMemoryContext,
+										   "pgqrs cancelled runs",
+										   ALLOCSET_DEFAULT_SIZES);
+		c->used = 0;
+		old = MemoryContextSwitchTo(c->context);
+		pgqrs_run_open(&c->rows);
+	}
+	else
+		old = MemoryContextSwitchTo(c->context);
+	pgqrs_run_require(&c->rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
+	pgqrs_run_end(&c->rows, RUN_CANCELLED, NULL, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+/* Locks a message that waits; false if it does not, or somebody has it locked. */
+static bool
+lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
+{
+	int64		id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+
+	while (!pgqrs_message_lease_live(slot, pgqrs_clock()))
+	{
+		switch (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitSkip))
+		{
+			case ROW_LOCKED:
+				return true;
+			case ROW_BUSY:
+				return false;
+			case ROW_CHANGED:
+				if (!pgqrs_row_fetch_id(messages, id, slot))
+					return false;
+		}
+	}
+	return false;
+}
+
+int64
+pgqrs_queue_purge(const char *name)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	Canceller	canceller = {NULL};
+	PgqrsQueue	queue;
+	PgqrsScan	scan;
+	PgqrsKey	key = {1, BTEqualStrategyNumber};
+	int64		count = 0;
+
+	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
+	key.value = Int64GetDatum(queue.queue_id);
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (!lock_waiting(messages, slot))
+			continue;
+		if (pgqrs_is_null(slot, Messages_run_id))
+			pgqrs_row_delete(messages, slot);
+		else
+			cancel_run(&canceller, DatumGetInt64(pgqrs_get(slot, Messages_run_id)));
+		count++;
+	}
+	pgqrs_scan_end(&scan);
+	close_canceller(&canceller);
+	pgqrs_table_close(messages);
+	return count;
+}
+
+/*
+ * Deleting
+ */
+
+/* Keeps all who write messages out, until the end of the transaction. */
+static void
+lock_messages(void)
+{
+	Oid			messages = pgqrs_catalog_table(TABLE_MESSAGES);
+
+	for (int waited = 0;
+		 !ConditionalLockRelationOid(messages, ShareRowExclusiveLock);
+		 waited += LOCK_PAUSE)
+	{
+		if (waited >= LOCK_PATIENCE)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not keep others from writing messages"),
+					 errdetail("Transactions that wrote messages did not end within %d ms.",
+							   LOCK_PATIENCE),
+					 errhint("Repeat the call when long transactions and prepared ones have ended.")));
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 LOCK_PAUSE, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Deletes the rows whose first column of an index has a value.  A row that
+ * somebody else changed meanwhile is looked at again.
+ */
+static void
+delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index,
+			int64 value)
+{
+	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(value)};
+	PgqrsScan	scan;
+	bool		again;
+
+	do
+	{
+		again = false;
+		pgqrs_scan_begin(&scan, table, index, 1, &key);
+		while (pgqrs_scan_next(&scan, slot))
+		{
+			if (pgqrs_row_lock(table, slot, LockTupleExclusive,
+							   LockWaitBlock) == ROW_LOCKED)
+				pgqrs_row_delete(table, slot);
+			else
+				again = true;
+		}
+		pgqrs_scan_end(&scan);
+	} while (again);
+}
+
+/* The runs of a workflow, with their steps and archived messages. */
+static void
+delete_runs(int64 workflow_id)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+	TupleTableSlot *step = pgqrs_table_slot(steps);
+	TupleTableSlot *archived = pgqrs_table_slot(archive);
+	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
+	PgqrsScan	scan;
+
+	pgqrs_scan_begin(&scan, runs, INDEX_RUNS_WORKFLOW, 1, &key);
+	while (pgqrs_scan_next(&scan, run))
+	{
+		int64		run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+
+		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
+		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
+	}
+	pgqrs_scan_end(&scan);
+	delete_rows(runs, run, INDEX_RUNS_WORKFLOW, workflow_id);
+	pgqrs_table_close(archive);
+	pgqrs_table_close(steps);
+	pgqrs_table_close(runs);
+}
+
+/* Moves to the next archived message of a queue; no index has them together. */
+static bool
+next_archived(PgqrsScan *scan, int64 queue_id, TupleTableSlot *slot)
+{
+	while (pgqrs_scan_next(scan, slot))
+		if (DatumGetInt64(pgqrs_get(slot, Archive_queue_id)) == queue_id)
+			return true;
+	return false;
+}
+
+static void
+delete_archived(int64 queue_id)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	PgqrsScan	scan;
+	bool		again;
+
+	do
+	{
+		again = false;
+		pgqrs_scan_begin_table(&scan, archive);
+		while (next_archived(&scan, queue_id, slot))
+		{
+			if (pgqrs_row_lock(archive, slot, LockTupleExclusive,
+							   LockWaitBlock) == ROW_LOCKED)
+				pgqrs_row_delete(archive, slot);
+			else
+				again = true;
+		}
+		pgqrs_scan_end(&scan);
+	} while (again);
+	pgqrs_table_close(archive);
+}
+
+static bool
+has_archived(int64 queue_id)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	PgqrsScan	scan;
+	bool		found;
+
+	pgqrs_scan_begin_table(&scan, archive);
+	found = next_archived(&scan, queue_id, slot);
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(archive);
+	return found;
+}
+
+/* Whether a row has a value in the first column of an index. */
+static bool
+has_rows(PgqrsTableId id, PgqrsIndexId index, int64 value)
+{
+	PgqrsTable *table = pgqrs_table_open(id, false);
+	Datum		key = Int64GetDatum(value);
+	bool		found = pgqrs_row_fetch(table, index, 1, &key,
+										pgqrs_table_slot(table));
+
+	pgqrs_table_close(table);
+	return found;
+}
+
+/* Runs bring their messages, live and archived. */
+static void
+refuse_in_use(int64 id, bool is_workflow, const char *name)
+{
+	const char *what = NULL;
+
+	if (is_workflow)
+	{
+		if (has_rows(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
+			what = "It has runs.";
+	}
+	else if (has_rows(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
+		what = "It has messages.";
+	else if (has_archived(id))
+		what = "It has archived messages.";
+
+	if (what != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_IN_USE),
+				 errmsg("%s \"%s\" is in use",
+						is_workflow ? "workflow" : "queue", name),
+				 errdetail_internal("%s", what),
+				 errhint("Pass force => true to delete them with it.")));
+}
+
+/* Everything that belongs to a queue but its own row. */
+static void
+delete_contents(int64 id, bool is_workflow)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+
+	delete_rows(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_CLAIM, id);
+	pgqrs_table_close(messages);
+	if (is_workflow)
+		delete_runs(id);
+	else
+		delete_archived(id);
+}
+
+static void
+delete_workflow_row(int64 id)
+{
+	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
+
+	delete_rows(workflows, pgqrs_table_slot(workflows), INDEX_WORKFLOWS_PKEY, id);
+	pgqrs_table_close(workflows);
+}
+
+/*
+ * Deletes a queue whose row is locked.  What keeps it in use is looked for
+ * before others are kept out, so that the usual refusal disturbs nobody, and
+ * again when nothing can be added any more.
+ */
+static void
+delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name,
+			  bool force)
+{
+	int64		id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
+	bool		is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
+
+	if (!force)
+		refuse_in_use(id, is_workflow, name);
+	lock_messages();
+	if (force)
+		delete_contents(id, is_workflow);
+	else
+		refuse_in_use(id, is_workflow, name);
+	if (is_workflow)
+		delete_workflow_row(id);
+	pgqrs_row_delete(queues, queue);
+	pgqrs_catalog_changed(TABLE_QUEUES);
+}
+
+bool
+pgqrs_queue_delete(const char *name, bool force)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	TupleTableSlot *queue = pgqrs_table_slot(queues);
+	bool		found;
+
+	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
+	if (found)
+	{
+		if (!force && DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
+			ereport(ERROR,
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
+					 errmsg("queue \"%s\" cannot be deleted", name),
+					 errdetail("It is the queue of the workflow of this name."),
+					 errhint("Delete the workflow with pgqrs_delete_workflow(), or pass force => true to delete it with its runs.")));
+		delete_locked(queues, queue, name, force);
+	}
+	pgqrs_table_close(queues);
+	return found;
+}
+
+/* A queue without a workflow is left alone. */
+bool
+pgqrs_workflow_delete(const char *name, bool force)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	TupleTableSlot *queue = pgqrs_table_slot(queues);
+	bool		found;
+
+	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue) &&
+		DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
+	if (found)
+		delete_locked(queues, queue, name, force);
+	pgqrs_table_close(queues);
+	return found;
+}
