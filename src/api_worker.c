@@ -54,8 +54,8 @@ arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 							patterns[i].item, name, patterns[i - 1].item,
 							patterns[i].text),
 					 errhint("Name every pattern once.")));
-	return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false,
-										   TYPALIGN_INT));
+	return PointerGetDatum(
+		construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_register_worker);

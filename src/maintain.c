@@ -136,8 +136,8 @@ find_past_deadline(Search *search)
 	search->count = 0;
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_DEADLINE, 1, &key);
 	while (search->count < MAX_ROWS && pgqrs_scan_next(&scan, rows->message))
-		search->found[search->count++] =
-			DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+		search->found[search->count++] = DatumGetInt64(
+			pgqrs_get(rows->message, Messages_message_id));
 	pgqrs_scan_end(&scan);
 	qsort(search->found, search->count, sizeof(int64), compare_ids);
 }
@@ -185,8 +185,7 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 	if (failures_of(rows) + 1 >= rows->queue.max_attempts)
 		return true;
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
-		pgqrs_row_fetch_id(rows->runs, id, rows->run) &&
-		is_cancelled(rows);
+		pgqrs_row_fetch_id(rows->runs, id, rows->run) && is_cancelled(rows);
 }
 
 /* The highest priority of a queue's messages that is at most *priority. */
@@ -238,8 +237,7 @@ search_priority(Search *search, Position *at)
 			continue;
 		at->visible_after = visible_after;
 		at->message_id = id;
-		if (pgqrs_scan_fetch(&scan, rows->message) &&
-			is_used_up(rows, search->now))
+		if (pgqrs_scan_fetch(&scan, rows->message) && is_used_up(rows, search->now))
 			search->found[search->count++] = id;
 		more = --search->budget > 0 && search->count < MAX_ROWS;
 	}
@@ -283,10 +281,11 @@ find_used_up(Search *search)
 	search->budget = MAX_ENTRIES;
 	for (int i = 0; i < list_length(queues); i++)
 	{
-		search->rows.queue = *(PgqrsQueue *)
-								 list_nth(queues, (first + i) % list_length(queues));
+		search->rows.queue = *(
+			PgqrsQueue *) list_nth(queues, (first + i) % list_length(queues));
 		if (search->rows.queue.queue_id != at.queue_id)
-			at = (Position){search->rows.queue.queue_id, PG_INT16_MAX, DT_NOBEGIN, 0};
+			at = (Position){search->rows.queue.queue_id, PG_INT16_MAX,
+							DT_NOBEGIN, 0};
 		if (!search_queue(search, &at))
 			break;
 		at = (Position){0};

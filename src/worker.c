@@ -60,8 +60,8 @@ is_held_by(TupleTableSlot *slot, int64 worker_id)
 
 /* Locks a message that the worker holds, unless somebody else has it. */
 static PgqrsLockResult
-lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
-		  int64 worker_id, LockTupleMode mode)
+lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id, int64 worker_id,
+		  LockTupleMode mode)
 {
 	if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
 		return ROW_CHANGED;
@@ -76,7 +76,8 @@ pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id)
 					   LockWaitSkip) != ROW_LOCKED)
 		return false;
 	rows->has_message = true;
-	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+	return pgqrs_queue_by_id(DatumGetInt64(
+								 pgqrs_get(rows->message, Messages_queue_id)),
 							 &rows->queue) &&
 		(pgqrs_is_null(rows->message, Messages_run_id) ||
 		 pgqrs_row_fetch_id(rows->runs, message_id, rows->run));
@@ -160,10 +161,11 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 		if (result == ROW_LOCKED)
 		{
 			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
-			answer->extended =
-				pgqrs_message_extend(ids[i],
-									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
-									 timeout, &answer->cancel_requested);
+			answer->extended = pgqrs_message_extend(ids[i],
+													DatumGetInt64(
+														pgqrs_get(slot, Messages_lease)),
+													timeout,
+													&answer->cancel_requested);
 		}
 		count++;
 	}
@@ -202,8 +204,8 @@ pgqrs_worker_stop(int64 worker_id)
 		{
 			PgqrsRow row;
 
-			if (lock_held(messages, slot, ids[i], worker_id,
-						  LockTupleExclusive) != ROW_LOCKED)
+			if (lock_held(messages, slot, ids[i], worker_id, LockTupleExclusive) !=
+				ROW_LOCKED)
 				continue;
 			pgqrs_row_copy(&row, messages, slot);
 			pgqrs_message_give_up(&row, pgqrs_clock());

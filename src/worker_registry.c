@@ -104,8 +104,7 @@ is_silent(TupleTableSlot *slot, TimestampTz now)
 {
 	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
 
-	return Max(at, PgStartTime) <
-		now - pgqrs_worker_timeout * INT64CONST(1000);
+	return Max(at, PgStartTime) < now - pgqrs_worker_timeout * INT64CONST(1000);
 }
 
 static PgqrsWorkerStatus
@@ -162,12 +161,12 @@ pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 		pgqrs_error_worker_not_found(worker_id);
 	worker->worker_id = worker_id;
 	worker->status = status_of(slot);
-	worker->max_concurrent =
-		DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	worker->max_concurrent = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
 	worker->queues = patterns_of(slot);
 	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
-	worker->version = pgqrs_is_null(slot, Workers_version) ? NULL :
-															 TextDatumGetCString(pgqrs_get(slot, Workers_version));
+	worker->version = pgqrs_is_null(slot, Workers_version) ?
+		NULL :
+		TextDatumGetCString(pgqrs_get(slot, Workers_version));
 	pgqrs_table_close(workers);
 }
 
@@ -282,8 +281,7 @@ pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to)
 
 	/* look before locking, so that nobody waits for a stranger's row */
 	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot) ||
-		!pgqrs_row_fetch_locked(workers, worker_id, LockTupleNoKeyExclusive,
-								slot))
+		!pgqrs_row_fetch_locked(workers, worker_id, LockTupleNoKeyExclusive, slot))
 		pgqrs_error_worker_not_found(worker_id);
 	from = status_of(slot);
 	if (from != to && !moves[from][to])
@@ -380,10 +378,9 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max)
 	for (int i = 0; i < found; i++)
 	{
 		if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
-			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
-						   LockWaitSkip) != ROW_LOCKED ||
-			status_of(slot) == WORKER_STOPPED ||
-			!is_silent(slot, pgqrs_clock()))
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) !=
+				ROW_LOCKED ||
+			status_of(slot) == WORKER_STOPPED || !is_silent(slot, pgqrs_clock()))
 			continue;
 		write_status(workers, slot, WORKER_STOPPED);
 		worker_ids[count++] = worker_ids[i];
