@@ -51,54 +51,62 @@ COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when it ends in ERROR unless it has 
 COMMENT ON COLUMN pgqrs_run.deleted_at IS 'a deleted run is not listed, but still found by its id';
 
 CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_get_run';
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_get_run';
 COMMENT ON FUNCTION pgqrs_get_run(bigint) IS
-'a workflow run; PQ003: no such run';
+'A workflow run, also one that was deleted. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
 CREATE FUNCTION pgqrs_find_run(workflow text, idempotency_key text) RETURNS bigint
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_find_run';
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_find_run';
 COMMENT ON FUNCTION pgqrs_find_run(text, text) IS
-'the id of the run that holds an idempotency key, so that a trigger with it would start no other; NULL: none does; PQ002: no such workflow';
+'The id of the run that holds an idempotency key, so that a trigger with it would start no other; NULL if none does. Needs any privilege on the workflow. Errors: 22004, 22023, PQ002.';
 
 CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, OUT error jsonb)
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_result';
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_result';
 COMMENT ON FUNCTION pgqrs_result(bigint) IS
-'the status of a run, its output if that is SUCCESS, its error if that is ERROR; no outcome raises an error; PQ003: no such run';
+'The status of a run, its output once that is SUCCESS, its error once that is ERROR. No outcome raises an error. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
-CREATE FUNCTION pgqrs_list_runs(workflow text DEFAULT NULL, status text DEFAULT NULL, tags jsonb DEFAULT NULL,
-	before_run_id bigint DEFAULT NULL, page_size integer DEFAULT 50) RETURNS SETOF pgqrs_run
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
-	AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
+CREATE FUNCTION pgqrs_list_runs(
+	workflow text = NULL, status text = NULL, tags jsonb = NULL,
+	before_run_id bigint = NULL, page_size integer = 50
+) RETURNS SETOF pgqrs_run
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
+AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'a page of 1 to 10000 runs, newest first, without deleted ones: of workflows that match a pattern, in a status, with tags that contain the given ones; before_run_id: the last id of the page before; NULL does not restrict';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 1 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index; a status or tags that few runs have are looked for in all runs of the workflows. Errors: 22004, 22023.';
 
-CREATE FUNCTION pgqrs_list_steps(run_id bigint, OUT step_id text, OUT kind text, OUT status text,
-	OUT attempt integer, OUT failures integer, OUT input jsonb, OUT output jsonb, OUT error jsonb, OUT history jsonb,
-	OUT started_at timestamptz, OUT completed_at timestamptz) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
-	AS 'MODULE_PATHNAME', 'pgqrs_list_steps';
+CREATE FUNCTION pgqrs_list_steps(
+	run_id bigint, OUT step_id text, OUT kind text, OUT status text,
+	OUT attempt integer, OUT failures integer, OUT input jsonb,
+	OUT output jsonb, OUT error jsonb, OUT history jsonb,
+	OUT started_at timestamptz, OUT completed_at timestamptz
+) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
+AS 'MODULE_PATHNAME', 'pgqrs_list_steps';
 COMMENT ON FUNCTION pgqrs_list_steps(bigint) IS
-'the steps of a run in the order in which they were started; history: the last ten failures as [{"attempt", "at", "error"}]; PQ003: no such run';
+'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
-CREATE FUNCTION pgqrs_peek(queue text, n integer DEFAULT 10, OUT message_id bigint, OUT priority integer,
-	OUT visible_after timestamptz, OUT enqueued_at timestamptz, OUT attempt integer, OUT failures integer,
-	OUT leased boolean, OUT run_id bigint, OUT payload jsonb, OUT headers jsonb) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
-	AS 'MODULE_PATHNAME', 'pgqrs_peek';
+CREATE FUNCTION pgqrs_peek(
+	queue text, n integer = 10, OUT message_id bigint, OUT priority integer,
+	OUT visible_after timestamptz, OUT enqueued_at timestamptz,
+	OUT attempt integer, OUT failures integer, OUT leased boolean,
+	OUT run_id bigint, OUT payload jsonb, OUT headers jsonb
+) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
+AS 'MODULE_PATHNAME', 'pgqrs_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
-'the first 1 to 10000 messages of a queue in the order of claims, also those that are delayed or leased; visible_after of a leased one is the end of its lease; PQ001: no such queue';
+'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 1 to 10000. visible_after of a leased one is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
-	LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_now';
+LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_now';
 COMMENT ON FUNCTION pgqrs_now() IS
-'the time by which pgqrs works: the server''s at this moment, not the start of the transaction';
+'The time by which pgqrs works: the server''s at this moment, not the start of the transaction.';
 
 CREATE FUNCTION pgqrs_version() RETURNS text
-	LANGUAGE c STABLE PARALLEL SAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_version';
+LANGUAGE c STABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_version';
 COMMENT ON FUNCTION pgqrs_version() IS
-'the version of the library, which may be newer than the installed objects';
+'The version of the library, which may be newer than the installed objects.';

@@ -9,10 +9,10 @@
 -- functions show the newest committed state.
 
 CREATE FUNCTION pgqrs_readable_queues() RETURNS bigint[]
-	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-	AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
 COMMENT ON FUNCTION pgqrs_readable_queues() IS
-'the ids of the queues and workflows on which the current role has any privilege';
+'The ids of the queues and workflows on which the current role has any privilege.';
 
 CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,

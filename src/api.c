@@ -244,6 +244,135 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 	return count;
 }
 
+void
+pgqrs_arg_same_length(int count, const char *name,
+					  int other_count, const char *other_name)
+{
+	if (count != other_count)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" has %d elements, \"%s\" has %d",
+						name, count, other_name, other_count),
+				 errhint("Pass arrays of the same length.")));
+}
+
+static void
+refuse_duplicate(const char *name, const char *value)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("array \"%s\" contains \"%s\" twice", name, value),
+			 errhint("Pass every value once.")));
+}
+
+static int
+compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+void
+pgqrs_check_distinct(char **keys, int count, const char *name)
+{
+	char	  **sorted = palloc(count * sizeof(char *));
+	int			n = 0;
+
+	for (int i = 0; i < count; i++)
+		if (keys[i] != NULL)
+			sorted[n++] = keys[i];
+	qsort(sorted, n, sizeof(char *), compare_strings);
+	for (int i = 1; i < n; i++)
+		if (strcmp(sorted[i - 1], sorted[i]) == 0)
+			refuse_duplicate(name, sorted[i]);
+	pfree(sorted);
+}
+
+static int
+compare_places(const void *a, const void *b, void *arg)
+{
+	const int64 *ids = arg;
+	int64		x = ids[*(const int *) a];
+	int64		y = ids[*(const int *) b];
+
+	return (x > y) - (x < y);
+}
+
+int *
+pgqrs_ascending(const int64 *ids, int count)
+{
+	int		   *order = palloc(count * sizeof(int));
+
+	for (int i = 0; i < count; i++)
+		order[i] = i;
+	qsort_arg(order, count, sizeof(int), compare_places, unconstify(int64 *, ids));
+	return order;
+}
+
+static int64 *
+to_int64(const Datum *values, int count)
+{
+	int64	   *result = palloc(count * sizeof(int64));
+
+	for (int i = 0; i < count; i++)
+		result[i] = DatumGetInt64(values[i]);
+	return result;
+}
+
+int
+pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
+				 int64 **ids, int64 **leases)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int			count = pgqrs_arg_array(fcinfo, ids_arg, "message_ids", INT8OID,
+										true, &values, &nulls);
+	int		   *order;
+
+	*ids = to_int64(values, count);
+	pgqrs_arg_same_length(count, "message_ids",
+						  pgqrs_arg_array(fcinfo, leases_arg, "leases", INT8OID,
+										  true, &values, &nulls),
+						  "leases");
+	*leases = to_int64(values, count);
+
+	order = pgqrs_ascending(*ids, count);
+	for (int i = 1; i < count; i++)
+		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
+			refuse_duplicate("message_ids",
+							 psprintf(INT64_FORMAT, (*ids)[order[i]]));
+	pfree(order);
+	return count;
+}
+
+int64
+pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n)
+{
+	int64		timeout = pgqrs_arg_duration_or(fcinfo, n, "visibility_timeout", -1);
+
+	if (timeout == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"visibility_timeout\" is zero"),
+				 errhint("Use a positive duration, or NULL for the queue's.")));
+	return timeout;
+}
+
+int
+pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
+{
+	int			value;
+
+	if (PG_ARGISNULL(n))
+		return 0;
+	value = PG_GETARG_INT32(n);
+	if (value < 1 && value != -1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"max_attempts\" is %d", value),
+				 errhint("Use 1 or more, or -1 for no limit.")));
+	return value;
+}
+
 Datum
 pgqrs_int64_array(const int64 *values, int count)
 {

@@ -61,6 +61,25 @@ extern int	pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
 							Oid type, bool refuse_nulls,
 							Datum **values, bool **nulls);
 
+extern void pgqrs_arg_same_length(int count, const char *name,
+								  int other_count, const char *other_name);
+
+/* 22023 if a key stands twice; NULL keys do not count. */
+extern void pgqrs_check_distinct(char **keys, int count, const char *name);
+
+/* Arrays of message ids, all different, and their leases, of one length. */
+extern int	pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
+							 int leases_arg, int64 **ids, int64 **leases);
+
+/* The time a lease is to last: more than nothing, or -1 for the queue's. */
+extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
+
+/* -1 for unlimited, 1 or more, or 0 where it is not given. */
+extern int	pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
+
+/* The places of the ids in ascending order of the ids. */
+extern int *pgqrs_ascending(const int64 *ids, int count);
+
 /* A result of bigint[] */
 extern Datum pgqrs_int64_array(const int64 *values, int count);
 

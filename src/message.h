@@ -19,7 +19,7 @@ typedef struct PgqrsWhen
 	TimestampTz run_at;			/* or at this instant, if it is not 0 */
 } PgqrsWhen;
 
-/* A message to be stored.  Datums may be NULL where has_… says so. */
+/* A message to be stored. */
 typedef struct PgqrsNewMessage
 {
 	PgqrsWhen	when;
@@ -29,12 +29,12 @@ typedef struct PgqrsNewMessage
 	bool		has_headers;
 	Datum		headers;
 	const char *idempotency_key;	/* or NULL */
-	TimestampTz deadline_at;	/* 0: none */
+	int64		timeout;		/* microseconds to the deadline, 0: none */
 } PgqrsNewMessage;
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
-/* enqueue: the id of the new message, or of the one that has the key */
+/* Sending: the id of the new message, or of the one that has the key. */
 extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
 extern void pgqrs_message_enqueue_batch(const char *queue, PgqrsWhen when,
 										int priority, int count,
@@ -42,27 +42,36 @@ extern void pgqrs_message_enqueue_batch(const char *queue, PgqrsWhen when,
 										const Datum *headers,
 										const bool *no_headers, int64 *ids);
 
+/* Under a lease: PQ006 for a stale one, PQ007 where a run's message is not allowed. */
+extern void pgqrs_message_archive(int64 id, int64 lease);
+extern void pgqrs_message_archive_batch(int count, const int64 *ids,
+										const int64 *leases, const int *order,
+										bool *archived);
+extern void pgqrs_message_discard(int64 id, int64 lease);
+extern void pgqrs_message_release(int64 id, int64 lease, int64 delay);
+extern bool pgqrs_message_nack(int64 id, int64 lease, bool has_error,
+							   Datum error, int64 delay, TimestampTz *retry_at);
+
+/* timeout < 0: the queue's; false: the lease is not the current one. */
+extern bool pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
+								 bool *cancel_requested);
+
+extern void pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
+
 /*
- * The storage below, for runs: the table is open for writing, the slot's row
- * is locked.
+ * The storage below.  messages is open for writing; a slot's row is locked as
+ * the change needs.
  */
 extern void pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages,
-							   const PgqrsQueue *queue, int64 id,
+							   int64 queue_id, int64 id,
 							   const PgqrsNewMessage *m, TimestampTz now);
-extern bool pgqrs_message_leased(TupleTableSlot *slot);	/* somebody holds it */
+extern bool pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id,
+								 const char *key, TupleTableSlot *slot);
+extern bool pgqrs_message_lease_is(TupleTableSlot *slot, int64 lease);
 extern bool pgqrs_message_lease_live(TupleTableSlot *slot, TimestampTz now);
 extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
-							  bool has_error, Datum error);
-extern void pgqrs_message_unarchive(PgqrsTable *messages, TupleTableSlot *slot);
-
-/* Under a lease: PQ006, or PQ007 for a run's message where it is not allowed. */
-extern void pgqrs_message_archive(int64 id, int64 lease);
-extern bool pgqrs_message_try_archive(int64 id, int64 lease);
-extern void pgqrs_message_discard(int64 id, int64 lease);
-extern void pgqrs_message_release(int64 id, int64 lease, int64 delay);
-extern bool pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
-								 bool *cancel_requested);
+							  int failures, bool has_error, Datum error);
 
 #endif							/* PGQRS_MESSAGE_H */

@@ -12,8 +12,8 @@
 #include "workflow.h"
 
 /*
- * The tables of a run, open for writing, and the rows of one run in them: the
- * message locked, then the run read.  For ended runs there is no message.
+ * A message and, if it is a run's, the run: the tables open for writing, the
+ * message locked, the run read after that.  An ended run has no message.
  */
 typedef struct PgqrsRunRows
 {
@@ -22,15 +22,16 @@ typedef struct PgqrsRunRows
 	TupleTableSlot *message;
 	TupleTableSlot *run;
 	bool		has_message;
+	int			failures;		/* crashes, with which the message would end */
 	PgqrsQueue	queue;
 } PgqrsRunRows;
 
-/* What a trigger asks for; NULL pointers and absent Datums where not given. */
+/* What a trigger asks for. */
 typedef struct PgqrsNewRun
 {
 	PgqrsWhen	when;
 	int			priority;
-	int64		timeout;		/* microseconds, 0: the workflow's */
+	int64		timeout;		/* microseconds, < 0: the workflow's */
 	bool		has_input;
 	Datum		input;
 	bool		has_tags;
@@ -39,63 +40,76 @@ typedef struct PgqrsNewRun
 	Datum		headers;
 	bool		has_retry_policy;
 	Datum		retry_policy;
-	const char *idempotency_key;
-	bool		raise_duplicate;	/* on_duplicate => 'raise' */
-	bool		require_worker;
+	const char *idempotency_key;	/* or NULL */
+	bool		raise_duplicate;	/* 23505 instead of the run that has the key */
+	bool		require_worker; /* PQ013 instead of a warning */
 } PgqrsNewRun;
 
-/* Opens the tables and slots; close when done. */
 extern void pgqrs_run_open(PgqrsRunRows *rows);
 extern void pgqrs_run_close(PgqrsRunRows *rows);
 
-/*
- * Finds a run, its message locked in the given mode if it has one.  False if
- * there is none or the current role has no privilege on its workflow.
- */
-extern bool pgqrs_run_find(PgqrsRunRows *rows, int64 run_id,
-						   LockTupleMode mode);
-
-extern PgqrsRunStatus pgqrs_run_status(TupleTableSlot *run);
-extern bool pgqrs_run_status_terminal(PgqrsRunStatus status);
-
-/* Under a lease */
-typedef enum PgqrsFence
-{
-	FENCE_CANCEL = 1,			/* a cancel request stops the call: PQ010 */
-} PgqrsFence;
-
-extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 run_id, int64 lease,
-							LockTupleMode mode, int flags);
-
-extern int64 pgqrs_run_trigger(const char *workflow, const PgqrsNewRun *r);
-extern void pgqrs_run_trigger_batch(const char *workflow, const PgqrsNewRun *r,
+/* Starting: the id of the new run, or of the one that has the key. */
+extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
+extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r,
 									int count, const Datum *inputs,
 									const bool *no_inputs, char **keys,
-									const Datum *tags, const bool *no_tags,
 									int64 *ids);
+
+/*
+ * Finds a run and locks its message if it has one.  PQ003 if there is none or
+ * the current role may not see it, 42501 if it may see but not do this.
+ */
+extern void pgqrs_run_require(PgqrsRunRows *rows, int64 run_id,
+							  PgqrsPrivilege privilege, LockTupleMode mode);
+
+/*
+ * PQ010, PQ007 or PQ006 unless the lease is the run's current one.
+ * heed_cancel: a request to cancel stops the call too.
+ */
+extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel);
+
+/* The run completed under this lease: a repeated call gets the same answer. */
+extern bool pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease);
+
+extern PgqrsRunStatus pgqrs_run_status(TupleTableSlot *run);
+extern bool pgqrs_run_is_terminal(PgqrsRunStatus status);
+
+/* Sets the status in the new version of a run; refuses a move that is not allowed. */
+extern void pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to);
+
+/*
+ * The worker's calls.
+ */
 extern void pgqrs_run_complete(int64 run_id, int64 lease, Datum output);
+
+/* retry_after < 0: backoff; true and the time of the retry, or false: ended */
 extern bool pgqrs_run_fail(int64 run_id, int64 lease, Datum error,
 						   bool retryable, int64 retry_after,
 						   TimestampTz *retry_at);
-extern void pgqrs_run_set_progress(int64 run_id, int64 lease, bool has,
+extern void pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress,
 								   Datum progress);
 
 /*
- * Ends the run whose rows are found and whose message is locked exclusively:
- * status, output or error, completed_at, and the message archived accordingly.
+ * Below: the message is locked exclusively.
  */
+
+/* Ends the run, and its message with it; output and error where they are given. */
 extern void pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status,
-						  bool has_output, Datum output,
-						  bool has_error, Datum error);
+						  const Datum *output, const Datum *error);
+
+/* Ends it for a failure: ERROR, or CANCELLED where that was asked for. */
+extern void pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error);
 
 /*
- * A failure, of the run or of a step of it, that may be retried: gives the
- * lease up and returns true with the time of the retry, or returns false when
- * the policy, max_attempts (0: the policy's) or the deadline forbid it.
- * failures counts this one; retry_after < 0: backoff.
+ * Whether a failure may be retried, and when.  failures: including this one;
+ * max_attempts 0: the run's or the workflow's; retry_after < 0: backoff.
  */
-extern bool pgqrs_run_retry(PgqrsRunRows *rows, int failures, int max_attempts,
-							Datum error, int64 retry_after,
-							TimestampTz *retry_at);
+extern bool pgqrs_run_may_retry(PgqrsRunRows *rows, int failures,
+								int max_attempts, Datum error,
+								int64 retry_after, TimestampTz *retry_at);
+
+/* Gives the lease up until the retry. */
+extern void pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after,
+							  Datum error);
 
 #endif							/* PGQRS_RUN_H */

@@ -1,0 +1,215 @@
+/*
+ * api_message.c
+ *	  SQL functions that send, hold and end messages.
+ */
+#include "api.h"
+
+#include "catalog/pg_type.h"
+#include "errors.h"
+#include "funcapi.h"
+#include "json.h"
+#include "message.h"
+#include "replay.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+/* Priorities are a smallint, given as int. */
+static int
+arg_priority(FunctionCallInfo fcinfo, int n)
+{
+	return pgqrs_arg_int(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_enqueue);
+Datum
+pgqrs_enqueue(PG_FUNCTION_ARGS)
+{
+	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	PgqrsNewMessage m = {0};
+
+	m.payload = pgqrs_arg_json_required(fcinfo, 1, "payload");
+	m.when = pgqrs_arg_when(fcinfo, 2, 3);
+	m.priority = arg_priority(fcinfo, 4);
+	m.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 5, "idempotency_key");
+	m.has_headers = pgqrs_arg_json(fcinfo, 6, "headers", &m.headers);
+	if (!PG_ARGISNULL(7))
+		pgqrs_error_not_built("concurrency_key");
+	PG_RETURN_INT64(pgqrs_message_enqueue(queue, &m));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_enqueue_batch);
+Datum
+pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
+{
+	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	Datum	   *payloads;
+	Datum	   *headers = NULL;
+	bool	   *nulls;
+	bool	   *no_headers = NULL;
+	int			count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
+										&payloads, &nulls);
+	PgqrsWhen	when = pgqrs_arg_when(fcinfo, 2, 3);
+	int			priority = arg_priority(fcinfo, 4);
+	int64	   *ids;
+
+	for (int i = 0; i < count; i++)
+		pgqrs_json_check_size(payloads[i], "payloads", i + 1);
+	if (!PG_ARGISNULL(5))
+	{
+		pgqrs_arg_same_length(count, "payloads",
+							  pgqrs_arg_array(fcinfo, 5, "headers", JSONBOID,
+											  false, &headers, &no_headers),
+							  "headers");
+		for (int i = 0; i < count; i++)
+			if (!no_headers[i])
+				pgqrs_json_check_size(headers[i], "headers", i + 1);
+	}
+	ids = palloc(count * sizeof(int64));
+	pgqrs_message_enqueue_batch(queue, when, priority, count, payloads, headers,
+								no_headers, ids);
+	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_archive_message);
+Datum
+pgqrs_archive_message(PG_FUNCTION_ARGS)
+{
+	pgqrs_message_archive(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+						  pgqrs_arg_int64(fcinfo, 1, "lease"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_archive_messages);
+Datum
+pgqrs_archive_messages(PG_FUNCTION_ARGS)
+{
+	int64	   *ids;
+	int64	   *leases;
+	int			count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	bool	   *archived = palloc(count * sizeof(bool));
+	Datum	   *answers = palloc(count * sizeof(Datum));
+
+	pgqrs_message_archive_batch(count, ids, leases, pgqrs_ascending(ids, count),
+								archived);
+	for (int i = 0; i < count; i++)
+		answers[i] = BoolGetDatum(archived[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(answers, count, BOOLOID, 1, true,
+										  TYPALIGN_CHAR));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_delete_message);
+Datum
+pgqrs_delete_message(PG_FUNCTION_ARGS)
+{
+	pgqrs_message_discard(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+						  pgqrs_arg_int64(fcinfo, 1, "lease"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_release_message);
+Datum
+pgqrs_release_message(PG_FUNCTION_ARGS)
+{
+	pgqrs_message_release(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+						  pgqrs_arg_int64(fcinfo, 1, "lease"),
+						  pgqrs_arg_duration(fcinfo, 2, "delay"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_nack_message);
+Datum
+pgqrs_nack_message(PG_FUNCTION_ARGS)
+{
+	int64		id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	int64		delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
+	bool		has_error = !PG_ARGISNULL(2);
+	Datum		error = has_error ? pgqrs_json_cap_error(PG_GETARG_DATUM(2)) : (Datum) 0;
+	TimestampTz retry_at;
+
+	if (!pgqrs_message_nack(id, lease, has_error, error, delay, &retry_at))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(retry_at);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_extend_lease);
+Datum
+pgqrs_extend_lease(PG_FUNCTION_ARGS)
+{
+	Datum		values[2];
+	bool		nulls[2] = {false, false};
+	bool		cancel_requested;
+
+	values[0] = BoolGetDatum(pgqrs_message_extend(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+												  pgqrs_arg_int64(fcinfo, 1, "lease"),
+												  pgqrs_arg_lease_time(fcinfo, 2),
+												  &cancel_requested));
+	values[1] = BoolGetDatum(cancel_requested);
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_extend_leases);
+Datum
+pgqrs_extend_leases(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64	   *ids;
+	int64	   *leases;
+	int			count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	int64		timeout = pgqrs_arg_lease_time(fcinfo, 2);
+	int		   *order = pgqrs_ascending(ids, count);
+	bool	   *extended = palloc(count * sizeof(bool));
+	bool	   *cancel_requested = palloc(count * sizeof(bool));
+	bool		nulls[3] = {false, false, false};
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+		extended[order[i]] = pgqrs_message_extend(ids[order[i]], leases[order[i]],
+												  timeout,
+												  &cancel_requested[order[i]]);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[3] = {
+			Int64GetDatum(ids[i]),
+			BoolGetDatum(extended[i]),
+			BoolGetDatum(cancel_requested[i]),
+		};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_set_visibility);
+Datum
+pgqrs_set_visibility(PG_FUNCTION_ARGS)
+{
+	pgqrs_message_set_visibility(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+								 pgqrs_arg_instant(fcinfo, 1, "visible_after"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_replay_message);
+Datum
+pgqrs_replay_message(PG_FUNCTION_ARGS)
+{
+	pgqrs_replay(pgqrs_arg_int64(fcinfo, 0, "message_id"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_replay_queue);
+Datum
+pgqrs_replay_queue(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(pgqrs_replay_many(pgqrs_arg_name(fcinfo, 0, "queue"),
+									  pgqrs_arg_int_or(fcinfo, 1, "max_rows", 1,
+													   PG_INT32_MAX, PG_INT32_MAX)));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_purge_dead_letters);
+Datum
+pgqrs_purge_dead_letters(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(pgqrs_replay_purge(pgqrs_arg_name(fcinfo, 0, "queue"),
+									   pgqrs_arg_duration(fcinfo, 1, "older_than")));
+}

@@ -1,0 +1,144 @@
+/*
+ * api_run.c
+ *	  SQL functions that start and end runs.
+ */
+#include "api.h"
+
+#include "catalog/pg_type.h"
+#include "errors.h"
+#include "json.h"
+#include "names.h"
+#include "run.h"
+#include "utils/builtins.h"
+
+/* A deadline's distance; 0 would be one that has passed. */
+static int64
+arg_timeout(FunctionCallInfo fcinfo, int n)
+{
+	int64		timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
+
+	if (timeout == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"timeout\" is zero"),
+				 errhint("Use a positive duration, or NULL for the workflow's.")));
+	return timeout;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_trigger);
+Datum
+pgqrs_trigger(PG_FUNCTION_ARGS)
+{
+	static const char *const on_duplicate[] = {"return", "raise"};
+	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsNewRun r = {0};
+
+	r.has_input = pgqrs_arg_json(fcinfo, 1, "input", &r.input);
+	r.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 2, "idempotency_key");
+	r.when = pgqrs_arg_when(fcinfo, 3, 4);
+	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+	r.timeout = arg_timeout(fcinfo, 6);
+	r.has_tags = pgqrs_arg_json(fcinfo, 7, "tags", &r.tags);
+	r.has_headers = pgqrs_arg_json(fcinfo, 8, "headers", &r.headers);
+	r.has_retry_policy = pgqrs_arg_json(fcinfo, 9, "retry_policy", &r.retry_policy);
+	r.raise_duplicate = pgqrs_arg_label(fcinfo, 10, "on_duplicate",
+										lengthof(on_duplicate), on_duplicate) == 1;
+	r.require_worker = pgqrs_arg_bool(fcinfo, 11, "require_worker");
+	if (!PG_ARGISNULL(12))
+		pgqrs_error_not_built("concurrency_key");
+	PG_RETURN_INT64(pgqrs_run_trigger(workflow, &r));
+}
+
+/* The keys of a batch: one per input, each may be NULL, none twice. */
+static char **
+arg_keys(FunctionCallInfo fcinfo, int n, int count)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	char	  **keys;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	pgqrs_arg_same_length(count, "inputs",
+						  pgqrs_arg_array(fcinfo, n, "idempotency_keys", TEXTOID,
+										  false, &values, &nulls),
+						  "idempotency_keys");
+	keys = palloc0(count * sizeof(char *));
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			continue;
+		keys[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_key(keys[i], psprintf("idempotency_keys[%d]", i + 1));
+	}
+	pgqrs_check_distinct(keys, count, "idempotency_keys");
+	return keys;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_trigger_batch);
+Datum
+pgqrs_trigger_batch(PG_FUNCTION_ARGS)
+{
+	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsNewRun r = {.timeout = -1};
+	Datum	   *inputs;
+	bool	   *no_inputs;
+	int			count = pgqrs_arg_array(fcinfo, 1, "inputs", JSONBOID, false,
+										&inputs, &no_inputs);
+	char	  **keys = arg_keys(fcinfo, 2, count);
+	int64	   *ids = palloc(count * sizeof(int64));
+
+	r.when = pgqrs_arg_when(fcinfo, 3, 4);
+	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+	r.has_tags = pgqrs_arg_json(fcinfo, 6, "tags", &r.tags);
+	for (int i = 0; i < count; i++)
+		if (!no_inputs[i])
+			pgqrs_json_check_size(inputs[i], "inputs", i + 1);
+	pgqrs_run_trigger_batch(workflow, &r, count, inputs, no_inputs, keys, ids);
+	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_complete_run);
+Datum
+pgqrs_complete_run(PG_FUNCTION_ARGS)
+{
+	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum		output;
+
+	if (!pgqrs_arg_json(fcinfo, 2, "output", &output))
+		output = pgqrs_json_null();
+	pgqrs_run_complete(run_id, lease, output);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_fail_run);
+Datum
+pgqrs_fail_run(PG_FUNCTION_ARGS)
+{
+	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	bool		retryable = pgqrs_arg_bool(fcinfo, 3, "retryable");
+	int64		retry_after = pgqrs_arg_duration_or(fcinfo, 4, "retry_after", -1);
+	TimestampTz retry_at;
+
+	if (PG_ARGISNULL(2))
+		pgqrs_error_null("error");
+	if (!pgqrs_run_fail(run_id, lease, PG_GETARG_DATUM(2), retryable,
+						retry_after, &retry_at))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(retry_at);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_set_progress);
+Datum
+pgqrs_set_progress(PG_FUNCTION_ARGS)
+{
+	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum		progress = (Datum) 0;
+	bool		has_progress = pgqrs_arg_json(fcinfo, 2, "progress", &progress);
+
+	pgqrs_run_set_progress(run_id, lease, has_progress, progress);
+	PG_RETURN_VOID();
+}

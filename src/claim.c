@@ -1,0 +1,408 @@
+/*
+ * claim.c
+ *	  Claiming messages, and what becomes of a claim that was lost.
+ *
+ * Runs in any backend.  Walks the claim index itself: per priority, from high
+ * to low, what is due, in order of visible_after and id.  Never waits: a row
+ * that somebody has locked is passed over.  The version that was locked is the
+ * version that was found due, so nothing needs to be looked at twice.
+ */
+#include "claim.h"
+
+#include "clock.h"
+#include "common/pg_prng.h"
+#include "errors.h"
+#include "json.h"
+#include "miscadmin.h"
+#include "names.h"
+#include "storage/lock.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "worker_registry.h"
+
+/* The columns of the claim index. */
+#define CLAIM_QUEUE			1
+#define CLAIM_PRIORITY		2
+#define CLAIM_VISIBLE_AFTER 3
+
+#define HIGHEST_PRIORITY	100
+
+/* One call may end this many messages that are due to end. */
+#define MAX_ENDED			1000
+
+typedef struct Claim
+{
+	PgqrsRunRows rows;
+	int64		worker_id;		/* 0: none */
+	const char *worker_version;
+	int64		timeout;		/* < 0: the queue's */
+	int			wanted;
+	int			may_end;
+	PgqrsDeliver deliver;
+	void	   *arg;
+} Claim;
+
+/*
+ * Ends
+ */
+
+static void
+end_message(PgqrsRunRows *rows, int failures)
+{
+	bool		has_error = pgqrs_is_null(rows->message, Messages_last_error);
+
+	/* the last error that a consumer reported says more than ours */
+	pgqrs_message_end(rows->messages, rows->message, &rows->queue, OUTCOME_DEAD,
+					  failures, has_error, has_error ?
+					  pgqrs_json_error("max_attempts",
+									   psprintf("the lease ran out; failures: %d", failures)) :
+					  (Datum) 0);
+}
+
+bool
+pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	Datum		error;
+
+	rows->failures = failures;
+	if (pgqrs_is_null(rows->message, Messages_run_id))
+	{
+		if (failures < rows->queue.max_attempts)
+			return false;
+		end_message(rows, failures);
+		return true;
+	}
+	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+	{
+		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
+		return true;
+	}
+	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= now)
+		error = pgqrs_json_error("timeout", "the run did not end before its deadline");
+	else if (failures >= rows->queue.max_attempts)
+		error = pgqrs_json_error("max_crashes",
+								 psprintf("%d leases in a row ran out or were revoked", failures));
+	else
+		return false;
+	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
+	return true;
+}
+
+bool
+pgqrs_claim_revoke(PgqrsRunRows *rows)
+{
+	int			failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures)) + 1;
+	TimestampTz now = pgqrs_clock();
+	PgqrsRow	row;
+
+	if (pgqrs_claim_end_if_due(rows, failures, now))
+		return true;
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_message_give_up(&row, now);
+	pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
+	pgqrs_row_update(rows->messages, rows->message, &row);
+	return false;
+}
+
+/*
+ * One message
+ */
+
+static void
+update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsRow	row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_run_move(&row, rows->run, RUN_RUNNING);
+	pgqrs_set(&row, Runs_lease, message->values[Messages_lease - 1]);
+	pgqrs_set(&row, Runs_attempt, message->values[Messages_attempt - 1]);
+	if (pgqrs_is_null(rows->run, Runs_started_at))
+		pgqrs_set(&row, Runs_started_at, TimestampTzGetDatum(now));
+	pgqrs_set_null(&row, Runs_paused_at);
+	pgqrs_set_null(&row, Runs_waiting_for);
+	pgqrs_set_null(&row, Runs_worker_id);
+	pgqrs_set_null(&row, Runs_worker_version);
+	if (claim->worker_id != 0)
+		pgqrs_set(&row, Runs_worker_id, Int64GetDatum(claim->worker_id));
+	if (claim->worker_version != NULL)
+		pgqrs_set(&row, Runs_worker_version, CStringGetTextDatum(claim->worker_version));
+	pgqrs_row_update(rows->runs, rows->run, &row);
+}
+
+static void
+update_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	int64		timeout = claim->timeout >= 0 ? claim->timeout : rows->queue.visibility_timeout;
+	int			attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
+
+	pgqrs_row_copy(row, rows->messages, rows->message);
+	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now + timeout));
+	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
+	pgqrs_set(row, Messages_attempt, Int32GetDatum(attempt));
+	pgqrs_set(row, Messages_failures, Int32GetDatum(failures));
+	pgqrs_set_null(row, Messages_worker_id);
+	pgqrs_set_null(row, Messages_waiting_for);
+	if (claim->worker_id != 0)
+		pgqrs_set(row, Messages_worker_id, Int64GetDatum(claim->worker_id));
+	pgqrs_row_update(rows->messages, rows->message, row);
+}
+
+static void
+deliver(Claim *claim, const PgqrsRow *message, bool is_run)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsDelivery d = {
+		.message_id = DatumGetInt64(message->values[Messages_message_id - 1]),
+		.lease = DatumGetInt64(message->values[Messages_lease - 1]),
+		.enqueued_at = DatumGetTimestampTz(message->values[Messages_enqueued_at - 1]),
+		.visible_after = DatumGetTimestampTz(message->values[Messages_visible_after - 1]),
+		.attempt = DatumGetInt32(message->values[Messages_attempt - 1]),
+		.failures = DatumGetInt32(message->values[Messages_failures - 1]),
+		.priority = DatumGetInt16(message->values[Messages_priority - 1]),
+		.is_run = is_run,
+		.has_headers = !message->nulls[Messages_headers - 1],
+		.headers = message->values[Messages_headers - 1],
+		.queue = &rows->queue,
+	};
+
+	if (is_run)
+	{
+		d.payload = pgqrs_json_run_payload(d.message_id);
+		d.has_input = !pgqrs_is_null(rows->run, Runs_input);
+		d.input = pgqrs_get(rows->run, Runs_input);
+	}
+	else
+		d.payload = message->values[Messages_payload - 1];
+	claim->deliver(claim->arg, &d);
+}
+
+/* Claims the message in the slot, or ends it, or passes it over. */
+static void
+claim_message(Claim *claim)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsRow	row;
+	TimestampTz now;
+	bool		is_run;
+	int			failures;
+
+	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+		return;
+
+	is_run = !pgqrs_is_null(rows->message, Messages_run_id);
+	if (is_run && !pgqrs_row_fetch_id(rows->runs,
+									  DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+									  rows->run))
+		elog(ERROR, "message " INT64_FORMAT " has no run",
+			 DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)));
+
+	/* a lease that is still there has run out */
+	failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+	if (!pgqrs_is_null(rows->message, Messages_lease))
+		failures++;
+
+	now = pgqrs_clock();
+	if (pgqrs_claim_end_if_due(rows, failures, now))
+	{
+		claim->may_end--;
+		return;
+	}
+	update_message(claim, &row, failures, now);
+	if (is_run)
+		update_run(claim, &row, now);
+	deliver(claim, &row, is_run);
+	claim->wanted--;
+}
+
+/*
+ * One queue
+ */
+
+/*
+ * A limit is kept by letting one claim at a time count: the lock is held to
+ * the end of the transaction, and whoever does not get it at once claims
+ * nothing.
+ */
+static bool
+lock_limit(PgqrsTableId table, int64 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
+					   (uint32) id, 0);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* Live leases among the messages of a queue or of a worker. */
+static int
+count_live(PgqrsTable *messages, PgqrsIndexId index, int64 id)
+{
+	PgqrsScan	scan;
+	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(id)};
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	TimestampTz now = pgqrs_clock();
+	int			live = 0;
+
+	pgqrs_scan_begin(&scan, messages, index, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+		if (pgqrs_message_lease_live(slot, now))
+			live++;
+	pgqrs_scan_end(&scan);
+	return live;
+}
+
+static void
+scan_queue(Claim *claim)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	TimestampTz now = pgqrs_clock();
+	int			priority = HIGHEST_PRIORITY;
+	PgqrsScan	scan;
+	PgqrsKey	keys[2] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
+	};
+
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	while (claim->wanted > 0 && claim->may_end > 0 && pgqrs_scan_next_key(&scan))
+	{
+		CHECK_FOR_INTERRUPTS();
+		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
+		if (DatumGetTimestampTz(pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER)) > now)
+			pgqrs_scan_restart(&scan, 1, Int16GetDatum(priority - 1));
+		else if (pgqrs_scan_fetch(&scan, rows->message))
+			claim_message(claim);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+static void
+claim_queue(Claim *claim, const PgqrsQueue *queue)
+{
+	int			others = 0;
+
+	if (queue->paused)
+		return;
+	claim->rows.queue = *queue;
+	if (queue->max_in_flight > 0)
+	{
+		int			room;
+
+		if (!lock_limit(TABLE_QUEUES, queue->queue_id))
+			return;
+		room = queue->max_in_flight -
+			count_live(claim->rows.messages, INDEX_MESSAGES_CLAIM, queue->queue_id);
+		others = Max(0, claim->wanted - Max(0, room));
+	}
+	claim->wanted -= others;
+	if (claim->wanted > 0)
+		scan_queue(claim);
+	claim->wanted += others;
+}
+
+/*
+ * Many queues
+ */
+
+/* The queues to claim from, in the order to try them. */
+static List *
+choose_queues(const char *queue, const PgqrsWorker *worker)
+{
+	List	   *queues = NIL;
+	ListCell   *lc;
+
+	if (queue != NULL && !pgqrs_is_pattern(queue))
+	{
+		PgqrsQueue *q = palloc(sizeof(PgqrsQueue));
+
+		pgqrs_queue_require(queue, PRIVILEGE_WORK, q);
+		if (worker != NULL && !pgqrs_worker_subscribes(worker, queue))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("worker " INT64_FORMAT " does not subscribe to queue \"%s\"",
+							worker->worker_id, queue),
+					 errhint("Register the worker with a pattern that covers the queue.")));
+		return list_make1(q);
+	}
+
+	foreach(lc, pgqrs_queue_match(queue != NULL ?
+								  list_make1(unconstify(char *, queue)) :
+								  worker->queues, PRIVILEGE_WORK))
+	{
+		PgqrsQueue *q = lfirst(lc);
+
+		if (worker == NULL || pgqrs_worker_subscribes(worker, q->name))
+			queues = lappend(queues, q);
+	}
+	return queues;
+}
+
+/* Each call of a session starts at the next queue, so that none starves. */
+static int
+next_start(int count)
+{
+	static uint32 turn = 0;
+
+	if (turn == 0)
+		turn = pg_prng_uint32(&pg_global_prng_state);
+	return turn++ % count;
+}
+
+/* How many more messages the worker may hold, at most wanted. */
+static int
+worker_room(Claim *claim, const PgqrsWorker *worker, int wanted)
+{
+	if (worker->status != WORKER_READY)
+		return 0;
+	if (worker->max_concurrent == 0)
+		return wanted;
+	if (!lock_limit(TABLE_WORKERS, worker->worker_id))
+		return 0;
+	return Min(wanted, worker->max_concurrent -
+			   count_live(claim->rows.messages, INDEX_MESSAGES_WORKER, worker->worker_id));
+}
+
+void
+pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
+			PgqrsDeliver deliver, void *arg)
+{
+	Claim		claim = {
+		.worker_id = worker_id,
+		.timeout = timeout,
+		.wanted = batch_size,
+		.may_end = MAX_ENDED,
+		.deliver = deliver,
+		.arg = arg,
+	};
+	PgqrsWorker worker;
+	List	   *queues;
+	int			count;
+
+	pgqrs_run_open(&claim.rows);
+	if (worker_id != 0)
+	{
+		pgqrs_worker_require_live(worker_id, &worker);
+		pgqrs_worker_touch(worker_id);
+		claim.worker_version = worker.version;
+	}
+	queues = choose_queues(queue, worker_id != 0 ? &worker : NULL);
+	if (worker_id != 0)
+		claim.wanted = worker_room(&claim, &worker, batch_size);
+
+	count = list_length(queues);
+	if (count > 0)
+	{
+		int			start = count > 1 ? next_start(count) : 0;
+
+		for (int i = 0; i < count && claim.wanted > 0; i++)
+			claim_queue(&claim, list_nth(queues, (start + i) % count));
+	}
+	pgqrs_run_close(&claim.rows);
+}

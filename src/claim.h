@@ -1,0 +1,54 @@
+/*
+ * claim.h
+ *	  Claiming messages, and what becomes of a claim that was lost.
+ */
+#ifndef PGQRS_CLAIM_H
+#define PGQRS_CLAIM_H
+
+#include "postgres.h"
+
+#include "run.h"
+
+/* A message handed out.  What it points to is good during the call only. */
+typedef struct PgqrsDelivery
+{
+	int64		message_id;
+	int64		lease;
+	TimestampTz enqueued_at;
+	TimestampTz visible_after;	/* the end of the lease */
+	int			attempt;
+	int			failures;
+	int			priority;
+	bool		is_run;
+	bool		has_headers;
+	bool		has_input;
+	const PgqrsQueue *queue;
+	Datum		payload;
+	Datum		headers;
+	Datum		input;
+} PgqrsDelivery;
+
+typedef void (*PgqrsDeliver) (void *arg, const PgqrsDelivery *delivery);
+
+/*
+ * Claims up to batch_size messages.  queue: a name, a pattern, or NULL for
+ * what the worker subscribes to; worker_id 0: none; timeout < 0: the queue's.
+ */
+extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
+						int64 timeout, PgqrsDeliver deliver, void *arg);
+
+/*
+ * For a message that is locked exclusively and not under a live lease, with
+ * the failures it has by now: ends it if it was cancelled, is past its
+ * deadline or has failed too often, and says so.
+ */
+extern bool pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures,
+								   TimestampTz now);
+
+/*
+ * A lease was taken away, from a message that is locked exclusively: counts a
+ * failure and makes the message claimable at once, or ends it and returns true.
+ */
+extern bool pgqrs_claim_revoke(PgqrsRunRows *rows);
+
+#endif							/* PGQRS_CLAIM_H */

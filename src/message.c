@@ -1,0 +1,524 @@
+/*
+ * message.c
+ *	  Messages: storing, fencing, giving back, ending.
+ *
+ * Runs in any backend.  Locks pgqrs_messages first and looks the queue up
+ * after, so that nobody enqueues into a queue that is being deleted.  A row is
+ * changed under LockTupleNoKeyExclusive, which an open step's key-share lock
+ * lets pass, and ended under LockTupleExclusive, which it does not.  Whoever
+ * names a message by id waits for its lock; a claim never does.
+ */
+#include "message.h"
+
+#include "backoff.h"
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "json.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "worker_registry.h"
+
+/* The delay of a failed message, where the caller names none. */
+static const PgqrsBackoff nack_backoff = {
+	.initial_interval = USECS_PER_SEC,
+	.max_interval = 60 * USECS_PER_SEC,
+	.coefficient = 2,
+	.jitter = 0.25,
+};
+
+/*
+ * Storage
+ */
+
+TimestampTz
+pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now)
+{
+	return when->run_at != 0 ? Max(when->run_at, now) : now + when->delay;
+}
+
+/* A new message's row; now: a fresh reading of the clock. */
+void
+pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
+				   int64 id, const PgqrsNewMessage *m, TimestampTz now)
+{
+	TimestampTz visible_after = pgqrs_when_visible(&m->when, now);
+
+	pgqrs_row_init(row, messages);
+	pgqrs_set(row, Messages_message_id, Int64GetDatum(id));
+	pgqrs_set(row, Messages_queue_id, Int64GetDatum(queue_id));
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+	pgqrs_set(row, Messages_enqueued_at, TimestampTzGetDatum(now));
+	pgqrs_set(row, Messages_attempt, Int32GetDatum(0));
+	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
+	pgqrs_set(row, Messages_priority, Int16GetDatum(m->priority));
+	if (m->is_run)
+		pgqrs_set(row, Messages_run_id, Int64GetDatum(id));
+	else
+		pgqrs_set(row, Messages_payload, m->payload);
+	if (m->timeout > 0)
+		pgqrs_set(row, Messages_deadline_at,
+				  TimestampTzGetDatum(visible_after + m->timeout));
+	if (m->has_headers)
+		pgqrs_set(row, Messages_headers, m->headers);
+	if (m->idempotency_key != NULL)
+		pgqrs_set(row, Messages_idempotency_key,
+				  CStringGetTextDatum(m->idempotency_key));
+}
+
+bool
+pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
+					 TupleTableSlot *slot)
+{
+	Datum		keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
+
+	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
+}
+
+/* An expired lease that nobody has claimed or reaped is still current. */
+bool
+pgqrs_message_lease_is(TupleTableSlot *slot, int64 lease)
+{
+	return !pgqrs_is_null(slot, Messages_lease) &&
+		DatumGetInt64(pgqrs_get(slot, Messages_lease)) == lease;
+}
+
+bool
+pgqrs_message_lease_live(TupleTableSlot *slot, TimestampTz now)
+{
+	return !pgqrs_is_null(slot, Messages_lease) &&
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after)) > now;
+}
+
+/* Nobody holds it any more; it can be claimed at the given instant. */
+void
+pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
+{
+	pgqrs_set_null(row, Messages_lease);
+	pgqrs_set_null(row, Messages_worker_id);
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+}
+
+/*
+ * Moves a message that is locked exclusively to the archive, with the failures
+ * it ended with.  error: replaces last_error.  What is done is not kept at all
+ * where the queue's retention is 0.
+ */
+void
+pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, PgqrsOutcome outcome,
+				  int failures, bool has_error, Datum error)
+{
+	static const AttrNumber copied[][2] = {
+		{Archive_message_id, Messages_message_id},
+		{Archive_queue_id, Messages_queue_id},
+		{Archive_visible_after, Messages_visible_after},
+		{Archive_enqueued_at, Messages_enqueued_at},
+		{Archive_dequeued_at, Messages_dequeued_at},
+		{Archive_lease, Messages_lease},
+		{Archive_worker_id, Messages_worker_id},
+		{Archive_run_id, Messages_run_id},
+		{Archive_deadline_at, Messages_deadline_at},
+		{Archive_attempt, Messages_attempt},
+		{Archive_priority, Messages_priority},
+		{Archive_waiting_for, Messages_waiting_for},
+		{Archive_concurrency_key, Messages_concurrency_key},
+		{Archive_idempotency_key, Messages_idempotency_key},
+		{Archive_payload, Messages_payload},
+		{Archive_headers, Messages_headers},
+		{Archive_last_error, Messages_last_error},
+	};
+	bool		done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
+	PgqrsRow	row;
+
+	if (!done || queue->retention > 0)
+	{
+		if (messages->archive == NULL)
+			messages->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+		pgqrs_row_init(&row, messages->archive);
+		for (int i = 0; i < lengthof(copied); i++)
+			if (!pgqrs_is_null(slot, copied[i][1]))
+				pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
+		pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(pgqrs_clock()));
+		pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
+		pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
+		if (has_error)
+			pgqrs_set(&row, Archive_last_error, error);
+		pgqrs_row_insert(messages->archive, &row);
+	}
+	pgqrs_row_delete(messages, slot);
+}
+
+/*
+ * Sending
+ */
+
+/* The queue to send a plain message to. */
+static void
+require_plain_queue(const char *name, PgqrsQueue *queue)
+{
+	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, queue);
+	if (queue->is_workflow)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("\"%s\" is the queue of a workflow", name),
+				 errdetail("Its messages belong to runs."),
+				 errhint("Start a run with pgqrs_trigger().")));
+}
+
+int64
+pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot;
+	PgqrsQueue	queue;
+	PgqrsRow	row;
+	int64		id = 0;
+
+	require_plain_queue(name, &queue);
+	if (m->idempotency_key == NULL)
+	{
+		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		pgqrs_message_fill(&row, messages, queue.queue_id, id, m, pgqrs_clock());
+		pgqrs_row_insert(messages, &row);
+		pgqrs_table_close(messages);
+		return id;
+	}
+
+	/* until a message with the key is there, somebody else's or ours */
+	slot = pgqrs_table_slot(messages);
+	for (;;)
+	{
+		if (pgqrs_message_by_key(messages, queue.queue_id, m->idempotency_key, slot))
+		{
+			id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+			break;
+		}
+		if (id == 0)
+			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		pgqrs_message_fill(&row, messages, queue.queue_id, id, m, pgqrs_clock());
+		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
+			break;
+	}
+	pgqrs_table_close(messages);
+	return id;
+}
+
+void
+pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
+							int count, const Datum *payloads,
+							const Datum *headers, const bool *no_headers,
+							int64 *ids)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	PgqrsRow   *rows = palloc(count * sizeof(PgqrsRow));
+	PgqrsNewMessage m = {.when = when, .priority = priority};
+	PgqrsQueue	queue;
+
+	require_plain_queue(name, &queue);
+	for (int i = 0; i < count; i++)
+	{
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		m.payload = payloads[i];
+		m.has_headers = headers != NULL && !no_headers[i];
+		if (m.has_headers)
+			m.headers = headers[i];
+		pgqrs_message_fill(&rows[i], messages, queue.queue_id, ids[i], &m,
+						   pgqrs_clock());
+	}
+	pgqrs_row_insert_many(messages, rows, count);
+	pfree(rows);
+	pgqrs_table_close(messages);
+}
+
+/*
+ * Under a lease
+ */
+
+typedef enum FenceResult
+{
+	FENCE_PASSED,
+	FENCE_STALE,				/* or no such message, or none of ours */
+	FENCE_RUN					/* the message of a run, where that is not allowed */
+} FenceResult;
+
+/*
+ * Locks a message for the holder of its current lease, and counts as a sign of
+ * life of the worker that claimed it.  The lease is looked at before the lock,
+ * so that nobody can hold up messages by guessing, and again after it.
+ */
+static FenceResult
+fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
+	  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	for (;;)
+	{
+		bool		visible;
+
+		if (!pgqrs_row_fetch_id(messages, id, slot))
+			return FENCE_STALE;
+		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							   queue))
+			return FENCE_STALE;
+		if (!pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible))
+		{
+			if (!visible)
+				return FENCE_STALE;
+			pgqrs_error_denied("work", queue->name);
+		}
+		if (!allow_run && queue->is_workflow)
+			return FENCE_RUN;
+		if (!pgqrs_message_lease_is(slot, lease))
+			return FENCE_STALE;
+		if (pgqrs_row_lock(messages, slot, mode, LockWaitBlock) == ROW_LOCKED)
+			break;
+	}
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+	return FENCE_PASSED;
+}
+
+static void
+refuse_run(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("message " INT64_FORMAT " belongs to a run", id),
+			 errdetail("It ends with its run."),
+			 errhint("Use pgqrs_complete_run() or pgqrs_fail_run().")));
+}
+
+/* The same for functions that raise. */
+static void
+require_lease(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
+			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	switch (fence(messages, id, lease, mode, allow_run, slot, queue))
+	{
+		case FENCE_PASSED:
+			return;
+		case FENCE_RUN:
+			refuse_run(id);
+			break;
+		case FENCE_STALE:
+			pgqrs_error_lease_lost("message", id);
+	}
+}
+
+/* Whether the message was archived as done under this very lease. */
+static bool
+was_archived(int64 id, int64 lease)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	bool		found = false;
+	bool		visible;
+	PgqrsQueue	queue;
+
+	if (pgqrs_row_fetch_id(archive, id, slot))
+		found = !pgqrs_is_null(slot, Archive_lease) &&
+			DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
+			pgqrs_is_null(slot, Archive_run_id) &&
+			pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome)) == OUTCOME_DONE &&
+			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
+			pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+	pgqrs_table_close(archive);
+	return found;
+}
+
+static int
+stored_failures(TupleTableSlot *slot)
+{
+	return DatumGetInt32(pgqrs_get(slot, Messages_failures));
+}
+
+static FenceResult
+archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
+{
+	PgqrsQueue	queue;
+	FenceResult result;
+
+	result = fence(messages, id, lease, LockTupleExclusive, false, slot, &queue);
+	if (result == FENCE_PASSED)
+		pgqrs_message_end(messages, slot, &queue, OUTCOME_DONE,
+						  stored_failures(slot), false, (Datum) 0);
+	else if (result == FENCE_STALE && was_archived(id, lease))
+		result = FENCE_PASSED;
+	return result;
+}
+
+void
+pgqrs_message_archive(int64 id, int64 lease)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+
+	switch (archive(messages, id, lease, pgqrs_table_slot(messages)))
+	{
+		case FENCE_PASSED:
+			break;
+		case FENCE_RUN:
+			refuse_run(id);
+			break;
+		case FENCE_STALE:
+			pgqrs_error_lease_lost("message", id);
+	}
+	pgqrs_table_close(messages);
+}
+
+/* Answers per item; order: the places of the ids in ascending order of the ids. */
+void
+pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
+							const int *order, bool *archived)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+
+	for (int i = 0; i < count; i++)
+		archived[order[i]] = archive(messages, ids[order[i]], leases[order[i]],
+									 slot) == FENCE_PASSED;
+	pgqrs_table_close(messages);
+}
+
+void
+pgqrs_message_discard(int64 id, int64 lease)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue	queue;
+
+	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
+	pgqrs_message_end(messages, slot, &queue, OUTCOME_DELETED,
+					  stored_failures(slot), false, (Datum) 0);
+	pgqrs_table_close(messages);
+}
+
+void
+pgqrs_message_release(int64 id, int64 lease, int64 delay)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue	queue;
+	PgqrsRow	row;
+
+	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
+	pgqrs_row_copy(&row, messages, slot);
+	pgqrs_message_give_up(&row, pgqrs_clock() + delay);
+	pgqrs_row_update(messages, slot, &row);
+	pgqrs_table_close(messages);
+}
+
+/*
+ * The message failed: true and the time of the next try, or false when it is
+ * dead now.  delay < 0: backoff by the number of failures.
+ */
+bool
+pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
+				   int64 delay, TimestampTz *retry_at)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue	queue;
+	PgqrsRow	row;
+	int			failures;
+	bool		dead;
+
+	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
+	failures = stored_failures(slot) + 1;
+	dead = failures >= queue.max_attempts;
+	if (dead)
+		pgqrs_message_end(messages, slot, &queue, OUTCOME_DEAD, failures,
+						  has_error, error);
+	else
+	{
+		if (delay < 0)
+			delay = pgqrs_backoff_delay(&nack_backoff, failures);
+		*retry_at = pgqrs_clock() + delay;
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row, *retry_at);
+		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
+		if (has_error)
+			pgqrs_set(&row, Messages_last_error, error);
+		pgqrs_row_update(messages, slot, &row);
+	}
+	pgqrs_table_close(messages);
+	return !dead;
+}
+
+/*
+ * Whether the worker should stop working on a run: somebody asked for its
+ * cancellation, or it is cancelled.
+ */
+static bool
+run_cancelled(int64 run_id)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(runs);
+	bool		cancelled = false;
+
+	if (pgqrs_row_fetch_id(runs, run_id, slot))
+		cancelled = !pgqrs_is_null(slot, Runs_cancel_requested_at) ||
+			pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status)) == RUN_CANCELLED;
+	pgqrs_table_close(runs);
+	return cancelled;
+}
+
+bool
+pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
+					 bool *cancel_requested)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue	queue;
+	PgqrsRow	row;
+	TimestampTz now;
+	bool		current;
+
+	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
+					&queue) == FENCE_PASSED;
+	now = pgqrs_clock();
+	if (current && !pgqrs_is_null(slot, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now)
+		current = false;
+	*cancel_requested = current && !pgqrs_is_null(slot, Messages_run_id) &&
+		run_cancelled(id);
+	if (current)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_set(&row, Messages_visible_after,
+				  TimestampTzGetDatum(now + (timeout >= 0 ? timeout :
+											 queue.visibility_timeout)));
+		pgqrs_row_update(messages, slot, &row);
+	}
+	pgqrs_table_close(messages);
+	return current;
+}
+
+/* For the operator: moves the message and revokes a lease without a failure. */
+void
+pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue	queue;
+	PgqrsRow	row;
+	bool		visible;
+
+	do
+	{
+		if (!pgqrs_row_fetch_id(messages, id, slot) ||
+			!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							   &queue))
+			pgqrs_error_message_not_found(id);
+		if (!pgqrs_queue_allows(&queue, PRIVILEGE_ADMIN, &visible))
+		{
+			if (!visible)
+				pgqrs_error_message_not_found(id);
+			pgqrs_error_denied("admin", queue.name);
+		}
+	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive,
+							LockWaitBlock) != ROW_LOCKED);
+	pgqrs_row_copy(&row, messages, slot);
+	pgqrs_message_give_up(&row, Max(visible_after, pgqrs_clock()));
+	pgqrs_row_update(messages, slot, &row);
+	pgqrs_table_close(messages);
+}

@@ -1,0 +1,292 @@
+/*
+ * replay.c
+ *	  Dead letters: try again, or throw away.
+ *
+ * Runs in any backend.  The archive's row stands in for the message: it is
+ * locked first, exclusively, then the run and its steps.  A replayed message
+ * keeps its id, and so its run.
+ */
+#include "replay.h"
+
+#include "clock.h"
+#include "errors.h"
+#include "miscadmin.h"
+#include "run.h"
+#include "step.h"
+#include "utils/timestamp.h"
+
+typedef struct Replay
+{
+	PgqrsTable *archive;
+	PgqrsTable *messages;
+	PgqrsTable *runs;
+	TupleTableSlot *letter;
+	TupleTableSlot *run;
+} Replay;
+
+static void
+open_tables(Replay *r)
+{
+	r->messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	r->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	r->runs = pgqrs_table_open(TABLE_RUNS, true);
+	r->letter = pgqrs_table_slot(r->archive);
+	r->run = pgqrs_table_slot(r->runs);
+}
+
+static void
+close_tables(Replay *r)
+{
+	pgqrs_table_close(r->runs);
+	pgqrs_table_close(r->archive);
+	pgqrs_table_close(r->messages);
+}
+
+static bool
+is_dead(TupleTableSlot *letter)
+{
+	return pgqrs_enum_value(ENUM_OUTCOME,
+							pgqrs_get(letter, Archive_outcome)) == OUTCOME_DEAD;
+}
+
+/* The message again, as if it had just been sent. */
+static void
+fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
+{
+	static const AttrNumber copied[][2] = {
+		{Messages_message_id, Archive_message_id},
+		{Messages_queue_id, Archive_queue_id},
+		{Messages_enqueued_at, Archive_enqueued_at},
+		{Messages_run_id, Archive_run_id},
+		{Messages_priority, Archive_priority},
+		{Messages_concurrency_key, Archive_concurrency_key},
+		{Messages_idempotency_key, Archive_idempotency_key},
+		{Messages_payload, Archive_payload},
+		{Messages_headers, Archive_headers},
+		{Messages_last_error, Archive_last_error},
+	};
+
+	pgqrs_row_init(row, r->messages);
+	for (int i = 0; i < lengthof(copied); i++)
+		if (!pgqrs_is_null(r->letter, copied[i][1]))
+			pgqrs_set(row, copied[i][0], pgqrs_get(r->letter, copied[i][1]));
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now));
+	pgqrs_set(row, Messages_attempt, Int32GetDatum(0));
+	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
+}
+
+/*
+ * Locks the run of the letter; false: it is not this letter's failed run any
+ * more.  Its deadline is counted anew.
+ */
+static bool
+lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
+{
+	int64		run_id = DatumGetInt64(pgqrs_get(r->letter, Archive_run_id));
+
+	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
+		pgqrs_run_status(r->run) != RUN_ERROR ||
+		!pgqrs_is_null(r->run, Runs_deleted_at))
+		return false;
+	if (!pgqrs_is_null(r->run, Runs_timeout))
+	{
+		Interval   *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
+
+		pgqrs_set(message, Messages_deadline_at,
+				  TimestampTzGetDatum(now + pgqrs_duration(timeout, "timeout")));
+	}
+	return true;
+}
+
+/* The locked run goes back to QUEUED, its failed steps to PENDING. */
+static void
+requeue_run(Replay *r, const PgqrsRow *message)
+{
+	PgqrsRow	row;
+
+	pgqrs_row_copy(&row, r->runs, r->run);
+	pgqrs_run_move(&row, r->run, RUN_QUEUED);
+	pgqrs_set(&row, Runs_attempt, Int32GetDatum(0));
+	pgqrs_set(&row, Runs_failures, Int32GetDatum(0));
+	pgqrs_set_null(&row, Runs_lease);
+	pgqrs_set_null(&row, Runs_worker_id);
+	pgqrs_set_null(&row, Runs_worker_version);
+	pgqrs_set_null(&row, Runs_error);
+	pgqrs_set_null(&row, Runs_completed_at);
+	if (!message->nulls[Messages_deadline_at - 1])
+		pgqrs_set(&row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
+	pgqrs_row_update(r->runs, r->run, &row);
+	pgqrs_step_reset_failed(DatumGetInt64(pgqrs_get(r->run, Runs_run_id)));
+}
+
+typedef enum ReplayResult
+{
+	REPLAYED,
+	REPLAY_KEY_TAKEN,
+	REPLAY_RUN_GONE
+} ReplayResult;
+
+/* Replays the letter in the slot, which is locked, or changes nothing. */
+static ReplayResult
+replay(Replay *r)
+{
+	TimestampTz now = pgqrs_clock();
+	bool		is_run = !pgqrs_is_null(r->letter, Archive_run_id);
+	PgqrsRow	message;
+
+	fill_message(r, &message, now);
+	if (is_run && !lock_run(r, &message, now))
+		return REPLAY_RUN_GONE;
+	if (pgqrs_is_null(r->letter, Archive_idempotency_key))
+		pgqrs_row_insert(r->messages, &message);
+	else if (!pgqrs_row_insert_unique(r->messages, &message, INDEX_MESSAGES_KEY))
+		return REPLAY_KEY_TAKEN;
+	if (is_run)
+		requeue_run(r, &message);
+	pgqrs_row_delete(r->archive, r->letter);
+	return REPLAYED;
+}
+
+/* Fetches and locks the letter: PQ004 if there is none, PQ007 if it is not dead. */
+static void
+require_letter(Replay *r, int64 message_id)
+{
+	PgqrsQueue	queue;
+	TupleTableSlot *live = pgqrs_table_slot(r->messages);
+	const char *state;
+	bool		in_archive;
+
+	do
+	{
+		TupleTableSlot *found = r->letter;
+		bool		visible = false;
+
+		in_archive = pgqrs_row_fetch_id(r->archive, message_id, r->letter);
+		if (!in_archive)
+		{
+			if (!pgqrs_row_fetch_id(r->messages, message_id, live))
+				pgqrs_error_message_not_found(message_id);
+			found = live;
+		}
+		/* queue_id is the same column in both */
+		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
+							   &queue))
+			pgqrs_error_message_not_found(message_id);
+		if (!pgqrs_queue_allows(&queue, PRIVILEGE_ADMIN, &visible))
+		{
+			if (!visible)
+				pgqrs_error_message_not_found(message_id);
+			pgqrs_error_denied("admin", queue.name);
+		}
+		if (!in_archive)
+			break;
+	} while (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
+							LockWaitBlock) != ROW_LOCKED);
+
+	if (in_archive && is_dead(r->letter))
+		return;
+	state = in_archive ?
+		pgqrs_enum_label(ENUM_OUTCOME,
+						 pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(r->letter, Archive_outcome))) :
+		"still live";
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("message " INT64_FORMAT " is not a dead letter", message_id),
+			 errdetail("It is %s.", state),
+			 errhint("Only what is listed in pgqrs_dead_letters can be replayed.")));
+}
+
+void
+pgqrs_replay(int64 message_id)
+{
+	Replay		r;
+
+	open_tables(&r);
+	require_letter(&r, message_id);
+	switch (replay(&r))
+	{
+		case REPLAYED:
+			break;
+		case REPLAY_KEY_TAKEN:
+			ereport(ERROR,
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
+					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
+					 errdetail("Another message has taken its idempotency key."),
+					 errhint("Wait until that one has ended, then replay again.")));
+			break;
+		case REPLAY_RUN_GONE:
+			ereport(ERROR,
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
+					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
+					 errdetail("Its run was deleted or is not in status ERROR."),
+					 errhint("Look at the run with pgqrs_get_run().")));
+	}
+	close_tables(&r);
+}
+
+/* Visits the dead letters of a queue, oldest first, that nobody has locked. */
+static int64
+each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
+			TimestampTz before, bool (*visit) (Replay *r))
+{
+	PgqrsScan	scan;
+	PgqrsKey	keys[2] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(queue->queue_id)},
+		{2, BTLessStrategyNumber, TimestampTzGetDatum(before)},
+	};
+	int64		count = 0;
+
+	pgqrs_scan_begin(&scan, r->archive, INDEX_ARCHIVE_DEAD, 2, keys);
+	while (count < max_rows && pgqrs_scan_next(&scan, r->letter))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
+						   LockWaitSkip) == ROW_LOCKED && visit(r))
+			count++;
+	}
+	pgqrs_scan_end(&scan);
+	return count;
+}
+
+/* A letter that cannot be replayed is left as it is. */
+static bool
+visit_replay(Replay *r)
+{
+	return replay(r) == REPLAYED;
+}
+
+static bool
+visit_purge(Replay *r)
+{
+	pgqrs_row_delete(r->archive, r->letter);
+	return true;
+}
+
+int64
+pgqrs_replay_many(const char *name, int64 max_rows)
+{
+	Replay		r;
+	PgqrsQueue	queue;
+	int64		count;
+
+	open_tables(&r);
+	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
+	count = each_letter(&r, &queue, max_rows, DT_NOEND, visit_replay);
+	close_tables(&r);
+	return count;
+}
+
+int64
+pgqrs_replay_purge(const char *name, int64 older_than)
+{
+	Replay		r;
+	PgqrsQueue	queue;
+	int64		count;
+
+	open_tables(&r);
+	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
+	count = each_letter(&r, &queue, PG_INT64_MAX, pgqrs_clock() - older_than,
+						visit_purge);
+	close_tables(&r);
+	return count;
+}

@@ -1,0 +1,662 @@
+/*
+ * run.c
+ *	  Workflow runs: trigger, complete, fail, end.
+ *
+ * Runs in any backend.  A run and its message have the same id; whoever wants
+ * to change a run locks its message first, exclusively to move the run to
+ * another status, key-share to work on it under a lease.  A run without a
+ * message has ended and only replay and deletion touch it, under a lock on
+ * the run's own row.
+ */
+#include "run.h"
+
+#include "clock.h"
+#include "errors.h"
+#include "grants.h"
+#include "json.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "worker_registry.h"
+
+/* A session is warned once in this time that nobody serves a workflow. */
+#define WARN_INTERVAL	(60 * USECS_PER_SEC)
+
+/*
+ * The moves of a run.  Out of ERROR only a replay leads; RUNNING to RUNNING is
+ * the next claim after a retry or a crash.
+ */
+static const bool moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
+	[RUN_QUEUED][RUN_RUNNING] = true,
+	[RUN_QUEUED][RUN_ERROR] = true,
+	[RUN_QUEUED][RUN_CANCELLED] = true,
+	[RUN_RUNNING][RUN_RUNNING] = true,
+	[RUN_RUNNING][RUN_PAUSED] = true,
+	[RUN_RUNNING][RUN_SUCCESS] = true,
+	[RUN_RUNNING][RUN_ERROR] = true,
+	[RUN_RUNNING][RUN_CANCELLED] = true,
+	[RUN_PAUSED][RUN_RUNNING] = true,
+	[RUN_PAUSED][RUN_ERROR] = true,
+	[RUN_PAUSED][RUN_CANCELLED] = true,
+	[RUN_ERROR][RUN_QUEUED] = true,
+};
+
+PgqrsRunStatus
+pgqrs_run_status(TupleTableSlot *run)
+{
+	return pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+}
+
+bool
+pgqrs_run_is_terminal(PgqrsRunStatus status)
+{
+	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+void
+pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
+{
+	PgqrsRunStatus from = pgqrs_run_status(run);
+
+	if (!moves[from][to])
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " cannot become %s",
+						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
+						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
+				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, from)),
+				 errhint("Look at the run with pgqrs_get_run().")));
+	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, to));
+}
+
+void
+pgqrs_run_open(PgqrsRunRows *rows)
+{
+	rows->messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	rows->runs = pgqrs_table_open(TABLE_RUNS, true);
+	rows->message = pgqrs_table_slot(rows->messages);
+	rows->run = pgqrs_table_slot(rows->runs);
+	rows->has_message = false;
+}
+
+void
+pgqrs_run_close(PgqrsRunRows *rows)
+{
+	pgqrs_table_close(rows->runs);
+	pgqrs_table_close(rows->messages);
+}
+
+/*
+ * Starting
+ */
+
+/*
+ * Warns, or refuses, when nobody live serves a workflow.  For the warning the
+ * registry is read at most once in WARN_INTERVAL per session and workflow.
+ */
+static void
+check_served(const PgqrsWorkflow *workflow, bool require)
+{
+	static HTAB *checked = NULL;
+	struct
+	{
+		int64		workflow_id;
+		TimestampTz at;
+	}		   *entry;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		found;
+
+	if (checked == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(int64),.entrysize = sizeof(*entry)};
+
+		checked = hash_create("pgqrs workflows checked for workers", 16, &ctl,
+							  HASH_ELEM | HASH_BLOBS);
+	}
+	entry = hash_search(checked, &workflow->workflow_id, HASH_ENTER, &found);
+	if (!require && found && now >= entry->at && now - entry->at < WARN_INTERVAL)
+		return;
+	entry->at = now;
+	if (pgqrs_worker_serves(workflow->name))
+		return;
+	if (require)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_NO_WORKER),
+				 errmsg("no live worker serves workflow \"%s\"", workflow->name),
+				 errhint("Start a worker that registers for it, or trigger without require_worker.")));
+	ereport(WARNING,
+			(errcode(ERRCODE_PGQRS_NO_WORKER),
+			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
+			 errhint("The run waits until a worker that registers for it, or calls pgqrs_dequeue(), takes it.")));
+}
+
+static void
+fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
+		 const PgqrsNewRun *r, const PgqrsRow *message)
+{
+	pgqrs_row_init(row, runs);
+	pgqrs_set(row, Runs_run_id, message->values[Messages_message_id - 1]);
+	pgqrs_set(row, Runs_workflow_id, Int64GetDatum(workflow->workflow_id));
+	pgqrs_set(row, Runs_created_at, message->values[Messages_enqueued_at - 1]);
+	pgqrs_set(row, Runs_attempt, Int32GetDatum(0));
+	pgqrs_set(row, Runs_failures, Int32GetDatum(0));
+	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, RUN_QUEUED));
+	pgqrs_set(row, Runs_priority, Int16GetDatum(r->priority));
+	if (r->timeout > 0)
+	{
+		pgqrs_set(row, Runs_timeout, IntervalPGetDatum(pgqrs_interval(r->timeout)));
+		pgqrs_set(row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
+	}
+	if (r->idempotency_key != NULL)
+	{
+		pgqrs_set(row, Runs_idempotency_key, CStringGetTextDatum(r->idempotency_key));
+		pgqrs_set(row, Runs_key_scope,
+				  pgqrs_enum_datum(ENUM_KEY_SCOPE, workflow->key_scope));
+	}
+	if (r->has_retry_policy)
+		pgqrs_set(row, Runs_retry_policy, r->retry_policy);
+	if (r->has_tags)
+		pgqrs_set(row, Runs_tags, r->tags);
+	if (r->has_headers)
+		pgqrs_set(row, Runs_headers, r->headers);
+	if (r->has_input)
+		pgqrs_set(row, Runs_input, r->input);
+}
+
+/* Both rows of a new run. */
+static void
+fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
+	 int64 id, PgqrsRow *message, PgqrsRow *run)
+{
+	PgqrsNewMessage m = {
+		.when = r->when,
+		.priority = r->priority,
+		.is_run = true,
+		.has_headers = r->has_headers,
+		.headers = r->headers,
+		.timeout = r->timeout,
+	};
+
+	if (workflow->key_scope == KEY_ACTIVE)
+		m.idempotency_key = r->idempotency_key;
+	pgqrs_message_fill(message, rows->messages, workflow->workflow_id, id, &m,
+					   pgqrs_clock());
+	fill_run(run, rows->runs, workflow, r, message);
+}
+
+/* Finds the run that has a key: among those kept, or those not ended. */
+static bool
+find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
+			int64 *id)
+{
+	Datum		keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
+
+	if (workflow->key_scope == KEY_ACTIVE)
+	{
+		if (!pgqrs_message_by_key(rows->messages, workflow->workflow_id, key,
+								  rows->message))
+			return false;
+		*id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+		return true;
+	}
+	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_KEY, 2, keys, rows->run))
+		return false;
+	*id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+	return true;
+}
+
+/* Stores a run unless its key is taken; the row with the key goes first. */
+static bool
+insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+			 const PgqrsRow *message, const PgqrsRow *run)
+{
+	if (workflow->key_scope == KEY_ACTIVE)
+	{
+		if (!pgqrs_row_insert_unique(rows->messages, message, INDEX_MESSAGES_KEY))
+			return false;
+		pgqrs_row_insert(rows->runs, run);
+	}
+	else
+	{
+		if (!pgqrs_row_insert_unique(rows->runs, run, INDEX_RUNS_KEY))
+			return false;
+		pgqrs_row_insert(rows->messages, message);
+	}
+	return true;
+}
+
+/* Starts a run under the given id unless its key is taken; the id that has it. */
+static int64
+trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+			  const PgqrsNewRun *r, int64 id)
+{
+	PgqrsRow	message;
+	PgqrsRow	run;
+	int64		other;
+
+	for (;;)
+	{
+		if (find_by_key(rows, workflow, r->idempotency_key, &other))
+		{
+			if (r->raise_duplicate)
+				ereport(ERROR,
+						(errcode(ERRCODE_UNIQUE_VIOLATION),
+						 errmsg("workflow \"%s\" has a run with idempotency key \"%s\"",
+								workflow->name, r->idempotency_key),
+						 errdetail("It is run " INT64_FORMAT ".", other),
+						 errhint("Use that run, or another key.")));
+			return other;
+		}
+		if (id == 0)
+			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		fill(rows, workflow, r, id, &message, &run);
+		if (insert_keyed(rows, workflow, &message, &run))
+			return id;
+	}
+}
+
+/* Looks the workflow up and completes what the trigger left to it. */
+static void
+prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
+{
+	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
+	if (r->timeout < 0)
+		r->timeout = workflow->timeout;
+	if (r->has_retry_policy)
+	{
+		PgqrsRetryPolicy policy = workflow->retry;
+
+		pgqrs_retry_policy_merge(&policy, r->retry_policy);
+	}
+	check_served(workflow, r->require_worker);
+}
+
+int64
+pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
+{
+	PgqrsRunRows rows;
+	PgqrsWorkflow workflow;
+	PgqrsRow	message;
+	PgqrsRow	run;
+	int64		id;
+
+	pgqrs_run_open(&rows);
+	prepare(name, r, &workflow);
+	if (r->idempotency_key != NULL)
+		id = trigger_keyed(&rows, &workflow, r, 0);
+	else
+	{
+		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		fill(&rows, &workflow, r, id, &message, &run);
+		pgqrs_row_insert(rows.runs, &run);
+		pgqrs_row_insert(rows.messages, &message);
+	}
+	pgqrs_run_close(&rows);
+	return id;
+}
+
+static int
+compare_keys(const void *a, const void *b, void *arg)
+{
+	char	  **keys = arg;
+	const char *x = keys[*(const int *) a];
+	const char *y = keys[*(const int *) b];
+
+	if (x == NULL || y == NULL)
+		return (x == NULL) - (y == NULL);
+	return strcmp(x, y);
+}
+
+/*
+ * Items with keys one by one, in the order of their keys, so that two batches
+ * never wait for each other.
+ */
+static void
+trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+					PgqrsNewRun *r, int count, const Datum *inputs,
+					const bool *no_inputs, char **keys, int64 *ids)
+{
+	int		   *order = palloc(count * sizeof(int));
+	PgqrsRow	message;
+	PgqrsRow	run;
+
+	for (int i = 0; i < count; i++)
+	{
+		order[i] = i;
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	}
+	qsort_arg(order, count, sizeof(int), compare_keys, keys);
+	for (int i = 0; i < count; i++)
+	{
+		int			item = order[i];
+
+		r->has_input = !no_inputs[item];
+		r->input = inputs[item];
+		r->idempotency_key = keys[item];
+		if (keys[item] != NULL)
+			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
+		else
+		{
+			fill(rows, workflow, r, ids[item], &message, &run);
+			pgqrs_row_insert(rows->runs, &run);
+			pgqrs_row_insert(rows->messages, &message);
+		}
+	}
+	pfree(order);
+}
+
+/* keys: NULL, or one per item, each of which may be NULL; they differ. */
+void
+pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
+						const Datum *inputs, const bool *no_inputs,
+						char **keys, int64 *ids)
+{
+	PgqrsRunRows rows;
+	PgqrsWorkflow workflow;
+	PgqrsRow   *messages;
+	PgqrsRow   *runs;
+
+	pgqrs_run_open(&rows);
+	prepare(name, r, &workflow);
+	if (keys != NULL)
+	{
+		trigger_batch_keyed(&rows, &workflow, r, count, inputs, no_inputs, keys, ids);
+		pgqrs_run_close(&rows);
+		return;
+	}
+	messages = palloc(count * sizeof(PgqrsRow));
+	runs = palloc(count * sizeof(PgqrsRow));
+	for (int i = 0; i < count; i++)
+	{
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		r->has_input = !no_inputs[i];
+		r->input = inputs[i];
+		fill(&rows, &workflow, r, ids[i], &messages[i], &runs[i]);
+	}
+	pgqrs_row_insert_many(rows.runs, runs, count);
+	pgqrs_row_insert_many(rows.messages, messages, count);
+	pfree(runs);
+	pfree(messages);
+	pgqrs_run_close(&rows);
+}
+
+/*
+ * Finding and fencing
+ */
+
+/* PQ003 or 42501 unless the role has the privilege on the run's workflow. */
+static void
+check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
+				PgqrsPrivilege privilege)
+{
+	bool		visible = false;
+
+	if (!pgqrs_queue_by_id(workflow_id, &rows->queue))
+		pgqrs_error_run_not_found(run_id);
+	if (pgqrs_queue_allows(&rows->queue, privilege, &visible))
+		return;
+	if (!visible)
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+					   rows->queue.name);
+}
+
+void
+pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+				  LockTupleMode mode)
+{
+	for (;;)
+	{
+		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id, rows->message);
+		if (rows->has_message)
+		{
+			if (pgqrs_is_null(rows->message, Messages_run_id))
+				pgqrs_error_run_not_found(run_id);
+			check_privilege(rows,
+							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+							run_id, privilege);
+			if (pgqrs_row_lock(rows->messages, rows->message, mode,
+							   LockWaitBlock) != ROW_LOCKED)
+				continue;
+			rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+		}
+		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
+			pgqrs_error_run_not_found(run_id);
+		if (rows->has_message)
+			return;
+		check_privilege(rows, DatumGetInt64(pgqrs_get(rows->run, Runs_workflow_id)),
+						run_id, privilege);
+		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
+			return;
+		/* replayed between our two looks */
+	}
+}
+
+static void
+error_not_running(PgqrsRunRows *rows, const char *state)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("run " INT64_FORMAT " has ended",
+					DatumGetInt64(pgqrs_get(rows->run, Runs_run_id))),
+			 errdetail("It is %s.", state),
+			 errhint("Drop it; nothing more can be stored for it.")));
+}
+
+void
+pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
+{
+	PgqrsRunStatus status = pgqrs_run_status(rows->run);
+	int64		run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+
+	if (status == RUN_CANCELLED ||
+		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
+		pgqrs_error_run_cancelled(run_id);
+	if (pgqrs_run_is_terminal(status))
+		error_not_running(rows, pgqrs_enum_label(ENUM_RUN_STATUS, status));
+	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= pgqrs_clock())
+		error_not_running(rows, "past its deadline");
+	if (!pgqrs_message_lease_is(rows->message, lease))
+		pgqrs_error_lease_lost("run", run_id);
+	if (!pgqrs_is_null(rows->message, Messages_worker_id))
+		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(rows->message, Messages_worker_id)));
+}
+
+bool
+pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease)
+{
+	return pgqrs_run_status(rows->run) == RUN_SUCCESS &&
+		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
+}
+
+/*
+ * Ending
+ */
+
+/* How the message of a run ends. */
+static PgqrsOutcome
+outcome_of(PgqrsRunStatus status)
+{
+	switch (status)
+	{
+		case RUN_SUCCESS:
+			return OUTCOME_DONE;
+		case RUN_ERROR:
+			return OUTCOME_DEAD;
+		default:
+			return OUTCOME_CANCELLED;
+	}
+}
+
+/* row: the run's new version, in which the caller may have changed more */
+static void
+end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
+	const Datum *output, const Datum *error)
+{
+	pgqrs_run_move(row, rows->run, status);
+	pgqrs_set(row, Runs_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_set_null(row, Runs_paused_at);
+	pgqrs_set_null(row, Runs_waiting_for);
+	if (output != NULL)
+		pgqrs_set(row, Runs_output, *output);
+	if (error != NULL)
+		pgqrs_set(row, Runs_error, *error);
+	pgqrs_row_update(rows->runs, rows->run, row);
+	pgqrs_message_end(rows->messages, rows->message, &rows->queue,
+					  outcome_of(status), rows->failures,
+					  error != NULL, error != NULL ? *error : (Datum) 0);
+}
+
+void
+pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, const Datum *output,
+			  const Datum *error)
+{
+	PgqrsRow	row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	end(rows, &row, status, output, error);
+}
+
+/* What a failure makes of a run. */
+static PgqrsRunStatus
+failed_status(PgqrsRunRows *rows)
+{
+	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ?
+		RUN_ERROR : RUN_CANCELLED;
+}
+
+void
+pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
+{
+	pgqrs_run_end(rows, failed_status(rows), NULL, &error);
+}
+
+/* An error whose type begins with one of the prefixes is permanent. */
+static bool
+is_permanent(const PgqrsRetryPolicy *policy, Datum error)
+{
+	char	   *type = pgqrs_json_text(error, "type");
+	ListCell   *lc;
+
+	if (type == NULL)
+		return false;
+	foreach(lc, policy->non_retryable)
+		if (strncmp(type, lfirst(lc), strlen(lfirst(lc))) == 0)
+			return true;
+	return false;
+}
+
+bool
+pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
+					Datum error, int64 retry_after, TimestampTz *retry_at)
+{
+	PgqrsWorkflow workflow;
+
+	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+		return false;
+	if (!pgqrs_workflow_by_id(rows->queue.queue_id, &workflow))
+		pgqrs_error_workflow_not_found(rows->queue.name);
+	if (!pgqrs_is_null(rows->run, Runs_retry_policy))
+		pgqrs_retry_policy_merge(&workflow.retry,
+								 pgqrs_get(rows->run, Runs_retry_policy));
+	if (max_attempts == 0)
+		max_attempts = workflow.retry.max_attempts;
+	if ((max_attempts != -1 && failures >= max_attempts) ||
+		is_permanent(&workflow.retry, error))
+		return false;
+	if (retry_after < 0)
+		retry_after = pgqrs_backoff_delay(&workflow.retry.backoff, failures);
+	*retry_at = pgqrs_clock() + retry_after;
+
+	/* a retry that could not start in time is none */
+	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
+		*retry_at < DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
+}
+
+void
+pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
+{
+	PgqrsRow	row;
+
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_message_give_up(&row, visible_after);
+	pgqrs_set(&row, Messages_last_error, error);
+	pgqrs_row_update(rows->messages, rows->message, &row);
+}
+
+/*
+ * The worker's calls
+ */
+
+void
+pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
+{
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive);
+	if (!pgqrs_run_completed_under(&rows, lease))
+	{
+		pgqrs_run_fence(&rows, lease, false);
+		pgqrs_run_end(&rows, RUN_SUCCESS, &output, NULL);
+	}
+	pgqrs_run_close(&rows);
+}
+
+/* True and the time of the retry, or false: the run has ended. */
+bool
+pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
+			   int64 retry_after, TimestampTz *retry_at)
+{
+	PgqrsRunRows rows;
+	PgqrsRow	row;
+	int			failures;
+	bool		retry;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive);
+	pgqrs_run_fence(&rows, lease, false);
+	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
+	error = pgqrs_json_cap_error(error);
+	retry = retryable && pgqrs_run_may_retry(&rows, failures, 0, error,
+											 retry_after, retry_at);
+
+	pgqrs_row_copy(&row, rows.runs, rows.run);
+	pgqrs_set(&row, Runs_failures, Int32GetDatum(failures));
+	if (retry)
+	{
+		pgqrs_run_give_up(&rows, *retry_at, error);
+		pgqrs_row_update(rows.runs, rows.run, &row);
+	}
+	else
+		end(&rows, &row, failed_status(&rows), NULL, &error);
+	pgqrs_run_close(&rows);
+	return retry;
+}
+
+/*
+ * Steps running in parallel may all report progress, so the run's row is
+ * locked here.
+ */
+void
+pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress,
+					   Datum progress)
+{
+	PgqrsRunRows rows;
+	PgqrsRow	row;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleKeyShare);
+	pgqrs_run_fence(&rows, lease, false);
+	if (!pgqrs_row_fetch_locked(rows.runs, run_id, LockTupleNoKeyExclusive, rows.run))
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_row_copy(&row, rows.runs, rows.run);
+	if (has_progress)
+		pgqrs_set(&row, Runs_progress, progress);
+	else
+		pgqrs_set_null(&row, Runs_progress);
+	pgqrs_row_update(rows.runs, rows.run, &row);
+	pgqrs_run_close(&rows);
+}

@@ -1,0 +1,492 @@
+/*
+ * step.c
+ *	  Steps of workflow runs: begin, complete, fail.
+ *
+ * Runs in a worker's backend, under the lease of the run.  Every call locks
+ * the run's message first: key-share while the run goes on, so that several
+ * steps may run in parallel transactions and a claim passes the run over;
+ * exclusively when the call gives the lease up.  Then the step's own row.
+ */
+#include "step.h"
+
+#include "clock.h"
+#include "errors.h"
+#include "json.h"
+#include "run.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/timestamp.h"
+
+/* A run under its lease, and one step of it. */
+typedef struct StepRows
+{
+	PgqrsRunRows run;
+	PgqrsTable *steps;
+	TupleTableSlot *step;
+	bool		found;			/* the step has a row */
+	int64		run_id;
+	int64		lease;
+	const char *step_id;
+} StepRows;
+
+/*
+ * The moves of a step.  RUNNING to RUNNING is the next attempt after a crash.
+ * PENDING ends without having been RUNNING when the begin of its last attempt
+ * was lost in a crash.  Out of ERROR only a replay leads.
+ */
+static const bool moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
+	[STEP_PENDING][STEP_RUNNING] = true,
+	[STEP_PENDING][STEP_PENDING] = true,
+	[STEP_PENDING][STEP_SUCCESS] = true,
+	[STEP_PENDING][STEP_ERROR] = true,
+	[STEP_RUNNING][STEP_RUNNING] = true,
+	[STEP_RUNNING][STEP_PENDING] = true,
+	[STEP_RUNNING][STEP_SUCCESS] = true,
+	[STEP_RUNNING][STEP_ERROR] = true,
+	[STEP_ERROR][STEP_PENDING] = true,
+};
+
+static PgqrsStepStatus
+step_status(TupleTableSlot *step)
+{
+	return pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status));
+}
+
+static bool
+step_lease_is(TupleTableSlot *step, int64 lease)
+{
+	return !pgqrs_is_null(step, Steps_lease) &&
+		DatumGetInt64(pgqrs_get(step, Steps_lease)) == lease;
+}
+
+static int
+step_attempt(TupleTableSlot *step)
+{
+	return DatumGetInt32(pgqrs_get(step, Steps_attempt));
+}
+
+static void
+move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
+{
+	PgqrsStepStatus from = step_status(step);
+
+	if (!moves[from][to])
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
+						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
+						DatumGetInt64(pgqrs_get(step, Steps_run_id)),
+						pgqrs_enum_label(ENUM_STEP_STATUS, to)),
+				 errdetail("It is %s.", pgqrs_enum_label(ENUM_STEP_STATUS, from)),
+				 errhint("Call pgqrs_step_begin() and do what it answers.")));
+	pgqrs_set(row, Steps_status, pgqrs_enum_datum(ENUM_STEP_STATUS, to));
+}
+
+/*
+ * Finding
+ */
+
+/* Reads the step; a step id keeps its kind. */
+static void
+fetch_step(StepRows *s, PgqrsStepKind kind)
+{
+	Datum		keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
+	PgqrsStepKind found;
+
+	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
+	if (!s->found)
+		return;
+	found = pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(s->step, Steps_kind));
+	if (found != kind)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
+						s->step_id, s->run_id),
+				 errdetail("It is a step of kind %s.",
+						   pgqrs_enum_label(ENUM_STEP_KIND, found)),
+				 errhint("Use another step id.")));
+}
+
+/* Opens everything and locks the run's message. */
+static void
+open_step(StepRows *s, int64 run_id, int64 lease, const char *step_id,
+		  LockTupleMode mode)
+{
+	s->run_id = run_id;
+	s->lease = lease;
+	s->step_id = step_id;
+	pgqrs_run_open(&s->run);
+	s->steps = pgqrs_table_open(TABLE_STEPS, true);
+	s->step = pgqrs_table_slot(s->steps);
+	pgqrs_run_require(&s->run, run_id, PRIVILEGE_WORK, mode);
+}
+
+static void
+close_step(StepRows *s)
+{
+	pgqrs_table_close(s->steps);
+	pgqrs_run_close(&s->run);
+}
+
+/* Locks the step's row; false: it has changed, look again. */
+static bool
+lock_step(StepRows *s)
+{
+	return pgqrs_row_lock(s->steps, s->step, LockTupleNoKeyExclusive,
+						  LockWaitBlock) == ROW_LOCKED;
+}
+
+/*
+ * Writing
+ */
+
+static void
+init_step(PgqrsRow *row, const StepRows *s, PgqrsStepKind kind,
+		  PgqrsStepStatus status)
+{
+	pgqrs_row_init(row, s->steps);
+	pgqrs_set(row, Steps_run_id, Int64GetDatum(s->run_id));
+	pgqrs_set(row, Steps_step_id, CStringGetTextDatum(s->step_id));
+	pgqrs_set(row, Steps_kind, pgqrs_enum_datum(ENUM_STEP_KIND, kind));
+	pgqrs_set(row, Steps_status, pgqrs_enum_datum(ENUM_STEP_STATUS, status));
+	pgqrs_set(row, Steps_started_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_set(row, Steps_lease, Int64GetDatum(s->lease));
+	pgqrs_set(row, Steps_attempt, Int32GetDatum(1));
+	pgqrs_set(row, Steps_failures, Int32GetDatum(0));
+}
+
+/*
+ * The step's new version under this lease.  A row that another lease left says
+ * that the begin of this attempt was lost, or is just happening: it counts.
+ */
+static void
+copy_step(PgqrsRow *row, const StepRows *s, PgqrsStepStatus to)
+{
+	pgqrs_row_copy(row, s->steps, s->step);
+	move(row, s->step, to);
+	if (!step_lease_is(s->step, s->lease))
+	{
+		pgqrs_set(row, Steps_attempt, Int32GetDatum(step_attempt(s->step) + 1));
+		pgqrs_set(row, Steps_lease, Int64GetDatum(s->lease));
+	}
+}
+
+static void
+finish(PgqrsRow *row, const Datum *output, const Datum *error)
+{
+	pgqrs_set(row, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	if (output != NULL)
+	{
+		pgqrs_set(row, Steps_output, *output);
+		pgqrs_set_null(row, Steps_error);
+	}
+	else
+		pgqrs_set(row, Steps_error, *error);
+}
+
+/* A step succeeded: what crashed before it no longer counts. */
+static void
+forget_crashes(StepRows *s)
+{
+	PgqrsRow	row;
+
+	if (s->run.failures == 0)
+		return;
+	if (!pgqrs_row_fetch_locked(s->run.messages, s->run_id,
+								LockTupleNoKeyExclusive, s->run.message))
+		pgqrs_error_lease_lost("run", s->run_id);
+	pgqrs_row_copy(&row, s->run.messages, s->run.message);
+	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
+	pgqrs_row_update(s->run.messages, s->run.message, &row);
+}
+
+/*
+ * Begin
+ */
+
+static bool
+copy_value(TupleTableSlot *slot, AttrNumber column, Datum *value)
+{
+	if (pgqrs_is_null(slot, column))
+		return false;
+	*value = PointerGetDatum(PG_DETOAST_DATUM_COPY(pgqrs_get(slot, column)));
+	return true;
+}
+
+static void
+answer(const StepRows *s, PgqrsStepState *state, bool should_execute)
+{
+	state->should_execute = should_execute;
+	state->status = step_status(s->step);
+	state->attempt = step_attempt(s->step);
+	state->has_output = copy_value(s->step, Steps_output, &state->output);
+	state->has_error = copy_value(s->step, Steps_error, &state->error);
+}
+
+static void
+answer_running(PgqrsStepState *state, int attempt)
+{
+	memset(state, 0, sizeof(*state));
+	state->should_execute = true;
+	state->status = STEP_RUNNING;
+	state->attempt = attempt;
+}
+
+/* Starts the first attempt; false: somebody did so at the same time. */
+static bool
+begin_first(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
+{
+	PgqrsRow	row;
+
+	init_step(&row, s, STEP_KIND_FUNCTION, STEP_RUNNING);
+	if (has_input)
+		pgqrs_set(&row, Steps_input, input);
+	answer_running(state, 1);
+	return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+}
+
+/* Starts another attempt; false: the step has changed meanwhile. */
+static bool
+begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
+{
+	PgqrsRow	row;
+
+	if (!lock_step(s))
+		return false;
+	pgqrs_row_copy(&row, s->steps, s->step);
+	move(&row, s->step, STEP_RUNNING);
+	pgqrs_set(&row, Steps_attempt, Int32GetDatum(step_attempt(s->step) + 1));
+	pgqrs_set(&row, Steps_lease, Int64GetDatum(s->lease));
+	pgqrs_set_null(&row, Steps_error);
+	if (has_input)
+		pgqrs_set(&row, Steps_input, input);
+	answer_running(state, step_attempt(s->step) + 1);
+	pgqrs_row_update(s->steps, s->step, &row);
+	return true;
+}
+
+/*
+ * One look at the step and what follows from it; false: look again.  What is
+ * stored stays; what runs under this lease already gets the same answer.
+ */
+static bool
+try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
+{
+	PgqrsStepStatus status;
+
+	fetch_step(s, STEP_KIND_FUNCTION);
+	if (!s->found)
+		return begin_first(s, has_input, input, state);
+	status = step_status(s->step);
+	if (status == STEP_SUCCESS || status == STEP_ERROR)
+	{
+		answer(s, state, false);
+		return true;
+	}
+	if (status == STEP_RUNNING && step_lease_is(s->step, s->lease))
+	{
+		answer(s, state, true);
+		return true;
+	}
+	return begin_again(s, has_input, input, state);
+}
+
+void
+pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
+				 bool has_input, Datum input, PgqrsStepState *state)
+{
+	StepRows	s;
+
+	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
+	if (pgqrs_run_completed_under(&s.run, lease))
+	{
+		/* a repeated call: the answer may have been lost with the connection */
+		fetch_step(&s, STEP_KIND_FUNCTION);
+		if (s.found && step_status(s.step) != STEP_RUNNING)
+		{
+			answer(&s, state, false);
+			close_step(&s);
+			return;
+		}
+	}
+	pgqrs_run_fence(&s.run, lease, true);
+	while (!try_begin(&s, has_input, input, state))
+		;
+	close_step(&s);
+}
+
+/*
+ * Complete
+ */
+
+/* One look at the step and what follows from it; false: look again. */
+static bool
+try_complete(StepRows *s, Datum output)
+{
+	PgqrsRow	row;
+
+	fetch_step(s, STEP_KIND_FUNCTION);
+	if (!s->found)
+	{
+		init_step(&row, s, STEP_KIND_FUNCTION, STEP_SUCCESS);
+		finish(&row, &output, NULL);
+		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+	}
+	if (step_status(s->step) == STEP_SUCCESS)
+		return true;			/* the first stored output stays */
+	if (!lock_step(s))
+		return false;
+	copy_step(&row, s, STEP_SUCCESS);
+	finish(&row, &output, NULL);
+	pgqrs_row_update(s->steps, s->step, &row);
+	return true;
+}
+
+void
+pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
+					Datum output)
+{
+	StepRows	s;
+
+	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
+	if (pgqrs_run_completed_under(&s.run, lease))
+	{
+		/* a repeated call */
+		fetch_step(&s, STEP_KIND_FUNCTION);
+		if (s.found && step_status(s.step) == STEP_SUCCESS)
+		{
+			close_step(&s);
+			return;
+		}
+	}
+	pgqrs_run_fence(&s.run, lease, false);
+	while (!try_complete(&s, output))
+		;
+	forget_crashes(&s);
+	close_step(&s);
+}
+
+/*
+ * Fail
+ */
+
+static int
+step_failures(const StepRows *s)
+{
+	return s->found ? DatumGetInt32(pgqrs_get(s->step, Steps_failures)) : 0;
+}
+
+/* Stores the failure; false: the step has changed meanwhile. */
+static bool
+store_failure(StepRows *s, PgqrsStepStatus status, Datum error)
+{
+	PgqrsRow	row;
+	Datum		history;
+	TimestampTz now = pgqrs_clock();
+
+	if (s->found)
+		copy_step(&row, s, status);
+	else
+		init_step(&row, s, STEP_KIND_FUNCTION, status);
+	history = pgqrs_json_append_failure(row.values[Steps_history - 1],
+										row.nulls[Steps_history - 1],
+										DatumGetInt32(row.values[Steps_attempt - 1]),
+										now, error);
+	pgqrs_set(&row, Steps_failures, Int32GetDatum(step_failures(s) + 1));
+	pgqrs_set(&row, Steps_history, history);
+	pgqrs_set(&row, Steps_error, error);
+	if (status == STEP_ERROR)
+		pgqrs_set(&row, Steps_completed_at, TimestampTzGetDatum(now));
+	if (!s->found)
+		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+	pgqrs_row_update(s->steps, s->step, &row);
+	return true;
+}
+
+static void
+error_finished(const StepRows *s)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("step \"%s\" of run " INT64_FORMAT " has failed already",
+					s->step_id, s->run_id),
+			 errdetail("It is ERROR."),
+			 errhint("Call pgqrs_fail_run() to end the run.")));
+}
+
+/* The message is locked exclusively, so nobody else works on the run's steps. */
+static PgqrsStepOutcome
+fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error,
+		  TimestampTz *retry_at)
+{
+	PgqrsStepOutcome outcome;
+
+	fetch_step(s, STEP_KIND_FUNCTION);
+	if (s->found && step_status(s->step) == STEP_ERROR)
+	{
+		if (step_lease_is(s->step, s->lease) && !f->fail_run)
+			return STEP_OUTCOME_STEP_FAILED;	/* a repeated call */
+		error_finished(s);
+	}
+
+	if (f->retryable &&
+		pgqrs_run_may_retry(&s->run, step_failures(s) + 1, f->max_attempts,
+							error, f->retry_after, retry_at))
+		outcome = STEP_OUTCOME_RETRY;
+	else
+		outcome = f->fail_run ? STEP_OUTCOME_RUN_FAILED : STEP_OUTCOME_STEP_FAILED;
+
+	if (!store_failure(s, outcome == STEP_OUTCOME_RETRY ? STEP_PENDING : STEP_ERROR,
+					   error))
+		elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
+			 s->step_id, s->run_id);
+	if (outcome == STEP_OUTCOME_RETRY)
+		pgqrs_run_give_up(&s->run, *retry_at, error);
+	else if (outcome == STEP_OUTCOME_RUN_FAILED)
+		pgqrs_run_end_failed(&s->run, error);
+	return outcome;
+}
+
+PgqrsStepOutcome
+pgqrs_step_failed(int64 run_id, int64 lease, const char *step_id,
+				const PgqrsStepFailure *failure, TimestampTz *retry_at)
+{
+	StepRows	s;
+	PgqrsStepOutcome outcome;
+
+	open_step(&s, run_id, lease, step_id, LockTupleExclusive);
+	pgqrs_run_fence(&s.run, lease, false);
+	outcome = fail_step(&s, failure, pgqrs_json_cap_error(failure->error), retry_at);
+	close_step(&s);
+	return outcome;
+}
+
+/*
+ * Replay
+ */
+
+void
+pgqrs_step_reset_failed(int64 run_id)
+{
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(steps);
+	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	PgqrsScan	scan;
+	PgqrsRow	row;
+
+	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (step_status(slot) != STEP_ERROR)
+			continue;
+		pgqrs_row_copy(&row, steps, slot);
+		move(&row, slot, STEP_PENDING);
+		pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
+		pgqrs_set_null(&row, Steps_error);
+		pgqrs_set_null(&row, Steps_completed_at);
+		pgqrs_set_null(&row, Steps_lease);
+		pgqrs_row_update(steps, slot, &row);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(steps);
+}
