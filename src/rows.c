@@ -510,6 +510,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 										   &tid, arbiters))
 			return false;
 
+		conflict = false;
 		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
 		table_tuple_insert_speculative(table->rel, slot,
 									   GetCurrentCommandId(true), 0, NULL,
