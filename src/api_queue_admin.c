@@ -27,7 +27,7 @@ pgqrs_create_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings, false};
-	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
 	get_settings(&args);
 	PG_RETURN_INT64(pgqrs_queue_create(queue, &settings));
@@ -39,7 +39,7 @@ pgqrs_alter_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings, true};
-	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
 	get_settings(&args);
 	pgqrs_arg_reset(&args);
@@ -51,8 +51,8 @@ PG_FUNCTION_INFO_V1(pgqrs_delete_queue);
 Datum
 pgqrs_delete_queue(PG_FUNCTION_ARGS)
 {
-	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	bool		force = pgqrs_arg_bool(fcinfo, 1, "force");
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	bool force = pgqrs_arg_bool(fcinfo, 1, "force");
 
 	PG_RETURN_BOOL(pgqrs_queue_delete(queue, force));
 }

@@ -37,17 +37,18 @@ pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting)
 static char *
 duration_text(int64 duration)
 {
-	return DatumGetCString(DirectFunctionCall1(interval_out,
-											   IntervalPGetDatum(pgqrs_interval(duration))));
+	return DatumGetCString(
+		DirectFunctionCall1(interval_out,
+							IntervalPGetDatum(pgqrs_interval(duration))));
 }
 
 /* From min to max microseconds; a min of 1 reads as more than 0. */
 void
-pgqrs_arg_setting_duration(const PgqrsSettingArgs *args, int setting,
-						   int64 min, int64 max)
+pgqrs_arg_setting_duration(const PgqrsSettingArgs *args, int setting, int64 min,
+						   int64 max)
 {
 	const char *name = setting_name(args, setting);
-	int64		duration;
+	int64 duration;
 
 	if (!pgqrs_arg_setting_given(args, setting))
 		return;
@@ -57,8 +58,7 @@ pgqrs_arg_setting_duration(const PgqrsSettingArgs *args, int setting,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is %s", name, duration_text(duration)),
 				 errhint("Use a duration %s 0 and at most %s.",
-						 min > 0 ? "of more than" : "from",
-						 duration_text(max))));
+						 min > 0 ? "of more than" : "from", duration_text(max))));
 	pgqrs_settings_give(args->settings, setting,
 						IntervalPGetDatum(pgqrs_interval(duration)));
 }
@@ -80,15 +80,14 @@ pgqrs_arg_setting_float(const PgqrsSettingArgs *args, int setting)
 	FunctionCallInfo fcinfo = args->fcinfo;
 
 	if (pgqrs_arg_setting_given(args, setting))
-		pgqrs_settings_give(args->settings, setting,
-							PG_GETARG_DATUM(setting + 1));
+		pgqrs_settings_give(args->settings, setting, PG_GETARG_DATUM(setting + 1));
 }
 
 /* The elements of a one-dimensional text[] without NULLs; empty is allowed. */
 static int
 get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
 {
-	bool	   *nulls;
+	bool *nulls;
 
 	if (PG_ARGISNULL(n))
 		pgqrs_error_null(name);
@@ -100,17 +99,18 @@ get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
 void
 pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting)
 {
-	Datum	   *values;
-	int			count;
+	Datum *values;
+	int count;
 
 	if (!pgqrs_arg_setting_given(args, setting))
 		return;
 	count = get_texts(args->fcinfo, setting + 1, setting_name(args, setting),
 					  &values);
 	pgqrs_settings_give(args->settings, setting,
-						PointerGetDatum(count == 0 ? construct_empty_array(TEXTOID) :
-										construct_array(values, count, TEXTOID,
-														-1, false, TYPALIGN_INT)));
+						PointerGetDatum(
+							count == 0 ? construct_empty_array(TEXTOID) :
+										 construct_array(values, count, TEXTOID, -1,
+														 false, TYPALIGN_INT)));
 }
 
 /* Not built yet: only NULL will do. */
@@ -118,17 +118,16 @@ void
 pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting)
 {
 	if (pgqrs_arg_setting_given(args, setting))
-		pgqrs_error_not_built(psprintf("argument \"%s\"",
-									   setting_name(args, setting)));
+		pgqrs_error_not_built(
+			psprintf("argument \"%s\"", setting_name(args, setting)));
 }
 
 /* After all the others. */
 void
 pgqrs_arg_reset(const PgqrsSettingArgs *args)
 {
-	Datum	   *names;
-	int			count = get_texts(args->fcinfo, args->settings->count + 1,
-								  "reset", &names);
+	Datum *names;
+	int count = get_texts(args->fcinfo, args->settings->count + 1, "reset", &names);
 
 	for (int i = 0; i < count; i++)
 		pgqrs_settings_reset(args->settings, TextDatumGetCString(names[i]));

@@ -20,7 +20,7 @@ typedef struct PgqrsSettingArgs
 {
 	FunctionCallInfo fcinfo;
 	PgqrsSettings *settings;
-	bool		alter;
+	bool alter;
 } PgqrsSettingArgs;
 
 extern void pgqrs_arg_setting_duration(const PgqrsSettingArgs *args,
@@ -33,4 +33,4 @@ extern void pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_reset(const PgqrsSettingArgs *args);
 extern bool pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting);
 
-#endif							/* PGQRS_API_SETTINGS_H */
+#endif /* PGQRS_API_SETTINGS_H */

@@ -27,14 +27,14 @@ static void
 check_policy(const PgqrsSettings *s)
 {
 	PgqrsRetryPolicy policy;
-	Datum	   *prefixes;
-	int			count;
+	Datum *prefixes;
+	int count;
 
 	policy.max_attempts = DatumGetInt32(s->values[WORKFLOW_MAX_ATTEMPTS].value);
 	policy.backoff.initial_interval = setting_duration(s, WORKFLOW_INITIAL_INTERVAL);
 	policy.backoff.max_interval = setting_duration(s, WORKFLOW_MAX_INTERVAL);
-	policy.backoff.coefficient =
-		DatumGetFloat8(s->values[WORKFLOW_BACKOFF_COEFFICIENT].value);
+	policy.backoff.coefficient = DatumGetFloat8(
+		s->values[WORKFLOW_BACKOFF_COEFFICIENT].value);
 	policy.backoff.jitter = DatumGetFloat8(s->values[WORKFLOW_JITTER].value);
 	policy.non_retryable = NIL;
 	deconstruct_array(DatumGetArrayTypeP(s->values[WORKFLOW_NON_RETRYABLE].value),
@@ -49,7 +49,7 @@ static void
 get_key_scope(const PgqrsSettingArgs *args)
 {
 	const char *labels[KEY_SCOPE_COUNT];
-	int			label;
+	int label;
 
 	if (!pgqrs_arg_setting_given(args, WORKFLOW_KEY_SCOPE))
 		return;
@@ -67,7 +67,8 @@ get_settings(const PgqrsSettingArgs *args)
 	pgqrs_workflow_defaults(args->settings);
 	pgqrs_arg_setting_none(args, WORKFLOW_HANDLER);
 	pgqrs_arg_setting_int(args, WORKFLOW_MAX_ATTEMPTS, -1);
-	pgqrs_arg_setting_duration(args, WORKFLOW_INITIAL_INTERVAL, 0, PGQRS_MAX_DURATION);
+	pgqrs_arg_setting_duration(args, WORKFLOW_INITIAL_INTERVAL, 0,
+							   PGQRS_MAX_DURATION);
 	pgqrs_arg_setting_float(args, WORKFLOW_BACKOFF_COEFFICIENT);
 	pgqrs_arg_setting_duration(args, WORKFLOW_MAX_INTERVAL, 0, PGQRS_MAX_DURATION);
 	pgqrs_arg_setting_float(args, WORKFLOW_JITTER);
@@ -87,7 +88,7 @@ pgqrs_create_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings, false};
-	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 
 	get_settings(&args);
 	PG_RETURN_INT64(pgqrs_workflow_create(workflow, &settings));
@@ -99,7 +100,7 @@ pgqrs_alter_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings, true};
-	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 
 	get_settings(&args);
 	pgqrs_arg_reset(&args);
@@ -111,8 +112,8 @@ PG_FUNCTION_INFO_V1(pgqrs_delete_workflow);
 Datum
 pgqrs_delete_workflow(PG_FUNCTION_ARGS)
 {
-	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
-	bool		force = pgqrs_arg_bool(fcinfo, 1, "force");
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	bool force = pgqrs_arg_bool(fcinfo, 1, "force");
 
 	PG_RETURN_BOOL(pgqrs_workflow_delete(workflow, force));
 }

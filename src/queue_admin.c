@@ -17,7 +17,8 @@
 #include "utils/timestamp.h"
 
 static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
-	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES, Queues_visibility_timeout},
+	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
+								  Queues_visibility_timeout},
 	[QUEUE_MAX_ATTEMPTS] = {"max_attempts", TABLE_QUEUES, Queues_max_attempts},
 	[QUEUE_MAX_IN_FLIGHT] = {"max_in_flight", TABLE_QUEUES, Queues_max_in_flight},
 	[QUEUE_RETENTION] = {"retention", TABLE_QUEUES, Queues_retention},
@@ -48,7 +49,7 @@ pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
 				   const PgqrsSettings *s, int64 *queue_id)
 {
 	PgqrsSettings defaults;
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	*queue_id = pgqrs_next_id(SEQUENCE_QUEUE_ID);
 	pgqrs_queue_defaults(&defaults);
@@ -69,7 +70,7 @@ pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
 bool
 pgqrs_queue_find(PgqrsTable *queues, const char *name, TupleTableSlot *slot)
 {
-	Datum		key = CStringGetTextDatum(name);
+	Datum key = CStringGetTextDatum(name);
 
 	return pgqrs_row_fetch(queues, INDEX_QUEUES_NAME, 1, &key, slot);
 }
@@ -95,10 +96,9 @@ pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
 
 /* Writes the given settings that pgqrs_queues holds into a locked row. */
 void
-pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot,
-				  const PgqrsSettings *s)
+pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings *s)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	if (!pgqrs_settings_given(s, TABLE_QUEUES))
 		return;
@@ -137,7 +137,7 @@ pgqrs_queue_create(const char *name, const PgqrsSettings *s)
 {
 	PgqrsTable *queues;
 	TupleTableSlot *slot;
-	int64		queue_id;
+	int64 queue_id;
 
 	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
@@ -160,7 +160,8 @@ refuse_workflow_settings(const char *name, const PgqrsSettings *s)
 	if (s->given[QUEUE_VISIBILITY_TIMEOUT] || s->given[QUEUE_MAX_ATTEMPTS])
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("visibility_timeout and max_attempts of queue \"%s\" cannot be altered", name),
+				 errmsg("visibility_timeout and max_attempts of queue \"%s\" cannot be altered",
+						name),
 				 errdetail("It is the queue of the workflow of this name."),
 				 errhint("Alter visibility_timeout and max_crashes of the workflow with pgqrs_alter_workflow().")));
 }
@@ -191,7 +192,7 @@ pgqrs_queue_pause(const char *name, bool pause)
 		pgqrs_error_queue_not_found(name);
 	if (pgqrs_is_null(slot, Queues_paused_at) == pause)
 	{
-		PgqrsRow	row;
+		PgqrsRow row;
 
 		pgqrs_row_copy(&row, queues, slot);
 		if (pause)

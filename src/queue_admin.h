@@ -22,7 +22,7 @@ typedef enum PgqrsQueueSetting
 } PgqrsQueueSetting;
 
 /* A lease of more than a year is a mistake. */
-#define PGQRS_MAX_VISIBILITY_TIMEOUT	(366 * USECS_PER_DAY)
+#define PGQRS_MAX_VISIBILITY_TIMEOUT (366 * USECS_PER_DAY)
 
 extern void pgqrs_queue_defaults(PgqrsSettings *s);
 
@@ -41,4 +41,4 @@ extern bool pgqrs_queue_lock(PgqrsTable *queues, const char *name,
 extern void pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot,
 							  const PgqrsSettings *s);
 
-#endif							/* PGQRS_QUEUE_ADMIN_H */
+#endif /* PGQRS_QUEUE_ADMIN_H */

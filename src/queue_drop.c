@@ -12,11 +12,13 @@
  * table of messages in a mode that keeps all writers of messages out.  Whoever
  * sends locks that table before it looks the queue up, so nothing can be added
  * to a queue that is being deleted, and nobody holds the lock of a message or
- * moves one to the archive meanwhile.  For that table lock nobody queues up
- * longer than LOCK_TRY, because every other writer would queue up behind it.
+ * moves one to the archive meanwhile.  We wait for that table lock in short
+ * tries, because all other writers queue up behind us while we wait; without
+ * waiting at all we would never find the table free under load.
  */
 #include "queue_drop.h"
 
+#include "access/xact.h"
 #include "clock.h"
 #include "errors.h"
 #include "grants.h"
@@ -27,15 +29,19 @@
 #include "run.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-/* Milliseconds: between two tries for the table lock, and in all. */
-#define LOCK_PAUSE		10
-#define LOCK_PATIENCE	1000
+/* Milliseconds: how long a try for the table lock lasts, the pause, and all. */
+#define LOCK_TRY	  50
+#define LOCK_PAUSE	  50
+#define LOCK_PATIENCE 900
 
 /* How many runs are cancelled with the same open tables and memory. */
-#define CANCEL_CHUNK	1000
+#define CANCEL_CHUNK 1000
 
 /*
  * Purging
@@ -44,9 +50,9 @@
 /* What cancels many runs without using more and more memory. */
 typedef struct Canceller
 {
-	MemoryContext context;		/* NULL: the tables are not open */
+	MemoryContext context; /* NULL: the tables are not open */
 	PgqrsRunRows rows;
-	int			used;
+	int used;
 } Canceller;
 
 static void
@@ -87,7 +93,7 @@ cancel_run(Canceller *c, int64 run_id)
 static bool
 lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
 {
-	int64		id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+	int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
 	while (!pgqrs_message_lease_live(slot, pgqrs_clock()))
 	{
@@ -110,11 +116,11 @@ pgqrs_queue_purge(const char *name)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	Canceller	canceller = {NULL};
-	PgqrsQueue	queue;
-	PgqrsScan	scan;
-	PgqrsKey	key = {1, BTEqualStrategyNumber};
-	int64		count = 0;
+	Canceller canceller = {NULL};
+	PgqrsQueue queue;
+	PgqrsScan scan;
+	PgqrsKey key = {1, BTEqualStrategyNumber};
+	int64 count = 0;
 
 	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
 	key.value = Int64GetDatum(queue.queue_id);
@@ -139,22 +145,62 @@ pgqrs_queue_purge(const char *name)
  * Deleting
  */
 
+/*
+ * Waits for the table lock for LOCK_TRY.  A subtransaction, because the end of
+ * a lock time-out is an error.
+ */
+static bool
+try_lock(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int timeout = LockTimeout;
+	volatile bool locked = true;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
+		LockRelationOid(relid, ShareRowExclusiveLock);
+		LockTimeout = timeout;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		LockTimeout = timeout;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+			ReThrowError(error);
+		FreeErrorData(error);
+		locked = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return locked;
+}
+
 /* Keeps all who write messages out, until the end of the transaction. */
 static void
 lock_messages(void)
 {
-	Oid			messages = pgqrs_catalog_table(TABLE_MESSAGES);
+	Oid relid = pgqrs_catalog_table(TABLE_MESSAGES);
+	TimestampTz start = GetCurrentTimestamp();
 
-	for (int waited = 0;
-		 !ConditionalLockRelationOid(messages, ShareRowExclusiveLock);
-		 waited += LOCK_PAUSE)
+	while (!try_lock(relid))
 	{
-		if (waited >= LOCK_PATIENCE)
+		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), LOCK_PATIENCE))
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("could not keep others from writing messages"),
-					 errdetail("Transactions that wrote messages did not end within %d ms.",
-							   LOCK_PATIENCE),
+					 errdetail("Transactions that wrote messages did not end within a second."),
 					 errhint("Repeat the call when long transactions and prepared ones have ended.")));
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 LOCK_PAUSE, PG_WAIT_EXTENSION);
@@ -168,12 +214,11 @@ lock_messages(void)
  * somebody else changed meanwhile is looked at again.
  */
 static void
-delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index,
-			int64 value)
+delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 value)
 {
-	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(value)};
-	PgqrsScan	scan;
-	bool		again;
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(value)};
+	PgqrsScan scan;
+	bool again;
 
 	do
 	{
@@ -181,8 +226,8 @@ delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index,
 		pgqrs_scan_begin(&scan, table, index, 1, &key);
 		while (pgqrs_scan_next(&scan, slot))
 		{
-			if (pgqrs_row_lock(table, slot, LockTupleExclusive,
-							   LockWaitBlock) == ROW_LOCKED)
+			if (pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitBlock) ==
+				ROW_LOCKED)
 				pgqrs_row_delete(table, slot);
 			else
 				again = true;
@@ -201,13 +246,13 @@ delete_runs(int64 workflow_id)
 	TupleTableSlot *run = pgqrs_table_slot(runs);
 	TupleTableSlot *step = pgqrs_table_slot(steps);
 	TupleTableSlot *archived = pgqrs_table_slot(archive);
-	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
-	PgqrsScan	scan;
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
+	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, runs, INDEX_RUNS_WORKFLOW, 1, &key);
 	while (pgqrs_scan_next(&scan, run))
 	{
-		int64		run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+		int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
 
 		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
 		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
@@ -234,8 +279,8 @@ delete_archived(int64 queue_id)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	PgqrsScan	scan;
-	bool		again;
+	PgqrsScan scan;
+	bool again;
 
 	do
 	{
@@ -243,8 +288,8 @@ delete_archived(int64 queue_id)
 		pgqrs_scan_begin_table(&scan, archive);
 		while (next_archived(&scan, queue_id, slot))
 		{
-			if (pgqrs_row_lock(archive, slot, LockTupleExclusive,
-							   LockWaitBlock) == ROW_LOCKED)
+			if (pgqrs_row_lock(archive, slot, LockTupleExclusive, LockWaitBlock) ==
+				ROW_LOCKED)
 				pgqrs_row_delete(archive, slot);
 			else
 				again = true;
@@ -259,8 +304,8 @@ has_archived(int64 queue_id)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	PgqrsScan	scan;
-	bool		found;
+	PgqrsScan scan;
+	bool found;
 
 	pgqrs_scan_begin_table(&scan, archive);
 	found = next_archived(&scan, queue_id, slot);
@@ -274,9 +319,8 @@ static bool
 has_rows(PgqrsTableId id, PgqrsIndexId index, int64 value)
 {
 	PgqrsTable *table = pgqrs_table_open(id, false);
-	Datum		key = Int64GetDatum(value);
-	bool		found = pgqrs_row_fetch(table, index, 1, &key,
-										pgqrs_table_slot(table));
+	Datum key = Int64GetDatum(value);
+	bool found = pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
 
 	pgqrs_table_close(table);
 	return found;
@@ -336,11 +380,10 @@ delete_workflow_row(int64 id)
  * again when nothing can be added any more.
  */
 static void
-delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name,
-			  bool force)
+delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
 {
-	int64		id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
-	bool		is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
+	int64 id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
+	bool is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 
 	if (!force)
 		refuse_in_use(id, is_workflow, name);
@@ -360,7 +403,7 @@ pgqrs_queue_delete(const char *name, bool force)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
-	bool		found;
+	bool found;
 
 	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
 	if (found)
@@ -383,7 +426,7 @@ pgqrs_workflow_delete(const char *name, bool force)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
-	bool		found;
+	bool found;
 
 	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue) &&
 		DatumGetBool(pgqrs_get(queue, Queues_is_workflow));

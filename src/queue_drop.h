@@ -17,4 +17,4 @@ extern int64 pgqrs_queue_purge(const char *name);
 extern bool pgqrs_queue_delete(const char *name, bool force);
 extern bool pgqrs_workflow_delete(const char *name, bool force);
 
-#endif							/* PGQRS_QUEUE_DROP_H */
+#endif /* PGQRS_QUEUE_DROP_H */

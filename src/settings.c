@@ -11,6 +11,9 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+static void refuse_name(const PgqrsSettings *s, const char *name)
+	pg_attribute_noreturn();
+
 /* Nothing is given, every default is NULL. */
 void
 pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known, int count)
@@ -21,24 +24,24 @@ pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known, int count)
 	for (int i = 0; i < count; i++)
 	{
 		s->given[i] = false;
-		s->values[i] = s->defaults[i] = (PgqrsSettingValue) {0, true};
+		s->values[i] = s->defaults[i] = (PgqrsSettingValue){0, true};
 	}
 }
 
 void
 pgqrs_settings_default(PgqrsSettings *s, int setting, Datum value)
 {
-	s->values[setting] = s->defaults[setting] = (PgqrsSettingValue) {value, false};
+	s->values[setting] = s->defaults[setting] = (PgqrsSettingValue){value, false};
 }
 
 void
 pgqrs_settings_give(PgqrsSettings *s, int setting, Datum value)
 {
-	s->values[setting] = (PgqrsSettingValue) {value, false};
+	s->values[setting] = (PgqrsSettingValue){value, false};
 	s->given[setting] = true;
 }
 
-static void pg_attribute_noreturn()
+static void
 refuse_name(const PgqrsSettings *s, const char *name)
 {
 	StringInfoData known;
@@ -56,7 +59,7 @@ refuse_name(const PgqrsSettings *s, const char *name)
 void
 pgqrs_settings_reset(PgqrsSettings *s, const char *name)
 {
-	int			i = 0;
+	int i = 0;
 
 	while (i < s->count && strcmp(s->known[i].name, name) != 0)
 		i++;
@@ -100,8 +103,8 @@ pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
 static char *
 as_text(const PgqrsSettingValue *v, Oid type)
 {
-	Oid			output;
-	bool		is_varlena;
+	Oid output;
+	bool is_varlena;
 
 	if (v->isnull)
 		return "NULL";
@@ -120,12 +123,11 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 {
 	for (int i = 0; i < s->count; i++)
 	{
-		AttrNumber	column = s->known[i].column;
-		Oid			type = TupleDescAttr(RelationGetDescr(table->rel),
-										 column - 1)->atttypid;
+		AttrNumber column = s->known[i].column;
+		Oid type = TupleDescAttr(RelationGetDescr(table->rel), column - 1)->atttypid;
 		PgqrsSettingValue stored;
-		char	   *asked;
-		char	   *found;
+		char *asked;
+		char *found;
 
 		if (s->known[i].table != table->id)
 			continue;
@@ -135,7 +137,7 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 		if (strcmp(asked, found) != 0 &&
 			strcmp(asked, as_text(&s->defaults[i], type)) != 0)
 			appendStringInfo(differences, "%s%s is %s, not %s",
-							 differences->len > 0 ? "; " : "",
-							 s->known[i].name, found, asked);
+							 differences->len > 0 ? "; " : "", s->known[i].name,
+							 found, asked);
 	}
 }

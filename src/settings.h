@@ -11,28 +11,28 @@
 #include "lib/stringinfo.h"
 #include "rows.h"
 
-#define PGQRS_MAX_SETTINGS	12
+#define PGQRS_MAX_SETTINGS 12
 
 /* A setting: what its argument is called and which column holds it. */
 typedef struct PgqrsSetting
 {
 	const char *name;
 	PgqrsTableId table;
-	AttrNumber	column;
+	AttrNumber column;
 } PgqrsSetting;
 
 typedef struct PgqrsSettingValue
 {
-	Datum		value;
-	bool		isnull;
+	Datum value;
+	bool isnull;
 } PgqrsSettingValue;
 
 /* One of each; what is not given has its default. */
 typedef struct PgqrsSettings
 {
 	const PgqrsSetting *known;
-	int			count;
-	bool		given[PGQRS_MAX_SETTINGS];
+	int count;
+	bool given[PGQRS_MAX_SETTINGS];
 	PgqrsSettingValue values[PGQRS_MAX_SETTINGS];
 	PgqrsSettingValue defaults[PGQRS_MAX_SETTINGS];
 } PgqrsSettings;
@@ -46,7 +46,6 @@ extern bool pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table);
 extern void pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
 								 bool only_given, PgqrsRow *row);
 extern void pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
-								   TupleTableSlot *slot,
-								   StringInfo differences);
+								   TupleTableSlot *slot, StringInfo differences);
 
-#endif							/* PGQRS_SETTINGS_H */
+#endif /* PGQRS_SETTINGS_H */

@@ -21,17 +21,21 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 
-#define POLICY_HINT \
-	"Use max_attempts (-1 for no limit, or 1 and more), initial_interval and max_interval (an interval such as \"1 s\"), " \
-	"backoff_coefficient (more than 0), jitter (0 to 1) and non_retryable (an array of strings that are not empty)."
+static const char policy_hint[] = "Use max_attempts (-1 for no limit, or 1 and more), "
+								  "initial_interval and max_interval (an interval such as \"1 s\"), "
+								  "backoff_coefficient (more than 0), jitter (0 to 1) and "
+								  "non_retryable (an array of strings that are not empty).";
+
+static void refuse_value(const char *key, const char *what)
+	pg_attribute_noreturn();
 
 /* The elements of a stored text[] without NULLs, as char *. */
 static List *
 text_list(Datum array)
 {
-	List	   *list = NIL;
-	Datum	   *values;
-	int			count;
+	List *list = NIL;
+	Datum *values;
+	int count;
 
 	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false,
 					  TYPALIGN_INT, &values, NULL, &count);
@@ -60,12 +64,13 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 										   pgqrs_get(slot, Workflows_key_scope));
 	retry->max_attempts = DatumGetInt32(pgqrs_get(slot, Workflows_max_attempts));
 	retry->non_retryable = text_list(pgqrs_get(slot, Workflows_non_retryable));
-	retry->backoff.initial_interval =
-		column_duration(slot, Workflows_initial_interval, "initial_interval");
-	retry->backoff.max_interval =
-		column_duration(slot, Workflows_max_interval, "max_interval");
-	retry->backoff.coefficient =
-		DatumGetFloat8(pgqrs_get(slot, Workflows_backoff_coefficient));
+	retry->backoff.initial_interval = column_duration(slot,
+													  Workflows_initial_interval,
+													  "initial_interval");
+	retry->backoff.max_interval = column_duration(slot, Workflows_max_interval,
+												  "max_interval");
+	retry->backoff.coefficient = DatumGetFloat8(
+		pgqrs_get(slot, Workflows_backoff_coefficient));
 	retry->backoff.jitter = DatumGetFloat8(pgqrs_get(slot, Workflows_jitter));
 }
 
@@ -74,7 +79,7 @@ find_workflow(PgqrsIndexId index, Datum key, PgqrsWorkflow *workflow)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	bool		found = pgqrs_row_fetch(table, index, 1, &key, slot);
+	bool found = pgqrs_row_fetch(table, index, 1, &key, slot);
 
 	if (found)
 		read_workflow(slot, workflow);
@@ -85,8 +90,7 @@ find_workflow(PgqrsIndexId index, Datum key, PgqrsWorkflow *workflow)
 bool
 pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow)
 {
-	return find_workflow(INDEX_WORKFLOWS_PKEY, Int64GetDatum(workflow_id),
-						 workflow);
+	return find_workflow(INDEX_WORKFLOWS_PKEY, Int64GetDatum(workflow_id), workflow);
 }
 
 /*
@@ -97,11 +101,10 @@ void
 pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 					   PgqrsWorkflow *workflow)
 {
-	int			grants = pgqrs_grants_on(name);
+	int grants = pgqrs_grants_on(name);
 
 	if (grants == 0 ||
-		!find_workflow(INDEX_WORKFLOWS_NAME, CStringGetTextDatum(name),
-					   workflow))
+		!find_workflow(INDEX_WORKFLOWS_NAME, CStringGetTextDatum(name), workflow))
 		pgqrs_error_workflow_not_found(name);
 	if ((grants & (1 << privilege)) == 0)
 		pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
@@ -111,20 +114,20 @@ pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
  * Retry policies
  */
 
-static void pg_attribute_noreturn()
+static void
 refuse_value(const char *key, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("\"%s\" of a retry policy %s", key, what),
-			 errhint(POLICY_HINT)));
+			 errhint("%s", policy_hint)));
 }
 
 void
 pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy)
 {
 	const PgqrsBackoff *backoff = &policy->backoff;
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (policy->max_attempts < 1 && policy->max_attempts != -1)
 		refuse_value("max_attempts", "is neither -1 nor at least 1");
@@ -135,7 +138,7 @@ pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy)
 		refuse_value("max_interval", "is out of range");
 	if (!isfinite(backoff->coefficient) || backoff->coefficient <= 0)
 		refuse_value("backoff_coefficient", "is not a finite number above 0");
-	if (!(backoff->jitter >= 0 && backoff->jitter <= 1))	/* NaN too */
+	if (!(backoff->jitter >= 0 && backoff->jitter <= 1)) /* NaN too */
 		refuse_value("jitter", "is not from 0 to 1");
 	foreach(lc, policy->non_retryable)
 		if (*(char *) lfirst(lc) == '\0')
@@ -155,7 +158,7 @@ number_value(const char *key, const JsonbValue *value)
 static int
 int_value(const char *key, const JsonbValue *value)
 {
-	double		number = number_value(key, value);
+	double number = number_value(key, value);
 
 	if (number != rint(number) || fabs(number) > PG_INT32_MAX)
 		refuse_value(key, "is not an integer");
@@ -170,7 +173,7 @@ static int64
 parse_duration(const char *key, const char *text)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Datum		interval = (Datum) 0;
+	Datum interval = (Datum) 0;
 
 	PG_TRY();
 	{
@@ -180,7 +183,7 @@ parse_duration(const char *key, const char *text)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
+		ErrorData *error;
 
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
@@ -191,7 +194,7 @@ parse_duration(const char *key, const char *text)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" of a retry policy is not an interval", key),
 				 errdetail_internal("%s", error->message),
-				 errhint(POLICY_HINT)));
+				 errhint("%s", policy_hint)));
 	}
 	PG_END_TRY();
 	return pgqrs_duration(DatumGetIntervalP(interval), key);
@@ -202,18 +205,17 @@ duration_value(const char *key, const JsonbValue *value)
 {
 	if (value->type != jbvString)
 		refuse_value(key, "is not an interval given as text");
-	return parse_duration(key, pnstrdup(value->val.string.val,
-										value->val.string.len));
+	return parse_duration(key,
+						  pnstrdup(value->val.string.val, value->val.string.len));
 }
 
 static List *
 strings_value(const char *key, const JsonbValue *value)
 {
 	JsonbContainer *array;
-	List	   *list = NIL;
+	List *list = NIL;
 
-	if (value->type != jbvBinary ||
-		!JsonContainerIsArray(value->val.binary.data))
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
 		refuse_value(key, "is not an array");
 	array = value->val.binary.data;
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
@@ -222,8 +224,8 @@ strings_value(const char *key, const JsonbValue *value)
 
 		if (element->type != jbvString)
 			refuse_value(key, "has an element that is not a string");
-		list = lappend(list, pnstrdup(element->val.string.val,
-									  element->val.string.len));
+		list = lappend(list,
+					   pnstrdup(element->val.string.val, element->val.string.len));
 	}
 	return list;
 }
@@ -247,24 +249,24 @@ merge_value(PgqrsRetryPolicy *policy, const char *key, const JsonbValue *value)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a retry policy has no key \"%s\"", key),
-				 errhint(POLICY_HINT)));
+				 errhint("%s", policy_hint)));
 }
 
 /* A key that is left out leaves the policy's value; a JSON null is no value. */
 void
 pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 {
-	Jsonb	   *object = DatumGetJsonbP(overrides);
+	Jsonb *object = DatumGetJsonbP(overrides);
 	JsonbIterator *iterator;
 	JsonbIteratorToken token;
-	JsonbValue	v;
-	char	   *key = NULL;
+	JsonbValue v;
+	char *key = NULL;
 
 	if (!JB_ROOT_IS_OBJECT(object))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"retry_policy\" is not a JSON object"),
-				 errhint(POLICY_HINT)));
+				 errhint("%s", policy_hint)));
 
 	iterator = JsonbIteratorInit(&object->root);
 	while ((token = JsonbIteratorNext(&iterator, &v, true)) != WJB_DONE)

@@ -16,17 +16,17 @@
 typedef struct PgqrsRetryPolicy
 {
 	PgqrsBackoff backoff;
-	int			max_attempts;	/* -1: unlimited */
-	List	   *non_retryable;	/* of char *: prefixes of error types */
+	int max_attempts;	 /* -1: unlimited */
+	List *non_retryable; /* of char *: prefixes of error types */
 } PgqrsRetryPolicy;
 
 typedef struct PgqrsWorkflow
 {
-	int64		workflow_id;	/* also the id of its queue */
-	int64		timeout;		/* microseconds, 0: none */
+	int64 workflow_id; /* also the id of its queue */
+	int64 timeout;	   /* microseconds, 0: none */
 	PgqrsKeyScope key_scope;
 	PgqrsRetryPolicy retry;
-	char	   *name;
+	char *name;
 } PgqrsWorkflow;
 
 /* By name for a role that has the privilege: else PQ002, or 42501 if it may see it. */
@@ -44,4 +44,4 @@ extern void pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides);
 /* 22023 unless every number of the policy is within its bounds. */
 extern void pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy);
 
-#endif							/* PGQRS_WORKFLOW_H */
+#endif /* PGQRS_WORKFLOW_H */

@@ -23,17 +23,24 @@
 
 static const PgqrsSetting workflow_settings[WORKFLOW_SETTING_COUNT] = {
 	[WORKFLOW_HANDLER] = {"handler", TABLE_WORKFLOWS, Workflows_handler},
-	[WORKFLOW_MAX_ATTEMPTS] = {"max_attempts", TABLE_WORKFLOWS, Workflows_max_attempts},
-	[WORKFLOW_INITIAL_INTERVAL] = {"initial_interval", TABLE_WORKFLOWS, Workflows_initial_interval},
-	[WORKFLOW_BACKOFF_COEFFICIENT] = {"backoff_coefficient", TABLE_WORKFLOWS, Workflows_backoff_coefficient},
-	[WORKFLOW_MAX_INTERVAL] = {"max_interval", TABLE_WORKFLOWS, Workflows_max_interval},
+	[WORKFLOW_MAX_ATTEMPTS] = {"max_attempts", TABLE_WORKFLOWS,
+							   Workflows_max_attempts},
+	[WORKFLOW_INITIAL_INTERVAL] = {"initial_interval", TABLE_WORKFLOWS,
+								   Workflows_initial_interval},
+	[WORKFLOW_BACKOFF_COEFFICIENT] = {"backoff_coefficient", TABLE_WORKFLOWS,
+									  Workflows_backoff_coefficient},
+	[WORKFLOW_MAX_INTERVAL] = {"max_interval", TABLE_WORKFLOWS,
+							   Workflows_max_interval},
 	[WORKFLOW_JITTER] = {"jitter", TABLE_WORKFLOWS, Workflows_jitter},
-	[WORKFLOW_NON_RETRYABLE] = {"non_retryable", TABLE_WORKFLOWS, Workflows_non_retryable},
+	[WORKFLOW_NON_RETRYABLE] = {"non_retryable", TABLE_WORKFLOWS,
+								Workflows_non_retryable},
 	[WORKFLOW_TIMEOUT] = {"timeout", TABLE_WORKFLOWS, Workflows_timeout},
-	[WORKFLOW_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES, Queues_visibility_timeout},
+	[WORKFLOW_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
+									 Queues_visibility_timeout},
 	[WORKFLOW_MAX_CRASHES] = {"max_crashes", TABLE_QUEUES, Queues_max_attempts},
 	[WORKFLOW_KEY_SCOPE] = {"key_scope", TABLE_WORKFLOWS, Workflows_key_scope},
-	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS, Workflows_outbox_queue},
+	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS,
+							   Workflows_outbox_queue},
 };
 
 static Datum
@@ -67,8 +74,8 @@ static void
 insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
 				const PgqrsSettings *s)
 {
-	PgqrsRow	row;
-	Name		owner = palloc0(sizeof(NameData));
+	PgqrsRow row;
+	Name owner = palloc0(sizeof(NameData));
 
 	namestrcpy(owner, GetUserNameFromId(GetUserId(), false));
 	pgqrs_row_init(&row, workflows);
@@ -82,9 +89,9 @@ insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
 
 /* An existing workflow stays as it is: says so if something else was asked for. */
 static void
-report_differences(const char *name, const PgqrsSettings *s,
-				   PgqrsTable *queues, TupleTableSlot *queue,
-				   PgqrsTable *workflows, TupleTableSlot *workflow)
+report_differences(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+				   TupleTableSlot *queue, PgqrsTable *workflows,
+				   TupleTableSlot *workflow)
 {
 	StringInfoData differences;
 
@@ -116,7 +123,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 	PgqrsTable *workflows;
 	TupleTableSlot *queue;
 	TupleTableSlot *workflow;
-	int64		id;
+	int64 id;
 
 	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
@@ -146,10 +153,9 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 }
 
 static void
-store_workflow(PgqrsTable *workflows, TupleTableSlot *slot,
-			   const PgqrsSettings *s)
+store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
 		return;

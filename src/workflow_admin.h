@@ -32,4 +32,4 @@ extern void pgqrs_workflow_defaults(PgqrsSettings *s);
 extern int64 pgqrs_workflow_create(const char *name, const PgqrsSettings *s);
 extern void pgqrs_workflow_alter(const char *name, const PgqrsSettings *s);
 
-#endif							/* PGQRS_WORKFLOW_ADMIN_H */
+#endif /* PGQRS_WORKFLOW_ADMIN_H */
