@@ -504,6 +504,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 		ItemPointerData tid;
 		uint32		token;
 
+		conflict = false;
 		CHECK_FOR_INTERRUPTS();
 		slot = store_row(table, row);
 		if (!pgqrs_check_index_constraints(table->rri, slot, table->estate,
