@@ -36,10 +36,9 @@ pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing)
 }
 
 int
-pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
-			  int min, int max)
+pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name, int min, int max)
 {
-	int			value;
+	int value;
 
 	require(fcinfo, n, name);
 	value = PG_GETARG_INT32(n);
@@ -52,8 +51,8 @@ pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
 }
 
 int
-pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
-				 int min, int max, int missing)
+pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name, int min,
+				 int max, int missing)
 {
 	return PG_ARGISNULL(n) ? missing : pgqrs_arg_int(fcinfo, n, name, min, max);
 }
@@ -66,14 +65,14 @@ pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name)
 }
 
 double
-pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name,
-				 double min, double max)
+pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name, double min,
+				 double max)
 {
-	double		value;
+	double value;
 
 	require(fcinfo, n, name);
 	value = PG_GETARG_FLOAT8(n);
-	if (!(value >= min && value <= max))	/* NaN too */
+	if (!(value >= min && value <= max)) /* NaN too */
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is %g", name, value),
@@ -97,7 +96,7 @@ pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n)
 char *
 pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+	char *value = pgqrs_arg_text(fcinfo, n, name);
 
 	pgqrs_check_name(value, name);
 	return value;
@@ -106,7 +105,7 @@ pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name)
 char *
 pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+	char *value = pgqrs_arg_text(fcinfo, n, name);
 
 	pgqrs_check_pattern(value, name);
 	return value;
@@ -115,7 +114,7 @@ pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name)
 char *
 pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+	char *value = pgqrs_arg_text(fcinfo, n, name);
 
 	pgqrs_check_key(value, name);
 	return value;
@@ -128,10 +127,10 @@ pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name)
 }
 
 int
-pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
-				int nlabels, const char *const *labels)
+pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name, int nlabels,
+				const char *const *labels)
 {
-	char	   *value = pgqrs_arg_text(fcinfo, n, name);
+	char *value = pgqrs_arg_text(fcinfo, n, name);
 	StringInfoData known;
 
 	for (int i = 0; i < nlabels; i++)
@@ -155,8 +154,7 @@ pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
 }
 
 int64
-pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n, const char *name,
-					  int64 missing)
+pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n, const char *name, int64 missing)
 {
 	return PG_ARGISNULL(n) ? missing : pgqrs_arg_duration(fcinfo, n, name);
 }
@@ -179,10 +177,11 @@ pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name)
 PgqrsWhen
 pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
 {
-	PgqrsWhen	when;
+	PgqrsWhen when;
 
 	when.delay = pgqrs_arg_duration(fcinfo, delay, "delay");
-	when.run_at = PG_ARGISNULL(run_at) ? 0 :
+	when.run_at = PG_ARGISNULL(run_at) ?
+		0 :
 		pgqrs_arg_instant(fcinfo, run_at, "run_at");
 	if (when.delay != 0 && when.run_at != 0)
 		ereport(ERROR,
@@ -205,7 +204,7 @@ pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name, Datum *value)
 Datum
 pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	Datum		value;
+	Datum value;
 
 	require(fcinfo, n, name);
 	pgqrs_arg_json(fcinfo, n, name, &value);
@@ -216,11 +215,11 @@ int
 pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 				bool refuse_nulls, Datum **values, bool **nulls)
 {
-	ArrayType  *array;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	int			count;
+	ArrayType *array;
+	int16 typlen;
+	bool typbyval;
+	char typalign;
+	int count;
 
 	require(fcinfo, n, name);
 	array = PG_GETARG_ARRAYTYPE_P(n);
@@ -228,13 +227,13 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 	if (ARR_NDIM(array) > 1 || count < 1 || count > PGQRS_MAX_BATCH)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("array \"%s\" has %d dimensions and %d elements",
-						name, ARR_NDIM(array), count),
+				 errmsg("array \"%s\" has %d dimensions and %d elements", name,
+						ARR_NDIM(array), count),
 				 errhint("Pass a one-dimensional array of 1 to %d elements.",
 						 PGQRS_MAX_BATCH)));
 	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
-	deconstruct_array(array, type, typlen, typbyval, typalign,
-					  values, nulls, &count);
+	deconstruct_array(array, type, typlen, typbyval, typalign, values, nulls,
+					  &count);
 	for (int i = 0; refuse_nulls && i < count; i++)
 		if ((*nulls)[i])
 			ereport(ERROR,
@@ -245,14 +244,14 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 }
 
 void
-pgqrs_arg_same_length(int count, const char *name,
-					  int other_count, const char *other_name)
+pgqrs_arg_same_length(int count, const char *name, int other_count,
+					  const char *other_name)
 {
 	if (count != other_count)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("array \"%s\" has %d elements, \"%s\" has %d",
-						name, count, other_name, other_count),
+				 errmsg("array \"%s\" has %d elements, \"%s\" has %d", name,
+						count, other_name, other_count),
 				 errhint("Pass arrays of the same length.")));
 }
 
@@ -274,8 +273,8 @@ compare_strings(const void *a, const void *b)
 void
 pgqrs_check_distinct(char **keys, int count, const char *name)
 {
-	char	  **sorted = palloc(count * sizeof(char *));
-	int			n = 0;
+	char **sorted = palloc(count * sizeof(char *));
+	int n = 0;
 
 	for (int i = 0; i < count; i++)
 		if (keys[i] != NULL)
@@ -291,8 +290,8 @@ static int
 compare_places(const void *a, const void *b, void *arg)
 {
 	const int64 *ids = arg;
-	int64		x = ids[*(const int *) a];
-	int64		y = ids[*(const int *) b];
+	int64 x = ids[*(const int *) a];
+	int64 y = ids[*(const int *) b];
 
 	return (x > y) - (x < y);
 }
@@ -300,7 +299,7 @@ compare_places(const void *a, const void *b, void *arg)
 int *
 pgqrs_ascending(const int64 *ids, int count)
 {
-	int		   *order = palloc(count * sizeof(int));
+	int *order = palloc(count * sizeof(int));
 
 	for (int i = 0; i < count; i++)
 		order[i] = i;
@@ -311,7 +310,7 @@ pgqrs_ascending(const int64 *ids, int count)
 static int64 *
 to_int64(const Datum *values, int count)
 {
-	int64	   *result = palloc(count * sizeof(int64));
+	int64 *result = palloc(count * sizeof(int64));
 
 	for (int i = 0; i < count; i++)
 		result[i] = DatumGetInt64(values[i]);
@@ -322,11 +321,11 @@ int
 pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
 				 int64 **ids, int64 **leases)
 {
-	Datum	   *values;
-	bool	   *nulls;
-	int			count = pgqrs_arg_array(fcinfo, ids_arg, "message_ids", INT8OID,
-										true, &values, &nulls);
-	int		   *order;
+	Datum *values;
+	bool *nulls;
+	int count = pgqrs_arg_array(fcinfo, ids_arg, "message_ids", INT8OID, true,
+								&values, &nulls);
+	int *order;
 
 	*ids = to_int64(values, count);
 	pgqrs_arg_same_length(count, "message_ids",
@@ -347,7 +346,7 @@ pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
 int64
 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n)
 {
-	int64		timeout = pgqrs_arg_duration_or(fcinfo, n, "visibility_timeout", -1);
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "visibility_timeout", -1);
 
 	if (timeout == 0)
 		ereport(ERROR,
@@ -360,7 +359,7 @@ pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n)
 int
 pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
 {
-	int			value;
+	int value;
 
 	if (PG_ARGISNULL(n))
 		return 0;
@@ -376,19 +375,18 @@ pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
 Datum
 pgqrs_int64_array(const int64 *values, int count)
 {
-	Datum	   *datums = palloc(count * sizeof(Datum));
+	Datum *datums = palloc(count * sizeof(Datum));
 
 	for (int i = 0; i < count; i++)
 		datums[i] = Int64GetDatum(values[i]);
-	return PointerGetDatum(construct_array(datums, count, INT8OID,
-										   sizeof(int64), FLOAT8PASSBYVAL,
-										   TYPALIGN_DOUBLE));
+	return PointerGetDatum(construct_array(datums, count, INT8OID, sizeof(int64),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
 Datum
 pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
-	TupleDesc	desc;
+	TupleDesc desc;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");

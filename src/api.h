@@ -14,15 +14,15 @@
 #include "message.h"
 #include "utils/timestamp.h"
 
-#define PGQRS_MAX_BATCH		10000
-#define PGQRS_MAX_PRIORITY	100
+#define PGQRS_MAX_BATCH	   10000
+#define PGQRS_MAX_PRIORITY 100
 
 extern int64 pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name);
 extern int64 pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing);
-extern int	pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
-						  int min, int max);
-extern int	pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
-							 int min, int max, int missing);
+extern int pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
+						 int min, int max);
+extern int pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
+							int min, int max, int missing);
 extern bool pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name);
 extern double pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name,
 							   double min, double max);
@@ -34,8 +34,8 @@ extern char *pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name);
 
 /* One of the labels; the number of the one given. */
-extern int	pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
-							int nlabels, const char *const *labels);
+extern int pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
+						   int nlabels, const char *const *labels);
 
 /* Microseconds; no months, no infinity, not negative. */
 extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
@@ -43,7 +43,8 @@ extern int64 pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n,
 								   const char *name, int64 missing);
 
 /* An instant; infinity is refused, -infinity is the beginning of time. */
-extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name);
+extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n,
+									 const char *name);
 
 /* delay and run_at, of which only one may be given. */
 extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);
@@ -51,31 +52,32 @@ extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);
 /* False for NULL; PQ008 for a value that is too large. */
 extern bool pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name,
 						   Datum *value);
-extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name);
+extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n,
+									 const char *name);
 
 /*
  * A one-dimensional array of 1 to 10000 elements (refuse_nulls: none of them
  * NULL, naming the 1-based index).  Returns the number of elements.
  */
-extern int	pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
-							Oid type, bool refuse_nulls,
-							Datum **values, bool **nulls);
+extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
+						   Oid type, bool refuse_nulls, Datum **values,
+						   bool **nulls);
 
-extern void pgqrs_arg_same_length(int count, const char *name,
-								  int other_count, const char *other_name);
+extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
+								  const char *other_name);
 
 /* 22023 if a key stands twice; NULL keys do not count. */
 extern void pgqrs_check_distinct(char **keys, int count, const char *name);
 
 /* Arrays of message ids, all different, and their leases, of one length. */
-extern int	pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
-							 int leases_arg, int64 **ids, int64 **leases);
+extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
+							int leases_arg, int64 **ids, int64 **leases);
 
 /* The time a lease is to last: more than nothing, or -1 for the queue's. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 
 /* -1 for unlimited, 1 or more, or 0 where it is not given. */
-extern int	pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
+extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
 /* The places of the ids in ascending order of the ids. */
 extern int *pgqrs_ascending(const int64 *ids, int count);
@@ -86,4 +88,4 @@ extern Datum pgqrs_int64_array(const int64 *values, int count);
 /* A result of one row of the function's declared type. */
 extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 
-#endif							/* PGQRS_API_H */
+#endif /* PGQRS_API_H */

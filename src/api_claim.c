@@ -10,15 +10,15 @@
 #include "names.h"
 #include "utils/builtins.h"
 
-#define DELIVERY_COLUMNS	13
+#define DELIVERY_COLUMNS 13
 
 static void
 put_delivery(void *arg, const PgqrsDelivery *d)
 {
 	ReturnSetInfo *rsinfo = arg;
-	Datum		values[DELIVERY_COLUMNS];
-	bool		nulls[DELIVERY_COLUMNS] = {0};
-	int			i = 0;
+	Datum values[DELIVERY_COLUMNS];
+	bool nulls[DELIVERY_COLUMNS] = {0};
+	int i = 0;
 
 	values[i++] = Int64GetDatum(d->message_id);
 	values[i++] = CStringGetTextDatum(d->queue->name);
@@ -34,7 +34,7 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 	nulls[i] = !d->is_run;
 	values[i++] = Int64GetDatum(d->message_id);
 	nulls[i] = !d->is_run;
-	values[i++] = values[1];	/* a workflow has the name of its queue */
+	values[i++] = values[1]; /* a workflow has the name of its queue */
 	nulls[i] = !d->has_input;
 	values[i++] = d->input;
 	Assert(i == DELIVERY_COLUMNS);
@@ -45,10 +45,10 @@ PG_FUNCTION_INFO_V1(pgqrs_dequeue);
 Datum
 pgqrs_dequeue(PG_FUNCTION_ARGS)
 {
-	char	   *queue = PG_ARGISNULL(0) ? NULL : pgqrs_arg_pattern(fcinfo, 0, "queue");
-	int64		worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
-	int			batch_size = pgqrs_arg_int(fcinfo, 2, "batch_size", 1, PGQRS_MAX_BATCH);
-	int64		timeout = pgqrs_arg_lease_time(fcinfo, 3);
+	char *queue = PG_ARGISNULL(0) ? NULL : pgqrs_arg_pattern(fcinfo, 0, "queue");
+	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
+	int batch_size = pgqrs_arg_int(fcinfo, 2, "batch_size", 1, PGQRS_MAX_BATCH);
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 3);
 
 	if (queue == NULL && PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -58,6 +58,7 @@ pgqrs_dequeue(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
 	InitMaterializedSRF(fcinfo, 0);
-	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery, fcinfo->resultinfo);
+	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery,
+				fcinfo->resultinfo);
 	return (Datum) 0;
 }

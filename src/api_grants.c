@@ -104,7 +104,8 @@ pgqrs_function_privileges(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	for (int i = 0; i < PRIVILEGE_COUNT; i++)
 		if (mask & (1 << i))
-			labels[count++] = CStringGetTextDatum(pgqrs_enum_label(ENUM_PRIVILEGE, i));
-	PG_RETURN_ARRAYTYPE_P(construct_array(labels, count, TEXTOID, -1, false,
-										  TYPALIGN_INT));
+			labels[count++] = CStringGetTextDatum(
+				pgqrs_enum_label(ENUM_PRIVILEGE, i));
+	PG_RETURN_ARRAYTYPE_P(
+		construct_array(labels, count, TEXTOID, -1, false, TYPALIGN_INT));
 }

@@ -17,14 +17,15 @@
 static int
 arg_priority(FunctionCallInfo fcinfo, int n)
 {
-	return pgqrs_arg_int(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+	return pgqrs_arg_int(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY,
+						 PGQRS_MAX_PRIORITY);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_enqueue);
 Datum
 pgqrs_enqueue(PG_FUNCTION_ARGS)
 {
-	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	PgqrsNewMessage m = {0};
 
 	m.payload = pgqrs_arg_json_required(fcinfo, 1, "payload");
@@ -41,16 +42,16 @@ PG_FUNCTION_INFO_V1(pgqrs_enqueue_batch);
 Datum
 pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 {
-	char	   *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	Datum	   *payloads;
-	Datum	   *headers = NULL;
-	bool	   *nulls;
-	bool	   *no_headers = NULL;
-	int			count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
-										&payloads, &nulls);
-	PgqrsWhen	when = pgqrs_arg_when(fcinfo, 2, 3);
-	int			priority = arg_priority(fcinfo, 4);
-	int64	   *ids;
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	Datum *payloads;
+	Datum *headers = NULL;
+	bool *nulls;
+	bool *no_headers = NULL;
+	int count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
+								&payloads, &nulls);
+	PgqrsWhen when = pgqrs_arg_when(fcinfo, 2, 3);
+	int priority = arg_priority(fcinfo, 4);
+	int64 *ids;
 
 	for (int i = 0; i < count; i++)
 		pgqrs_json_check_size(payloads[i], "payloads", i + 1);
@@ -83,18 +84,18 @@ PG_FUNCTION_INFO_V1(pgqrs_archive_messages);
 Datum
 pgqrs_archive_messages(PG_FUNCTION_ARGS)
 {
-	int64	   *ids;
-	int64	   *leases;
-	int			count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
-	bool	   *archived = palloc(count * sizeof(bool));
-	Datum	   *answers = palloc(count * sizeof(Datum));
+	int64 *ids;
+	int64 *leases;
+	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	bool *archived = palloc(count * sizeof(bool));
+	Datum *answers = palloc(count * sizeof(Datum));
 
 	pgqrs_message_archive_batch(count, ids, leases, pgqrs_ascending(ids, count),
 								archived);
 	for (int i = 0; i < count; i++)
 		answers[i] = BoolGetDatum(archived[i]);
-	PG_RETURN_ARRAYTYPE_P(construct_array(answers, count, BOOLOID, 1, true,
-										  TYPALIGN_CHAR));
+	PG_RETURN_ARRAYTYPE_P(
+		construct_array(answers, count, BOOLOID, 1, true, TYPALIGN_CHAR));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_delete_message);
@@ -120,11 +121,11 @@ PG_FUNCTION_INFO_V1(pgqrs_nack_message);
 Datum
 pgqrs_nack_message(PG_FUNCTION_ARGS)
 {
-	int64		id = pgqrs_arg_int64(fcinfo, 0, "message_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	int64		delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
-	bool		has_error = !PG_ARGISNULL(2);
-	Datum		error = has_error ? pgqrs_json_cap_error(PG_GETARG_DATUM(2)) : (Datum) 0;
+	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	int64 delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
+	bool has_error = !PG_ARGISNULL(2);
+	Datum error = has_error ? pgqrs_json_cap_error(PG_GETARG_DATUM(2)) : (Datum) 0;
 	TimestampTz retry_at;
 
 	if (!pgqrs_message_nack(id, lease, has_error, error, delay, &retry_at))
@@ -136,14 +137,14 @@ PG_FUNCTION_INFO_V1(pgqrs_extend_lease);
 Datum
 pgqrs_extend_lease(PG_FUNCTION_ARGS)
 {
-	Datum		values[2];
-	bool		nulls[2] = {false, false};
-	bool		cancel_requested;
+	Datum values[2];
+	bool nulls[2] = {false, false};
+	bool cancel_requested;
 
-	values[0] = BoolGetDatum(pgqrs_message_extend(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-												  pgqrs_arg_int64(fcinfo, 1, "lease"),
-												  pgqrs_arg_lease_time(fcinfo, 2),
-												  &cancel_requested));
+	values[0] = BoolGetDatum(
+		pgqrs_message_extend(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+							 pgqrs_arg_int64(fcinfo, 1, "lease"),
+							 pgqrs_arg_lease_time(fcinfo, 2), &cancel_requested));
 	values[1] = BoolGetDatum(cancel_requested);
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
@@ -153,23 +154,23 @@ Datum
 pgqrs_extend_leases(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	int64	   *ids;
-	int64	   *leases;
-	int			count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
-	int64		timeout = pgqrs_arg_lease_time(fcinfo, 2);
-	int		   *order = pgqrs_ascending(ids, count);
-	bool	   *extended = palloc(count * sizeof(bool));
-	bool	   *cancel_requested = palloc(count * sizeof(bool));
-	bool		nulls[3] = {false, false, false};
+	int64 *ids;
+	int64 *leases;
+	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 2);
+	int *order = pgqrs_ascending(ids, count);
+	bool *extended = palloc(count * sizeof(bool));
+	bool *cancel_requested = palloc(count * sizeof(bool));
+	bool nulls[3] = {false, false, false};
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < count; i++)
-		extended[order[i]] = pgqrs_message_extend(ids[order[i]], leases[order[i]],
-												  timeout,
+		extended[order[i]] = pgqrs_message_extend(ids[order[i]],
+												  leases[order[i]], timeout,
 												  &cancel_requested[order[i]]);
 	for (int i = 0; i < count; i++)
 	{
-		Datum		values[3] = {
+		Datum values[3] = {
 			Int64GetDatum(ids[i]),
 			BoolGetDatum(extended[i]),
 			BoolGetDatum(cancel_requested[i]),

@@ -15,7 +15,7 @@
 static int64
 arg_timeout(FunctionCallInfo fcinfo, int n)
 {
-	int64		timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
 
 	if (timeout == 0)
 		ereport(ERROR,
@@ -30,13 +30,14 @@ Datum
 pgqrs_trigger(PG_FUNCTION_ARGS)
 {
 	static const char *const on_duplicate[] = {"return", "raise"};
-	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {0};
 
 	r.has_input = pgqrs_arg_json(fcinfo, 1, "input", &r.input);
 	r.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 2, "idempotency_key");
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);
-	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY,
+							   PGQRS_MAX_PRIORITY);
 	r.timeout = arg_timeout(fcinfo, 6);
 	r.has_tags = pgqrs_arg_json(fcinfo, 7, "tags", &r.tags);
 	r.has_headers = pgqrs_arg_json(fcinfo, 8, "headers", &r.headers);
@@ -53,15 +54,15 @@ pgqrs_trigger(PG_FUNCTION_ARGS)
 static char **
 arg_keys(FunctionCallInfo fcinfo, int n, int count)
 {
-	Datum	   *values;
-	bool	   *nulls;
-	char	  **keys;
+	Datum *values;
+	bool *nulls;
+	char **keys;
 
 	if (PG_ARGISNULL(n))
 		return NULL;
 	pgqrs_arg_same_length(count, "inputs",
-						  pgqrs_arg_array(fcinfo, n, "idempotency_keys", TEXTOID,
-										  false, &values, &nulls),
+						  pgqrs_arg_array(fcinfo, n, "idempotency_keys",
+										  TEXTOID, false, &values, &nulls),
 						  "idempotency_keys");
 	keys = palloc0(count * sizeof(char *));
 	for (int i = 0; i < count; i++)
@@ -79,17 +80,18 @@ PG_FUNCTION_INFO_V1(pgqrs_trigger_batch);
 Datum
 pgqrs_trigger_batch(PG_FUNCTION_ARGS)
 {
-	char	   *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {.timeout = -1};
-	Datum	   *inputs;
-	bool	   *no_inputs;
-	int			count = pgqrs_arg_array(fcinfo, 1, "inputs", JSONBOID, false,
-										&inputs, &no_inputs);
-	char	  **keys = arg_keys(fcinfo, 2, count);
-	int64	   *ids = palloc(count * sizeof(int64));
+	Datum *inputs;
+	bool *no_inputs;
+	int count = pgqrs_arg_array(fcinfo, 1, "inputs", JSONBOID, false, &inputs,
+								&no_inputs);
+	char **keys = arg_keys(fcinfo, 2, count);
+	int64 *ids = palloc(count * sizeof(int64));
 
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);
-	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY);
+	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY,
+							   PGQRS_MAX_PRIORITY);
 	r.has_tags = pgqrs_arg_json(fcinfo, 6, "tags", &r.tags);
 	for (int i = 0; i < count; i++)
 		if (!no_inputs[i])
@@ -102,9 +104,9 @@ PG_FUNCTION_INFO_V1(pgqrs_complete_run);
 Datum
 pgqrs_complete_run(PG_FUNCTION_ARGS)
 {
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	Datum		output;
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum output;
 
 	if (!pgqrs_arg_json(fcinfo, 2, "output", &output))
 		output = pgqrs_json_null();
@@ -116,10 +118,10 @@ PG_FUNCTION_INFO_V1(pgqrs_fail_run);
 Datum
 pgqrs_fail_run(PG_FUNCTION_ARGS)
 {
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	bool		retryable = pgqrs_arg_bool(fcinfo, 3, "retryable");
-	int64		retry_after = pgqrs_arg_duration_or(fcinfo, 4, "retry_after", -1);
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	bool retryable = pgqrs_arg_bool(fcinfo, 3, "retryable");
+	int64 retry_after = pgqrs_arg_duration_or(fcinfo, 4, "retry_after", -1);
 	TimestampTz retry_at;
 
 	if (PG_ARGISNULL(2))
@@ -134,10 +136,10 @@ PG_FUNCTION_INFO_V1(pgqrs_set_progress);
 Datum
 pgqrs_set_progress(PG_FUNCTION_ARGS)
 {
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	Datum		progress = (Datum) 0;
-	bool		has_progress = pgqrs_arg_json(fcinfo, 2, "progress", &progress);
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum progress = (Datum) 0;
+	bool has_progress = pgqrs_arg_json(fcinfo, 2, "progress", &progress);
 
 	pgqrs_run_set_progress(run_id, lease, has_progress, progress);
 	PG_RETURN_VOID();

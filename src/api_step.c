@@ -13,14 +13,14 @@ PG_FUNCTION_INFO_V1(pgqrs_step_begin);
 Datum
 pgqrs_step_begin(PG_FUNCTION_ARGS)
 {
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	char	   *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
-	Datum		input = (Datum) 0;
-	bool		has_input = pgqrs_arg_json(fcinfo, 3, "input", &input);
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	Datum input = (Datum) 0;
+	bool has_input = pgqrs_arg_json(fcinfo, 3, "input", &input);
 	PgqrsStepState state;
-	Datum		values[5];
-	bool		nulls[5] = {0};
+	Datum values[5];
+	bool nulls[5] = {0};
 
 	pgqrs_step_start(run_id, lease, step_id, has_input, input, &state);
 	values[0] = BoolGetDatum(state.should_execute);
@@ -37,10 +37,10 @@ PG_FUNCTION_INFO_V1(pgqrs_step_complete);
 Datum
 pgqrs_step_complete(PG_FUNCTION_ARGS)
 {
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	char	   *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
-	Datum		output;
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	Datum output;
 
 	if (!pgqrs_arg_json(fcinfo, 3, "output", &output))
 		output = pgqrs_json_null();
@@ -57,14 +57,14 @@ pgqrs_step_fail(PG_FUNCTION_ARGS)
 		[STEP_OUTCOME_STEP_FAILED] = "STEP_FAILED",
 		[STEP_OUTCOME_RUN_FAILED] = "RUN_FAILED",
 	};
-	int64		run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64		lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	char	   *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	PgqrsStepFailure f;
 	PgqrsStepOutcome outcome;
 	TimestampTz retry_at = 0;
-	Datum		values[2];
-	bool		nulls[2] = {false, false};
+	Datum values[2];
+	bool nulls[2] = {false, false};
 
 	if (PG_ARGISNULL(3))
 		pgqrs_error_null("error");

@@ -90,7 +90,7 @@ pgqrs_extend_worker(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
-	int64 timeout = pgqrs_arg_duration_or(fcinfo, 1, "visibility_timeout", -1);
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 1);
 	PgqrsExtended *answers;
 	int count;
 

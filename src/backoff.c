@@ -17,13 +17,12 @@
 int64
 pgqrs_backoff_delay(const PgqrsBackoff *policy, int failures)
 {
-	double		delay = (double) policy->initial_interval;
-	double		factor;
+	double delay = (double) policy->initial_interval;
+	double factor;
 
 	if (delay > 0)
 		delay *= pow(policy->coefficient, Max(failures, 1) - 1);
 	delay = Min(delay, (double) policy->max_interval);
-	factor = 1 + policy->jitter *
-		(2 * pg_prng_double(&pg_global_prng_state) - 1);
+	factor = 1 + policy->jitter * (2 * pg_prng_double(&pg_global_prng_state) - 1);
 	return (int64) (delay * factor);
 }

@@ -22,7 +22,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#define MAX_LABELS	6
+#define MAX_LABELS 6
 
 static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_QUEUES] = "pgqrs_queues",
@@ -65,35 +65,39 @@ static const char *const sequence_names[SEQUENCE_COUNT] = {
 static const struct
 {
 	const char *name;
-	int			count;
+	int count;
 	const char *labels[MAX_LABELS];
-}			enums[ENUM_COUNT] = {
-	[ENUM_RUN_STATUS] = {"pgqrs_run_status", RUN_STATUS_COUNT,
-	{"QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR", "CANCELLED"}},
-	[ENUM_STEP_STATUS] = {"pgqrs_step_status", STEP_STATUS_COUNT,
-	{"PENDING", "RUNNING", "PAUSED", "SUCCESS", "ERROR"}},
-	[ENUM_STEP_KIND] = {"pgqrs_step_kind", STEP_KIND_COUNT,
-	{"FUNCTION", "SLEEP", "SIGNAL", "CHILD", "PAUSE"}},
-	[ENUM_OUTCOME] = {"pgqrs_outcome", OUTCOME_COUNT,
-	{"DONE", "DEAD", "DELETED", "CANCELLED"}},
-	[ENUM_WORKER_STATUS] = {"pgqrs_worker_status", WORKER_STATUS_COUNT,
-	{"READY", "SUSPENDED", "STOPPED"}},
-	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT,
-	{"retained", "active"}},
-	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT,
-	{"trigger", "work", "admin"}},
+} enums[ENUM_COUNT] = {
+	[ENUM_RUN_STATUS] = {"pgqrs_run_status",
+						 RUN_STATUS_COUNT,
+						 {"QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR",
+						  "CANCELLED"}},
+	[ENUM_STEP_STATUS] = {"pgqrs_step_status",
+						  STEP_STATUS_COUNT,
+						  {"PENDING", "RUNNING", "PAUSED", "SUCCESS", "ERROR"}},
+	[ENUM_STEP_KIND] = {"pgqrs_step_kind",
+						STEP_KIND_COUNT,
+						{"FUNCTION", "SLEEP", "SIGNAL", "CHILD", "PAUSE"}},
+	[ENUM_OUTCOME] = {"pgqrs_outcome",
+					  OUTCOME_COUNT,
+					  {"DONE", "DEAD", "DELETED", "CANCELLED"}},
+	[ENUM_WORKER_STATUS] = {"pgqrs_worker_status",
+							WORKER_STATUS_COUNT,
+							{"READY", "SUSPENDED", "STOPPED"}},
+	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT, {"retained", "active"}},
+	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT, {"trigger", "work", "admin"}},
 };
 
 static struct
 {
-	bool		valid;
-	Oid			schema;
-	Oid			owner;
-	Oid			tables[TABLE_COUNT];
-	Oid			indexes[INDEX_COUNT];
-	Oid			sequences[SEQUENCE_COUNT];
-	Oid			labels[ENUM_COUNT][MAX_LABELS];
-}			cache;
+	bool valid;
+	Oid schema;
+	Oid owner;
+	Oid tables[TABLE_COUNT];
+	Oid indexes[INDEX_COUNT];
+	Oid sequences[SEQUENCE_COUNT];
+	Oid labels[ENUM_COUNT][MAX_LABELS];
+} cache;
 
 /*
  * Counts what may have changed the content of a table whose rows are cached.
@@ -105,7 +109,7 @@ static uint64 generations[TABLE_COUNT];
 static void
 relation_changed(Datum arg, Oid relid)
 {
-	bool		any = relid == InvalidOid || !cache.valid;
+	bool any = relid == InvalidOid || !cache.valid;
 
 	for (int i = 0; i < TABLE_COUNT; i++)
 	{
@@ -142,10 +146,10 @@ pgqrs_catalog_init(void)
 static bool
 find_extension(Oid *schema, Oid *owner)
 {
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
 				F_NAMEEQ, CStringGetDatum("pgqrs"));
@@ -164,7 +168,7 @@ find_extension(Oid *schema, Oid *owner)
 static Oid
 find_relation(const char *name, Oid schema)
 {
-	Oid			oid = get_relname_relid(name, schema);
+	Oid oid = get_relname_relid(name, schema);
 
 	if (!OidIsValid(oid))
 		ereport(ERROR,
@@ -177,8 +181,8 @@ find_relation(const char *name, Oid schema)
 static Oid
 find_label(const char *type, const char *label, Oid schema)
 {
-	Oid			typid;
-	Oid			oid;
+	Oid typid;
+	Oid oid;
 
 	typid = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 							CStringGetDatum(type), ObjectIdGetDatum(schema));
@@ -214,8 +218,7 @@ load(void)
 		for (int i = 0; i < ENUM_COUNT; i++)
 			for (int j = 0; j < enums[i].count; j++)
 				cache.labels[i][j] = find_label(enums[i].name,
-												enums[i].labels[j],
-												cache.schema);
+												enums[i].labels[j], cache.schema);
 	}
 	PG_CATCH();
 	{

@@ -54,51 +54,76 @@ typedef enum PgqrsSequenceId
 /* The enum types, their labels in the order of CREATE TYPE. */
 typedef enum PgqrsRunStatus
 {
-	RUN_QUEUED, RUN_RUNNING, RUN_PAUSED, RUN_SUCCESS, RUN_ERROR, RUN_CANCELLED,
+	RUN_QUEUED,
+	RUN_RUNNING,
+	RUN_PAUSED,
+	RUN_SUCCESS,
+	RUN_ERROR,
+	RUN_CANCELLED,
 	RUN_STATUS_COUNT
 } PgqrsRunStatus;
 
 typedef enum PgqrsStepStatus
 {
-	STEP_PENDING, STEP_RUNNING, STEP_PAUSED, STEP_SUCCESS, STEP_ERROR,
+	STEP_PENDING,
+	STEP_RUNNING,
+	STEP_PAUSED,
+	STEP_SUCCESS,
+	STEP_ERROR,
 	STEP_STATUS_COUNT
 } PgqrsStepStatus;
 
 typedef enum PgqrsStepKind
 {
-	STEP_KIND_FUNCTION, STEP_KIND_SLEEP, STEP_KIND_SIGNAL, STEP_KIND_CHILD,
+	STEP_KIND_FUNCTION,
+	STEP_KIND_SLEEP,
+	STEP_KIND_SIGNAL,
+	STEP_KIND_CHILD,
 	STEP_KIND_PAUSE,
 	STEP_KIND_COUNT
 } PgqrsStepKind;
 
 typedef enum PgqrsOutcome
 {
-	OUTCOME_DONE, OUTCOME_DEAD, OUTCOME_DELETED, OUTCOME_CANCELLED,
+	OUTCOME_DONE,
+	OUTCOME_DEAD,
+	OUTCOME_DELETED,
+	OUTCOME_CANCELLED,
 	OUTCOME_COUNT
 } PgqrsOutcome;
 
 typedef enum PgqrsWorkerStatus
 {
-	WORKER_READY, WORKER_SUSPENDED, WORKER_STOPPED,
+	WORKER_READY,
+	WORKER_SUSPENDED,
+	WORKER_STOPPED,
 	WORKER_STATUS_COUNT
 } PgqrsWorkerStatus;
 
 typedef enum PgqrsKeyScope
 {
-	KEY_RETAINED, KEY_ACTIVE,
+	KEY_RETAINED,
+	KEY_ACTIVE,
 	KEY_SCOPE_COUNT
 } PgqrsKeyScope;
 
 typedef enum PgqrsPrivilege
 {
-	PRIVILEGE_TRIGGER, PRIVILEGE_WORK, PRIVILEGE_ADMIN,
+	PRIVILEGE_TRIGGER,
+	PRIVILEGE_WORK,
+	PRIVILEGE_ADMIN,
 	PRIVILEGE_COUNT
 } PgqrsPrivilege;
 
 typedef enum PgqrsEnumId
 {
-	ENUM_RUN_STATUS, ENUM_STEP_STATUS, ENUM_STEP_KIND, ENUM_OUTCOME,
-	ENUM_WORKER_STATUS, ENUM_KEY_SCOPE, ENUM_PRIVILEGE,
+	ENUM_RUN_STATUS,
+	ENUM_STEP_STATUS,
+	ENUM_STEP_KIND,
+	ENUM_OUTCOME,
+	ENUM_WORKER_STATUS,
+	ENUM_KEY_SCOPE,
+	ENUM_PRIVILEGE,
 	ENUM_COUNT
 } PgqrsEnumId;
 
@@ -275,22 +300,22 @@ typedef enum GrantsColumn
 } GrantsColumn;
 
 /* The most columns that any of the tables has. */
-#define PGQRS_MAX_COLUMNS	40
+#define PGQRS_MAX_COLUMNS 40
 
 extern void pgqrs_catalog_init(void);
 extern bool pgqrs_catalog_installed(void);
-extern Oid	pgqrs_catalog_owner(void);
-extern Oid	pgqrs_catalog_schema(void);
-extern Oid	pgqrs_catalog_table(PgqrsTableId id);
-extern Oid	pgqrs_catalog_index(PgqrsIndexId id);
-extern Oid	pgqrs_catalog_sequence(PgqrsSequenceId id);
+extern Oid pgqrs_catalog_owner(void);
+extern Oid pgqrs_catalog_schema(void);
+extern Oid pgqrs_catalog_table(PgqrsTableId id);
+extern Oid pgqrs_catalog_index(PgqrsIndexId id);
+extern Oid pgqrs_catalog_sequence(PgqrsSequenceId id);
 extern uint64 pgqrs_catalog_generation(PgqrsTableId id);
 extern void pgqrs_catalog_changed(PgqrsTableId id);
 
 /* Enum values: the stored Datum of a label, and back. */
 extern Datum pgqrs_enum_datum(PgqrsEnumId type, int label);
-extern int	pgqrs_enum_value(PgqrsEnumId type, Datum datum);
+extern int pgqrs_enum_value(PgqrsEnumId type, Datum datum);
 extern const char *pgqrs_enum_label(PgqrsEnumId type, int label);
-extern int	pgqrs_enum_parse(PgqrsEnumId type, const char *label);
+extern int pgqrs_enum_parse(PgqrsEnumId type, const char *label);
 
-#endif							/* PGQRS_CATALOG_H */
+#endif /* PGQRS_CATALOG_H */

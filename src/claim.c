@@ -26,21 +26,21 @@
 #define CLAIM_PRIORITY		2
 #define CLAIM_VISIBLE_AFTER 3
 
-#define HIGHEST_PRIORITY	100
+#define HIGHEST_PRIORITY 100
 
 /* One call may end this many messages that are due to end. */
-#define MAX_ENDED			1000
+#define MAX_ENDED 1000
 
 typedef struct Claim
 {
 	PgqrsRunRows rows;
-	int64		worker_id;		/* 0: none */
+	int64 worker_id; /* 0: none */
 	const char *worker_version;
-	int64		timeout;		/* < 0: the queue's */
-	int			wanted;
-	int			may_end;
+	int64 timeout; /* < 0: the queue's */
+	int wanted;
+	int may_end;
 	PgqrsDeliver deliver;
-	void	   *arg;
+	void *arg;
 } Claim;
 
 /*
@@ -50,20 +50,22 @@ typedef struct Claim
 static void
 end_message(PgqrsRunRows *rows, int failures)
 {
-	bool		has_error = pgqrs_is_null(rows->message, Messages_last_error);
+	bool has_error = pgqrs_is_null(rows->message, Messages_last_error);
 
 	/* the last error that a consumer reported says more than ours */
 	pgqrs_message_end(rows->messages, rows->message, &rows->queue, OUTCOME_DEAD,
-					  failures, has_error, has_error ?
-					  pgqrs_json_error("max_attempts",
-									   psprintf("the lease ran out; failures: %d", failures)) :
-					  (Datum) 0);
+					  failures, has_error,
+					  has_error ?
+						  pgqrs_json_error("max_attempts",
+										   psprintf("the lease ran out; failures: %d",
+													failures)) :
+						  (Datum) 0);
 }
 
 bool
 pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
-	Datum		error;
+	Datum error;
 
 	rows->failures = failures;
 	if (pgqrs_is_null(rows->message, Messages_run_id))
@@ -80,10 +82,12 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 	}
 	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= now)
-		error = pgqrs_json_error("timeout", "the run did not end before its deadline");
+		error = pgqrs_json_error("timeout",
+								 "the run did not end before its deadline");
 	else if (failures >= rows->queue.max_attempts)
 		error = pgqrs_json_error("max_crashes",
-								 psprintf("%d leases in a row ran out or were revoked", failures));
+								 psprintf("%d leases in a row ran out or were revoked",
+										  failures));
 	else
 		return false;
 	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
@@ -93,9 +97,9 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 bool
 pgqrs_claim_revoke(PgqrsRunRows *rows)
 {
-	int			failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures)) + 1;
+	int failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures)) + 1;
 	TimestampTz now = pgqrs_clock();
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	if (pgqrs_claim_end_if_due(rows, failures, now))
 		return true;
@@ -114,7 +118,7 @@ static void
 update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	pgqrs_row_copy(&row, rows->runs, rows->run);
 	pgqrs_run_move(&row, rows->run, RUN_RUNNING);
@@ -129,7 +133,8 @@ update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 	if (claim->worker_id != 0)
 		pgqrs_set(&row, Runs_worker_id, Int64GetDatum(claim->worker_id));
 	if (claim->worker_version != NULL)
-		pgqrs_set(&row, Runs_worker_version, CStringGetTextDatum(claim->worker_version));
+		pgqrs_set(&row, Runs_worker_version,
+				  CStringGetTextDatum(claim->worker_version));
 	pgqrs_row_update(rows->runs, rows->run, &row);
 }
 
@@ -137,8 +142,9 @@ static void
 update_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	int64		timeout = claim->timeout >= 0 ? claim->timeout : rows->queue.visibility_timeout;
-	int			attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
+	int64 timeout = claim->timeout >= 0 ? claim->timeout :
+										  rows->queue.visibility_timeout;
+	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
 	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
@@ -161,7 +167,8 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 		.message_id = DatumGetInt64(message->values[Messages_message_id - 1]),
 		.lease = DatumGetInt64(message->values[Messages_lease - 1]),
 		.enqueued_at = DatumGetTimestampTz(message->values[Messages_enqueued_at - 1]),
-		.visible_after = DatumGetTimestampTz(message->values[Messages_visible_after - 1]),
+		.visible_after = DatumGetTimestampTz(
+			message->values[Messages_visible_after - 1]),
 		.attempt = DatumGetInt32(message->values[Messages_attempt - 1]),
 		.failures = DatumGetInt32(message->values[Messages_failures - 1]),
 		.priority = DatumGetInt16(message->values[Messages_priority - 1]),
@@ -187,19 +194,20 @@ static void
 claim_message(Claim *claim)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	PgqrsRow	row;
+	PgqrsRow row;
 	TimestampTz now;
-	bool		is_run;
-	int			failures;
+	bool is_run;
+	int failures;
 
 	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
 					   LockWaitSkip) != ROW_LOCKED)
 		return;
 
 	is_run = !pgqrs_is_null(rows->message, Messages_run_id);
-	if (is_run && !pgqrs_row_fetch_id(rows->runs,
-									  DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
-									  rows->run))
+	if (is_run &&
+		!pgqrs_row_fetch_id(rows->runs,
+							DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+							rows->run))
 		elog(ERROR, "message " INT64_FORMAT " has no run",
 			 DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)));
 
@@ -233,7 +241,7 @@ claim_message(Claim *claim)
 static bool
 lock_limit(PgqrsTableId table, int64 id)
 {
-	LOCKTAG		tag;
+	LOCKTAG tag;
 
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
 					   (uint32) id, 0);
@@ -244,11 +252,11 @@ lock_limit(PgqrsTableId table, int64 id)
 static int
 count_live(PgqrsTable *messages, PgqrsIndexId index, int64 id)
 {
-	PgqrsScan	scan;
-	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(id)};
+	PgqrsScan scan;
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(id)};
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	TimestampTz now = pgqrs_clock();
-	int			live = 0;
+	int live = 0;
 
 	pgqrs_scan_begin(&scan, messages, index, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
@@ -263,9 +271,9 @@ scan_queue(Claim *claim)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	TimestampTz now = pgqrs_clock();
-	int			priority = HIGHEST_PRIORITY;
-	PgqrsScan	scan;
-	PgqrsKey	keys[2] = {
+	int priority = HIGHEST_PRIORITY;
+	PgqrsScan scan;
+	PgqrsKey keys[2] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
 	};
@@ -286,14 +294,14 @@ scan_queue(Claim *claim)
 static void
 claim_queue(Claim *claim, const PgqrsQueue *queue)
 {
-	int			others = 0;
+	int others = 0;
 
 	if (queue->paused)
 		return;
 	claim->rows.queue = *queue;
 	if (queue->max_in_flight > 0)
 	{
-		int			room;
+		int room;
 
 		if (!lock_limit(TABLE_QUEUES, queue->queue_id))
 			return;
@@ -315,8 +323,8 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
 static List *
 choose_queues(const char *queue, const PgqrsWorker *worker)
 {
-	List	   *queues = NIL;
-	ListCell   *lc;
+	List *queues = NIL;
+	ListCell *lc;
 
 	if (queue != NULL && !pgqrs_is_pattern(queue))
 	{
@@ -332,9 +340,10 @@ choose_queues(const char *queue, const PgqrsWorker *worker)
 		return list_make1(q);
 	}
 
-	foreach(lc, pgqrs_queue_match(queue != NULL ?
-								  list_make1(unconstify(char *, queue)) :
-								  worker->queues, PRIVILEGE_WORK))
+	foreach(lc,
+			pgqrs_queue_match(queue != NULL ? list_make1(unconstify(char *, queue)) :
+											  worker->queues,
+							  PRIVILEGE_WORK))
 	{
 		PgqrsQueue *q = lfirst(lc);
 
@@ -365,15 +374,17 @@ worker_room(Claim *claim, const PgqrsWorker *worker, int wanted)
 		return wanted;
 	if (!lock_limit(TABLE_WORKERS, worker->worker_id))
 		return 0;
-	return Min(wanted, worker->max_concurrent -
-			   count_live(claim->rows.messages, INDEX_MESSAGES_WORKER, worker->worker_id));
+	return Min(wanted,
+			   worker->max_concurrent -
+				   count_live(claim->rows.messages, INDEX_MESSAGES_WORKER,
+							  worker->worker_id));
 }
 
 void
 pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 			PgqrsDeliver deliver, void *arg)
 {
-	Claim		claim = {
+	Claim claim = {
 		.worker_id = worker_id,
 		.timeout = timeout,
 		.wanted = batch_size,
@@ -382,8 +393,8 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		.arg = arg,
 	};
 	PgqrsWorker worker;
-	List	   *queues;
-	int			count;
+	List *queues;
+	int count;
 
 	pgqrs_run_open(&claim.rows);
 	if (worker_id != 0)
@@ -399,7 +410,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	count = list_length(queues);
 	if (count > 0)
 	{
-		int			start = count > 1 ? next_start(count) : 0;
+		int start = count > 1 ? next_start(count) : 0;
 
 		for (int i = 0; i < count && claim.wanted > 0; i++)
 			claim_queue(&claim, list_nth(queues, (start + i) % count));

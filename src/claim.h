@@ -12,23 +12,23 @@
 /* A message handed out.  What it points to is good during the call only. */
 typedef struct PgqrsDelivery
 {
-	int64		message_id;
-	int64		lease;
+	int64 message_id;
+	int64 lease;
 	TimestampTz enqueued_at;
-	TimestampTz visible_after;	/* the end of the lease */
-	int			attempt;
-	int			failures;
-	int			priority;
-	bool		is_run;
-	bool		has_headers;
-	bool		has_input;
+	TimestampTz visible_after; /* the end of the lease */
+	int attempt;
+	int failures;
+	int priority;
+	bool is_run;
+	bool has_headers;
+	bool has_input;
 	const PgqrsQueue *queue;
-	Datum		payload;
-	Datum		headers;
-	Datum		input;
+	Datum payload;
+	Datum headers;
+	Datum input;
 } PgqrsDelivery;
 
-typedef void (*PgqrsDeliver) (void *arg, const PgqrsDelivery *delivery);
+typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
 
 /*
  * Claims up to batch_size messages.  queue: a name, a pattern, or NULL for
@@ -51,4 +51,4 @@ extern bool pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures,
  */
 extern bool pgqrs_claim_revoke(PgqrsRunRows *rows);
 
-#endif							/* PGQRS_CLAIM_H */
+#endif /* PGQRS_CLAIM_H */

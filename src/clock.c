@@ -11,10 +11,10 @@
 #include "utils/timestamp.h"
 
 /* A backward step of the operating system's clock that is more than this is followed. */
-#define MAX_CREEP		(5 * USECS_PER_SEC)
+#define MAX_CREEP (5 * USECS_PER_SEC)
 
 /* Leases fit into what a JSON or JavaScript number holds exactly. */
-#define LEASE_BITS		53
+#define LEASE_BITS 53
 
 /*
  * The server's time, to be read at the moment of use and after any lock wait.
@@ -42,7 +42,7 @@ pgqrs_clock(void)
 int64
 pgqrs_random_lease(void)
 {
-	uint64		lease;
+	uint64 lease;
 
 	do
 	{
@@ -64,7 +64,7 @@ pgqrs_random_lease(void)
 int64
 pgqrs_duration(const Interval *interval, const char *name)
 {
-	int64		usec;
+	int64 usec;
 
 	if (interval->month != 0)
 		ereport(ERROR,
@@ -84,7 +84,7 @@ pgqrs_duration(const Interval *interval, const char *name)
 Interval *
 pgqrs_interval(int64 duration)
 {
-	Interval   *interval = palloc0(sizeof(Interval));
+	Interval *interval = palloc0(sizeof(Interval));
 
 	interval->day = (int32) (duration / USECS_PER_DAY);
 	interval->time = duration % USECS_PER_DAY;

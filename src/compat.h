@@ -25,11 +25,10 @@
 /* 16: a result of three values, since HOT may leave only BRIN indexes to do */
 static inline TM_Result
 pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
-				   CommandId cid, TM_FailureData *tmfd,
-				   LockTupleMode *lockmode, bool *all_indexes,
-				   bool *any_index)
+				   CommandId cid, TM_FailureData *tmfd, LockTupleMode *lockmode,
+				   bool *all_indexes, bool *any_index)
 {
-	TM_Result	result;
+	TM_Result result;
 
 #if PG_VERSION_NUM >= 160000
 	TU_UpdateIndexes update_indexes;
@@ -40,7 +39,7 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 	*any_index = update_indexes != TU_None;
 	*all_indexes = update_indexes == TU_All;
 #else
-	bool		update_indexes;
+	bool update_indexes;
 
 	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
 								InvalidSnapshot, true, tmfd, lockmode,
@@ -52,10 +51,9 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 
 /* 16: onlySummarizing */
 static inline List *
-pgqrs_insert_index_tuples(ResultRelInfo *rri, TupleTableSlot *slot,
-						  EState *estate, bool update, bool no_dup_err,
-						  bool *spec_conflict, List *arbiters,
-						  bool only_summarizing)
+pgqrs_insert_index_tuples(ResultRelInfo *rri, TupleTableSlot *slot, EState *estate,
+						  bool update, bool no_dup_err, bool *spec_conflict,
+						  List *arbiters, bool only_summarizing)
 {
 #if PG_VERSION_NUM >= 160000
 	return ExecInsertIndexTuples(rri, slot, estate, update, no_dup_err,
@@ -69,8 +67,7 @@ pgqrs_insert_index_tuples(ResultRelInfo *rri, TupleTableSlot *slot,
 /* 18: tupleid */
 static inline bool
 pgqrs_check_index_constraints(ResultRelInfo *rri, TupleTableSlot *slot,
-							  EState *estate, ItemPointer conflict,
-							  List *arbiters)
+							  EState *estate, ItemPointer conflict, List *arbiters)
 {
 #if PG_VERSION_NUM >= 180000
 	ItemPointerData invalid;
@@ -88,7 +85,7 @@ static inline void
 pgqrs_init_range_table(EState *estate, Relation rel, Bitmapset *updated)
 {
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	List	   *perms = NIL;
+	List *perms = NIL;
 
 	rte->rtekind = RTE_RELATION;
 	rte->relid = RelationGetRelid(rel);
@@ -111,8 +108,7 @@ pgqrs_init_range_table(EState *estate, Relation rel, Bitmapset *updated)
 
 /* 18: instrumentation of index scans */
 static inline IndexScanDesc
-pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot,
-					  int nkeys)
+pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot, int nkeys)
 {
 #if PG_VERSION_NUM >= 180000
 	return index_beginscan(heap, index, snapshot, NULL, nkeys, 0);
@@ -121,4 +117,4 @@ pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot,
 #endif
 }
 
-#endif							/* PGQRS_COMPAT_H */
+#endif /* PGQRS_COMPAT_H */

@@ -55,7 +55,8 @@ pgqrs_error_lease_lost(const char *kind, int64 id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_LEASE_LOST),
-			 errmsg("the lease on %s " INT64_FORMAT " is not the current one", kind, id),
+			 errmsg("the lease on %s " INT64_FORMAT " is not the current one",
+					kind, id),
 			 errhint("Drop this piece of work; whoever holds the current lease goes on with it.")));
 }
 
@@ -102,6 +103,5 @@ pgqrs_error_not_built(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported yet", what),
-			 errhint("Leave it out.")));
+			 errmsg("%s is not supported yet", what), errhint("Leave it out.")));
 }

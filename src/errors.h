@@ -8,29 +8,33 @@
 
 #include "postgres.h"
 
-#define ERRCODE_PGQRS_QUEUE_NOT_FOUND		MAKE_SQLSTATE('P','Q','0','0','1')
-#define ERRCODE_PGQRS_WORKFLOW_NOT_FOUND	MAKE_SQLSTATE('P','Q','0','0','2')
-#define ERRCODE_PGQRS_RUN_NOT_FOUND			MAKE_SQLSTATE('P','Q','0','0','3')
-#define ERRCODE_PGQRS_MESSAGE_NOT_FOUND		MAKE_SQLSTATE('P','Q','0','0','4')
-#define ERRCODE_PGQRS_WORKER_NOT_FOUND		MAKE_SQLSTATE('P','Q','0','0','5')
-#define ERRCODE_PGQRS_LEASE_LOST			MAKE_SQLSTATE('P','Q','0','0','6')
-#define ERRCODE_PGQRS_INVALID_STATE			MAKE_SQLSTATE('P','Q','0','0','7')
-#define ERRCODE_PGQRS_PAYLOAD_TOO_LARGE		MAKE_SQLSTATE('P','Q','0','0','8')
-#define ERRCODE_PGQRS_IN_USE				MAKE_SQLSTATE('P','Q','0','0','9')
-#define ERRCODE_PGQRS_RUN_CANCELLED			MAKE_SQLSTATE('P','Q','0','1','0')
-#define ERRCODE_PGQRS_NO_WORKER				MAKE_SQLSTATE('P','Q','0','1','3')
-#define ERRCODE_PGQRS_WORKER_STOPPED		MAKE_SQLSTATE('P','Q','0','1','4')
+#define ERRCODE_PGQRS_QUEUE_NOT_FOUND	 MAKE_SQLSTATE('P', 'Q', '0', '0', '1')
+#define ERRCODE_PGQRS_WORKFLOW_NOT_FOUND MAKE_SQLSTATE('P', 'Q', '0', '0', '2')
+#define ERRCODE_PGQRS_RUN_NOT_FOUND		 MAKE_SQLSTATE('P', 'Q', '0', '0', '3')
+#define ERRCODE_PGQRS_MESSAGE_NOT_FOUND	 MAKE_SQLSTATE('P', 'Q', '0', '0', '4')
+#define ERRCODE_PGQRS_WORKER_NOT_FOUND	 MAKE_SQLSTATE('P', 'Q', '0', '0', '5')
+#define ERRCODE_PGQRS_LEASE_LOST		 MAKE_SQLSTATE('P', 'Q', '0', '0', '6')
+#define ERRCODE_PGQRS_INVALID_STATE		 MAKE_SQLSTATE('P', 'Q', '0', '0', '7')
+#define ERRCODE_PGQRS_PAYLOAD_TOO_LARGE	 MAKE_SQLSTATE('P', 'Q', '0', '0', '8')
+#define ERRCODE_PGQRS_IN_USE			 MAKE_SQLSTATE('P', 'Q', '0', '0', '9')
+#define ERRCODE_PGQRS_RUN_CANCELLED		 MAKE_SQLSTATE('P', 'Q', '0', '1', '0')
+#define ERRCODE_PGQRS_NO_WORKER			 MAKE_SQLSTATE('P', 'Q', '0', '1', '3')
+#define ERRCODE_PGQRS_WORKER_STOPPED	 MAKE_SQLSTATE('P', 'Q', '0', '1', '4')
 
 extern void pgqrs_error_queue_not_found(const char *name) pg_attribute_noreturn();
-extern void pgqrs_error_workflow_not_found(const char *name) pg_attribute_noreturn();
+extern void pgqrs_error_workflow_not_found(const char *name)
+	pg_attribute_noreturn();
 extern void pgqrs_error_run_not_found(int64 run_id) pg_attribute_noreturn();
-extern void pgqrs_error_message_not_found(int64 message_id) pg_attribute_noreturn();
+extern void pgqrs_error_message_not_found(int64 message_id)
+	pg_attribute_noreturn();
 extern void pgqrs_error_worker_not_found(int64 worker_id) pg_attribute_noreturn();
-extern void pgqrs_error_lease_lost(const char *kind, int64 id) pg_attribute_noreturn();
+extern void pgqrs_error_lease_lost(const char *kind, int64 id)
+	pg_attribute_noreturn();
 extern void pgqrs_error_run_cancelled(int64 run_id) pg_attribute_noreturn();
 extern void pgqrs_error_worker_stopped(int64 worker_id) pg_attribute_noreturn();
-extern void pgqrs_error_denied(const char *privilege, const char *name) pg_attribute_noreturn();
+extern void pgqrs_error_denied(const char *privilege, const char *name)
+	pg_attribute_noreturn();
 extern void pgqrs_error_null(const char *argument) pg_attribute_noreturn();
 extern void pgqrs_error_not_built(const char *what) pg_attribute_noreturn();
 
-#endif							/* PGQRS_ERRORS_H */
+#endif /* PGQRS_ERRORS_H */

@@ -157,15 +157,9 @@ static const struct
 
 /* Views show only what the reader has a privilege on: any will do. */
 static const char *const views[] = {
-	"pgqrs_dead_letters",
-	"pgqrs_events",
-	"pgqrs_health",
-	"pgqrs_in_flight",
-	"pgqrs_queue_stats",
-	"pgqrs_runs",
-	"pgqrs_schedule_list",
-	"pgqrs_steps",
-	"pgqrs_worker_stats",
+	"pgqrs_dead_letters",	"pgqrs_events",		 "pgqrs_health",
+	"pgqrs_in_flight",		"pgqrs_queue_stats", "pgqrs_runs",
+	"pgqrs_schedule_list",	"pgqrs_steps",		 "pgqrs_worker_stats",
 	"pgqrs_workflow_stats",
 };
 
@@ -208,8 +202,7 @@ remember(const char *pattern, int mask, int *size)
 		*size *= 2;
 		cache.allowed = repalloc(cache.allowed, *size * sizeof(Allowed));
 	}
-	cache.allowed[cache.count].pattern = MemoryContextStrdup(cache.context,
-															 pattern);
+	cache.allowed[cache.count].pattern = MemoryContextStrdup(cache.context, pattern);
 	cache.allowed[cache.count++].mask = mask;
 }
 
@@ -249,8 +242,7 @@ load(void)
 		return;
 
 	if (cache.context == NULL)
-		cache.context = AllocSetContextCreate(CacheMemoryContext,
-											  "pgqrs grants",
+		cache.context = AllocSetContextCreate(CacheMemoryContext, "pgqrs grants",
 											  ALLOCSET_SMALL_SIZES);
 	cache.valid = false;
 	MemoryContextReset(cache.context);
@@ -400,8 +392,7 @@ acl_gives(Datum datum, bool isnull, Oid owner, Oid role, AclMode mode)
 static bool
 is_ours(Oid class, Oid object)
 {
-	return getExtensionOfObject(class, object) ==
-		get_extension_oid("pgqrs", false);
+	return getExtensionOfObject(class, object) == get_extension_oid("pgqrs", false);
 }
 
 static ObjectWithArgs *
@@ -426,8 +417,7 @@ static List *
 add_function(List *list, const char *name, Oid role, bool wanted)
 {
 	Oid schema = pgqrs_catalog_schema();
-	CatCList *found = SearchSysCacheList1(PROCNAMEARGSNSP,
-										  CStringGetDatum(name));
+	CatCList *found = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
 
 	for (int i = 0; i < found->n_members; i++)
 	{
@@ -439,8 +429,7 @@ add_function(List *list, const char *name, Oid role, bool wanted)
 		if (proc->pronamespace != schema || proc->proowner == role ||
 			!is_ours(ProcedureRelationId, proc->oid))
 			continue;
-		acl = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_proacl,
-							  &isnull);
+		acl = SysCacheGetAttr(PROCNAMEARGSNSP, tuple, Anum_pg_proc_proacl, &isnull);
 		if (acl_gives(acl, isnull, proc->proowner, role, ACL_EXECUTE) != wanted)
 			list = lappend(list, function_node(get_namespace_name(schema), proc));
 	}
@@ -467,7 +456,8 @@ add_view(List *list, const char *name, Oid role, bool wanted)
 	acl = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &isnull);
 	if (class->relowner != role &&
 		acl_gives(acl, isnull, class->relowner, role, ACL_SELECT) != wanted)
-		list = lappend(list, makeRangeVar(get_namespace_name(schema), pstrdup(name), -1));
+		list = lappend(list,
+					   makeRangeVar(get_namespace_name(schema), pstrdup(name), -1));
 	ReleaseSysCache(tuple);
 	return list;
 }
@@ -513,26 +503,40 @@ run_grant(bool is_grant, ObjectType type, List *objects, const char *privilege,
 	planned->stmt_location = -1;
 	ProcessUtility(planned,
 				   is_grant ? "GRANT by pgqrs_grant()" : "REVOKE by pgqrs_revoke()",
-				   false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver,
-				   NULL);
+				   false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver, NULL);
 	CommandCounterIncrement();
 }
 
-/* Without USAGE on the schema nothing in it can be called by name. */
+static bool
+has_usage(Oid role, const char *mode)
+{
+	Oid schema = pgqrs_catalog_schema();
+
+	return DatumGetBool(
+		DirectFunctionCall3(has_schema_privilege_id_id, ObjectIdGetDatum(role),
+							ObjectIdGetDatum(schema), CStringGetTextDatum(mode)));
+}
+
+/*
+ * Without USAGE on the schema nothing in it can be called by name.  Who owns
+ * the extension may have no say over the schema.
+ */
 static void
 grant_schema(const char *grantee, Oid role)
 {
-	Oid schema = pgqrs_catalog_schema();
-	bool has;
+	char *schema = get_namespace_name(pgqrs_catalog_schema());
 
-	has = DatumGetBool(DirectFunctionCall3(has_schema_privilege_id_id,
-										   ObjectIdGetDatum(role),
-										   ObjectIdGetDatum(schema),
-										   CStringGetTextDatum("USAGE")));
-	if (!has)
-		run_grant(true, OBJECT_SCHEMA,
-				  list_make1(makeString(get_namespace_name(schema))),
-				  "usage", grantee);
+	if (has_usage(role, "USAGE"))
+		return;
+	if (has_usage(GetUserId(), "USAGE WITH GRANT OPTION"))
+		run_grant(true, OBJECT_SCHEMA, list_make1(makeString(schema)), "usage",
+				  grantee);
+	else
+		ereport(WARNING,
+				(errmsg("role \"%s\" has no USAGE on schema \"%s\"", grantee, schema),
+				 errdetail("Until it has, it can use nothing of pgqrs."),
+				 errhint("Ask the schema's owner for GRANT USAGE ON SCHEMA %s.",
+						 quote_identifier(schema))));
 }
 
 /* What a grantee's rows allow on whatever name. */
@@ -576,8 +580,7 @@ sync_acls(const char *grantee)
 	{
 		bool wanted = (functions[i].needs & mask) != 0;
 
-		lists[wanted] = add_function(lists[wanted], functions[i].name, role,
-									 wanted);
+		lists[wanted] = add_function(lists[wanted], functions[i].name, role, wanted);
 	}
 	run_grant(false, OBJECT_ROUTINE, lists[false], "execute", grantee);
 	run_grant(true, OBJECT_ROUTINE, lists[true], "execute", grantee);
@@ -623,8 +626,7 @@ pgqrs_grants_role_exists(const char *grantee)
 }
 
 bool
-pgqrs_grants_add(const char *pattern, const char *grantee,
-				 PgqrsPrivilege privilege)
+pgqrs_grants_add(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
 {
 	PgqrsTable *table = open_for_change();
 	PgqrsRow row;
@@ -661,14 +663,15 @@ find(PgqrsTable *table, const char *pattern, const char *grantee,
 	pgqrs_scan_begin(&scan, table, INDEX_GRANTS_PKEY, lengthof(keys), keys);
 	do
 		found = pgqrs_scan_next(&scan, slot);
-	while (found && pgqrs_enum_value(ENUM_PRIVILEGE, pgqrs_get(slot, Grants_privilege)) != privilege);
+	while (found &&
+		   pgqrs_enum_value(ENUM_PRIVILEGE, pgqrs_get(slot, Grants_privilege)) !=
+			   privilege);
 	pgqrs_scan_end(&scan);
 	return found;
 }
 
 bool
-pgqrs_grants_remove(const char *pattern, const char *grantee,
-					PgqrsPrivilege privilege)
+pgqrs_grants_remove(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
 {
 	PgqrsTable *table = open_for_change();
 	TupleTableSlot *slot = pgqrs_table_slot(table);

@@ -8,54 +8,41 @@
 
 #include "utils/guc.h"
 
-int			pgqrs_clock_offset = 0;
-int			pgqrs_heartbeat_flush = 10000;
-int			pgqrs_payload_max = 2 * 1024 * 1024;
-int			pgqrs_payload_warn = 1024 * 1024;
-int			pgqrs_worker_timeout = 60000;
+int pgqrs_clock_offset = 0;
+int pgqrs_heartbeat_flush = 10000;
+int pgqrs_payload_max = 2 * 1024 * 1024;
+int pgqrs_payload_warn = 1024 * 1024;
+int pgqrs_worker_timeout = 60000;
 
 void
 pgqrs_guc_init(void)
 {
 	DefineCustomIntVariable("pgqrs.clock_offset",
-							"Moves the clock of all functions, for tests.",
-							NULL,
-							&pgqrs_clock_offset,
-							0, INT_MIN, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
-							NULL, NULL, NULL);
+							"Moves the clock of all functions, for tests.", NULL,
+							&pgqrs_clock_offset, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.heartbeat_flush",
 							"Longest time a worker's sign of life may go unwritten.",
 							"At most one row is written per worker in this time. A third of pgqrs.worker_timeout is used where that is less.",
-							&pgqrs_heartbeat_flush,
-							10000, 100, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&pgqrs_heartbeat_flush, 10000, 100, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("pgqrs.payload_max",
-							"Largest JSON value accepted.",
-							NULL,
-							&pgqrs_payload_max,
-							2 * 1024 * 1024, 1024, 256 * 1024 * 1024,
-							PGC_SIGHUP, GUC_UNIT_BYTE,
-							NULL, NULL, NULL);
+	DefineCustomIntVariable("pgqrs.payload_max", "Largest JSON value accepted.",
+							NULL, &pgqrs_payload_max, 2 * 1024 * 1024, 1024,
+							256 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_BYTE, NULL,
+							NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.payload_warn",
 							"JSON values larger than this raise a warning.",
-							NULL,
-							&pgqrs_payload_warn,
-							1024 * 1024, 1024, 256 * 1024 * 1024,
-							PGC_SIGHUP, GUC_UNIT_BYTE,
-							NULL, NULL, NULL);
+							NULL, &pgqrs_payload_warn, 1024 * 1024, 1024,
+							256 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_BYTE, NULL,
+							NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.worker_timeout",
 							"Silence after which a worker counts as dead.",
-							NULL,
-							&pgqrs_worker_timeout,
-							60000, 1000, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							NULL, &pgqrs_worker_timeout, 60000, 1000, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("pgqrs");
 }

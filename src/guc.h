@@ -7,12 +7,12 @@
 
 #include "postgres.h"
 
-extern int	pgqrs_clock_offset;		/* milliseconds */
-extern int	pgqrs_heartbeat_flush;	/* milliseconds */
-extern int	pgqrs_payload_max;		/* bytes */
-extern int	pgqrs_payload_warn;		/* bytes */
-extern int	pgqrs_worker_timeout;	/* milliseconds */
+extern int pgqrs_clock_offset;	  /* milliseconds */
+extern int pgqrs_heartbeat_flush; /* milliseconds */
+extern int pgqrs_payload_max;	  /* bytes */
+extern int pgqrs_payload_warn;	  /* bytes */
+extern int pgqrs_worker_timeout;  /* milliseconds */
 
 extern void pgqrs_guc_init(void);
 
-#endif							/* PGQRS_GUC_H */
+#endif /* PGQRS_GUC_H */

@@ -13,15 +13,15 @@
 #include "utils/jsonb.h"
 
 /* How many failures a step's history keeps. */
-#define HISTORY_LENGTH	10
+#define HISTORY_LENGTH 10
 
 /* How much of an oversized error is kept. */
-#define EXCERPT_BYTES	1024
+#define EXCERPT_BYTES 1024
 
 static void
 put_string(JsonbParseState **state, JsonbIteratorToken token, const char *s)
 {
-	JsonbValue	v;
+	JsonbValue v;
 
 	v.type = jbvString;
 	v.val.string.val = unconstify(char *, s);
@@ -32,7 +32,7 @@ put_string(JsonbParseState **state, JsonbIteratorToken token, const char *s)
 static void
 put_number(JsonbParseState **state, JsonbIteratorToken token, int64 n)
 {
-	JsonbValue	v;
+	JsonbValue v;
 
 	v.type = jbvNumeric;
 	v.val.numeric = int64_to_numeric(n);
@@ -42,7 +42,7 @@ put_number(JsonbParseState **state, JsonbIteratorToken token, int64 n)
 static void
 put_jsonb(JsonbParseState **state, JsonbIteratorToken token, Jsonb *jb)
 {
-	JsonbValue	v;
+	JsonbValue v;
 
 	if (!JB_ROOT_IS_SCALAR(jb) || !JsonbExtractScalar(&jb->root, &v))
 	{
@@ -56,7 +56,7 @@ put_jsonb(JsonbParseState **state, JsonbIteratorToken token, Jsonb *jb)
 Datum
 pgqrs_json_null(void)
 {
-	JsonbValue	v;
+	JsonbValue v;
 
 	v.type = jbvNull;
 	return JsonbPGetDatum(JsonbValueToJsonb(&v));
@@ -73,9 +73,8 @@ pgqrs_json_error(const char *type, const char *message)
 	put_string(&state, WJB_VALUE, type);
 	put_string(&state, WJB_KEY, "message");
 	put_string(&state, WJB_VALUE, message);
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
-														   WJB_END_OBJECT,
-														   NULL)));
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
 /* What the message of a run carries: {"run_id": N} */
@@ -87,9 +86,8 @@ pgqrs_json_run_payload(int64 run_id)
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	put_string(&state, WJB_KEY, "run_id");
 	put_number(&state, WJB_VALUE, run_id);
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
-														   WJB_END_OBJECT,
-														   NULL)));
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
 /*
@@ -101,8 +99,8 @@ pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
 						  TimestampTz at, Datum error)
 {
 	JsonbParseState *state = NULL;
-	Jsonb	   *old = isnull ? NULL : DatumGetJsonbP(history);
-	int			count = old ? JB_ROOT_COUNT(old) : 0;
+	Jsonb *old = isnull ? NULL : DatumGetJsonbP(history);
+	int count = old ? JB_ROOT_COUNT(old) : 0;
 
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = Max(0, count - (HISTORY_LENGTH - 1)); i < count; i++)
@@ -116,17 +114,16 @@ pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
 	put_string(&state, WJB_KEY, "error");
 	put_jsonb(&state, WJB_VALUE, DatumGetJsonbP(error));
 	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
-														   WJB_END_ARRAY,
-														   NULL)));
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
 }
 
 /* The string under a key, or NULL if value is no object or has no such string. */
 char *
 pgqrs_json_text(Datum value, const char *key)
 {
-	Jsonb	   *jb = DatumGetJsonbP(value);
-	JsonbValue	v;
+	Jsonb *jb = DatumGetJsonbP(value);
+	JsonbValue v;
 
 	if (!JB_ROOT_IS_OBJECT(jb) ||
 		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
@@ -142,8 +139,8 @@ pgqrs_json_text(Datum value, const char *key)
 void
 pgqrs_json_check_size(Datum value, const char *argument, int index)
 {
-	Size		size = toast_raw_datum_size(value);
-	char	   *item = index > 0 ? psprintf(" (item %d)", index) : "";
+	Size size = toast_raw_datum_size(value);
+	char *item = index > 0 ? psprintf(" (item %d)", index) : "";
 
 	if (size > (Size) pgqrs_payload_max)
 		ereport(ERROR,
@@ -168,9 +165,9 @@ Datum
 pgqrs_json_cap_error(Datum error)
 {
 	JsonbParseState *state = NULL;
-	Jsonb	   *jb;
-	char	   *type;
-	char	   *text;
+	Jsonb *jb;
+	char *type;
+	char *text;
 
 	if (toast_raw_datum_size(error) <= (Size) pgqrs_payload_max)
 		return error;
@@ -193,8 +190,7 @@ pgqrs_json_cap_error(Datum error)
 	put_string(&state, WJB_VALUE, text);
 	put_string(&state, WJB_KEY, "truncated");
 	pushJsonbValue(&state, WJB_VALUE,
-				   &(JsonbValue) {.type = jbvBool, .val.boolean = true});
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state,
-														   WJB_END_OBJECT,
-														   NULL)));
+				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }

@@ -18,4 +18,4 @@ extern char *pgqrs_json_text(Datum object, const char *key);
 extern void pgqrs_json_check_size(Datum value, const char *argument, int index);
 extern Datum pgqrs_json_cap_error(Datum error);
 
-#endif							/* PGQRS_JSON_H */
+#endif /* PGQRS_JSON_H */

@@ -216,6 +216,7 @@ static bool
 search_priority(Search *search, Position *at)
 {
 	PgqrsRunRows *rows = &search->rows;
+	Position start = *at;
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(at->queue_id)},
 		{2, BTEqualStrategyNumber, Int16GetDatum(at->priority)},
@@ -233,7 +234,7 @@ search_priority(Search *search, Position *at)
 		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, 4));
 
 		CHECK_FOR_INTERRUPTS();
-		if (visible_after == at->visible_after && id <= at->message_id)
+		if (visible_after == start.visible_after && id < start.message_id)
 			continue;
 		at->visible_after = visible_after;
 		at->message_id = id;
@@ -265,24 +266,28 @@ search_queue(Search *search, Position *at)
 /*
  * Collects messages that are used up.  Only a look at the row tells them from
  * those that wait to be claimed, so each pass looks at some and the next one
- * of this backend goes on from there, around all queues.
+ * of this backend goes on from there, around all queues and, if it began in
+ * the middle of one, once more at that.
  */
 static void
 find_used_up(Search *search)
 {
 	static Position at;
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
+	int count = list_length(queues);
+	int visits = count;
 	int first = 0;
 
-	while (first < list_length(queues) &&
+	while (first < count &&
 		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < at.queue_id)
 		first++;
+	if (count > 0 && at.queue_id != 0)
+		visits++;
 	search->count = 0;
 	search->budget = MAX_ENTRIES;
-	for (int i = 0; i < list_length(queues); i++)
+	for (int i = 0; i < visits; i++)
 	{
-		search->rows.queue = *(
-			PgqrsQueue *) list_nth(queues, (first + i) % list_length(queues));
+		search->rows.queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
 		if (search->rows.queue.queue_id != at.queue_id)
 			at = (Position){search->rows.queue.queue_id, PG_INT16_MAX,
 							DT_NOBEGIN, 0};

@@ -70,7 +70,7 @@ bool
 pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
 					 TupleTableSlot *slot)
 {
-	Datum		keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
+	Datum keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
 
 	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
 }
@@ -106,8 +106,8 @@ pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
  */
 void
 pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
-				  const PgqrsQueue *queue, PgqrsOutcome outcome,
-				  int failures, bool has_error, Datum error)
+				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
+				  bool has_error, Datum error)
 {
 	static const AttrNumber copied[][2] = {
 		{Archive_message_id, Messages_message_id},
@@ -128,8 +128,8 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 		{Archive_headers, Messages_headers},
 		{Archive_last_error, Messages_last_error},
 	};
-	bool		done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
-	PgqrsRow	row;
+	bool done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
+	PgqrsRow row;
 
 	if (!done || queue->retention > 0)
 	{
@@ -171,9 +171,9 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot;
-	PgqrsQueue	queue;
-	PgqrsRow	row;
-	int64		id = 0;
+	PgqrsQueue queue;
+	PgqrsRow row;
+	int64 id = 0;
 
 	require_plain_queue(name, &queue);
 	if (m->idempotency_key == NULL)
@@ -206,14 +206,13 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 
 void
 pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
-							int count, const Datum *payloads,
-							const Datum *headers, const bool *no_headers,
-							int64 *ids)
+							int count, const Datum *payloads, const Datum *headers,
+							const bool *no_headers, int64 *ids)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	PgqrsRow   *rows = palloc(count * sizeof(PgqrsRow));
+	PgqrsRow *rows = palloc(count * sizeof(PgqrsRow));
 	PgqrsNewMessage m = {.when = when, .priority = priority};
-	PgqrsQueue	queue;
+	PgqrsQueue queue;
 
 	require_plain_queue(name, &queue);
 	for (int i = 0; i < count; i++)
@@ -238,8 +237,8 @@ pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
 typedef enum FenceResult
 {
 	FENCE_PASSED,
-	FENCE_STALE,				/* or no such message, or none of ours */
-	FENCE_RUN					/* the message of a run, where that is not allowed */
+	FENCE_STALE, /* or no such message, or none of ours */
+	FENCE_RUN	 /* the message of a run, where that is not allowed */
 } FenceResult;
 
 /*
@@ -253,7 +252,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
 {
 	for (;;)
 	{
-		bool		visible;
+		bool visible;
 
 		if (!pgqrs_row_fetch_id(messages, id, slot))
 			return FENCE_STALE;
@@ -311,16 +310,18 @@ was_archived(int64 id, int64 lease)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	bool		found = false;
-	bool		visible;
-	PgqrsQueue	queue;
+	bool found = false;
+	bool visible;
+	PgqrsQueue queue;
 
 	if (pgqrs_row_fetch_id(archive, id, slot))
 		found = !pgqrs_is_null(slot, Archive_lease) &&
 			DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
 			pgqrs_is_null(slot, Archive_run_id) &&
-			pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome)) == OUTCOME_DONE &&
-			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
+			pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome)) ==
+				OUTCOME_DONE &&
+			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)),
+							  &queue) &&
 			pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
 	pgqrs_table_close(archive);
 	return found;
@@ -335,7 +336,7 @@ stored_failures(TupleTableSlot *slot)
 static FenceResult
 archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 {
-	PgqrsQueue	queue;
+	PgqrsQueue queue;
 	FenceResult result;
 
 	result = fence(messages, id, lease, LockTupleExclusive, false, slot, &queue);
@@ -384,7 +385,7 @@ pgqrs_message_discard(int64 id, int64 lease)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsQueue	queue;
+	PgqrsQueue queue;
 
 	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
 	pgqrs_message_end(messages, slot, &queue, OUTCOME_DELETED,
@@ -397,8 +398,8 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsQueue	queue;
-	PgqrsRow	row;
+	PgqrsQueue queue;
+	PgqrsRow row;
 
 	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
 	pgqrs_row_copy(&row, messages, slot);
@@ -417,10 +418,10 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsQueue	queue;
-	PgqrsRow	row;
-	int			failures;
-	bool		dead;
+	PgqrsQueue queue;
+	PgqrsRow row;
+	int failures;
+	bool dead;
 
 	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
 	failures = stored_failures(slot) + 1;
@@ -453,25 +454,25 @@ run_cancelled(int64 run_id)
 {
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(runs);
-	bool		cancelled = false;
+	bool cancelled = false;
 
 	if (pgqrs_row_fetch_id(runs, run_id, slot))
 		cancelled = !pgqrs_is_null(slot, Runs_cancel_requested_at) ||
-			pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status)) == RUN_CANCELLED;
+			pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status)) ==
+				RUN_CANCELLED;
 	pgqrs_table_close(runs);
 	return cancelled;
 }
 
 bool
-pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
-					 bool *cancel_requested)
+pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requested)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsQueue	queue;
-	PgqrsRow	row;
+	PgqrsQueue queue;
+	PgqrsRow row;
 	TimestampTz now;
-	bool		current;
+	bool current;
 
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
@@ -485,8 +486,8 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
 	{
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_set(&row, Messages_visible_after,
-				  TimestampTzGetDatum(now + (timeout >= 0 ? timeout :
-											 queue.visibility_timeout)));
+				  TimestampTzGetDatum(
+					  now + (timeout >= 0 ? timeout : queue.visibility_timeout)));
 		pgqrs_row_update(messages, slot, &row);
 	}
 	pgqrs_table_close(messages);
@@ -499,9 +500,9 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsQueue	queue;
-	PgqrsRow	row;
-	bool		visible;
+	PgqrsQueue queue;
+	PgqrsRow row;
+	bool visible;
 
 	do
 	{
@@ -515,8 +516,8 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 				pgqrs_error_message_not_found(id);
 			pgqrs_error_denied("admin", queue.name);
 		}
-	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive,
-							LockWaitBlock) != ROW_LOCKED);
+	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
+			 ROW_LOCKED);
 	pgqrs_row_copy(&row, messages, slot);
 	pgqrs_message_give_up(&row, Max(visible_after, pgqrs_clock()));
 	pgqrs_row_update(messages, slot, &row);

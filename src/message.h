@@ -15,21 +15,21 @@
 /* When a message may first be claimed. */
 typedef struct PgqrsWhen
 {
-	int64		delay;			/* microseconds, from the moment of writing */
-	TimestampTz run_at;			/* or at this instant, if it is not 0 */
+	int64 delay;		/* microseconds, from the moment of writing */
+	TimestampTz run_at; /* or at this instant, if it is not 0 */
 } PgqrsWhen;
 
 /* A message to be stored. */
 typedef struct PgqrsNewMessage
 {
-	PgqrsWhen	when;
-	int			priority;
-	bool		is_run;			/* id and run_id are the same, no payload */
-	Datum		payload;
-	bool		has_headers;
-	Datum		headers;
-	const char *idempotency_key;	/* or NULL */
-	int64		timeout;		/* microseconds to the deadline, 0: none */
+	PgqrsWhen when;
+	int priority;
+	bool is_run; /* id and run_id are the same, no payload */
+	Datum payload;
+	bool has_headers;
+	Datum headers;
+	const char *idempotency_key; /* or NULL */
+	int64 timeout;				 /* microseconds to the deadline, 0: none */
 } PgqrsNewMessage;
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
@@ -38,8 +38,7 @@ extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
 extern void pgqrs_message_enqueue_batch(const char *queue, PgqrsWhen when,
 										int priority, int count,
-										const Datum *payloads,
-										const Datum *headers,
+										const Datum *payloads, const Datum *headers,
 										const bool *no_headers, int64 *ids);
 
 /* Under a lease: PQ006 for a stale one, PQ007 where a run's message is not allowed. */
@@ -74,4 +73,4 @@ extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, bool has_error, Datum error);
 
-#endif							/* PGQRS_MESSAGE_H */
+#endif /* PGQRS_MESSAGE_H */

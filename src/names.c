@@ -26,7 +26,8 @@ refuse(const char *argument, const char *value, const char *why)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for argument \"%s\": \"%s\"", argument, value),
 			 errdetail("It %s.", why),
-			 errhint("Use 1 to %d bytes without control characters or surrounding blanks.", MAX_NAME_BYTES)));
+			 errhint("Use 1 to %d bytes without control characters or surrounding blanks.",
+					 MAX_NAME_BYTES)));
 }
 
 /*
@@ -35,7 +36,7 @@ refuse(const char *argument, const char *value, const char *why)
 void
 pgqrs_check_key(const char *key, const char *argument)
 {
-	size_t		len = strlen(key);
+	size_t len = strlen(key);
 
 	if (len == 0)
 		refuse(argument, key, "is empty");
@@ -60,7 +61,7 @@ pgqrs_check_name(const char *name, const char *argument)
 bool
 pgqrs_is_pattern(const char *pattern)
 {
-	size_t		len = strlen(pattern);
+	size_t len = strlen(pattern);
 
 	return strcmp(pattern, "*") == 0 ||
 		(len > 2 && strcmp(pattern + len - 2, ".*") == 0);

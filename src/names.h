@@ -13,4 +13,4 @@ extern void pgqrs_check_key(const char *key, const char *argument);
 extern bool pgqrs_is_pattern(const char *pattern);
 extern bool pgqrs_pattern_matches(const char *pattern, const char *name);
 
-#endif							/* PGQRS_NAMES_H */
+#endif /* PGQRS_NAMES_H */

@@ -21,31 +21,30 @@
 
 typedef struct NameEntry
 {
-	char		name[PGQRS_NAME_SIZE];
-	int64		queue_id;
+	char name[PGQRS_NAME_SIZE];
+	int64 queue_id;
 } NameEntry;
 
 static struct
 {
 	MemoryContext context;
-	HTAB	   *by_id;			/* of PgqrsQueue */
-	HTAB	   *by_name;		/* of NameEntry */
-	uint64		generation;
-	bool		complete;		/* holds every queue there is */
-}			cache;
+	HTAB *by_id;   /* of PgqrsQueue */
+	HTAB *by_name; /* of NameEntry */
+	uint64 generation;
+	bool complete; /* holds every queue there is */
+} cache;
 
 /* Empties the cache if it may be out of date. */
 static void
 revalidate(void)
 {
-	uint64		generation = pgqrs_catalog_generation(TABLE_QUEUES);
-	HASHCTL		ctl;
+	uint64 generation = pgqrs_catalog_generation(TABLE_QUEUES);
+	HASHCTL ctl;
 
 	if (cache.by_name != NULL && cache.generation == generation)
 		return;
 	if (cache.context == NULL)
-		cache.context = AllocSetContextCreate(CacheMemoryContext,
-											  "pgqrs queues",
+		cache.context = AllocSetContextCreate(CacheMemoryContext, "pgqrs queues",
 											  ALLOCSET_SMALL_SIZES);
 	cache.by_id = cache.by_name = NULL;
 	cache.complete = false;
@@ -87,10 +86,10 @@ read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 static void
 remember(const PgqrsQueue *queue)
 {
-	NameEntry  *entry;
+	NameEntry *entry;
 
-	memcpy(hash_search(cache.by_id, &queue->queue_id, HASH_ENTER, NULL),
-		   queue, sizeof(PgqrsQueue));
+	memcpy(hash_search(cache.by_id, &queue->queue_id, HASH_ENTER, NULL), queue,
+		   sizeof(PgqrsQueue));
 	entry = hash_search(cache.by_name, queue->name, HASH_ENTER, NULL);
 	entry->queue_id = queue->queue_id;
 }
@@ -101,14 +100,14 @@ load(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(queues);
-	bool		found = pgqrs_row_fetch(queues, index, 1, &key, slot);
+	bool found = pgqrs_row_fetch(queues, index, 1, &key, slot);
 
 	if (found)
 		read_queue(slot, queue);
 	pgqrs_table_close(queues);
 	if (found)
 	{
-		revalidate();			/* opening the table may have emptied it */
+		revalidate(); /* opening the table may have emptied it */
 		remember(queue);
 	}
 	return found;
@@ -130,7 +129,7 @@ pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue)
 bool
 pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 {
-	NameEntry  *known;
+	NameEntry *known;
 
 	if (strlen(name) >= PGQRS_NAME_SIZE)
 		return false;
@@ -142,20 +141,18 @@ pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 }
 
 bool
-pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege,
-				   bool *visible)
+pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege, bool *visible)
 {
-	int			mask = pgqrs_grants_on(queue->name);
+	int mask = pgqrs_grants_on(queue->name);
 
 	*visible = mask != 0;
 	return (mask & (1 << privilege)) != 0;
 }
 
 void
-pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
-					PgqrsQueue *queue)
+pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queue)
 {
-	bool		visible;
+	bool visible;
 
 	if (!pgqrs_queue_by_name(name, queue))
 		pgqrs_error_queue_not_found(name);
@@ -171,9 +168,9 @@ static void
 load_all(void)
 {
 	PgqrsTable *queues;
-	PgqrsScan	scan;
+	PgqrsScan scan;
 	TupleTableSlot *slot;
-	PgqrsQueue	queue;
+	PgqrsQueue queue;
 
 	revalidate();
 	if (cache.complete)
@@ -195,8 +192,8 @@ load_all(void)
 static int
 compare_ids(const ListCell *a, const ListCell *b)
 {
-	int64		ida = ((const PgqrsQueue *) lfirst(a))->queue_id;
-	int64		idb = ((const PgqrsQueue *) lfirst(b))->queue_id;
+	int64 ida = ((const PgqrsQueue *) lfirst(a))->queue_id;
+	int64 idb = ((const PgqrsQueue *) lfirst(b))->queue_id;
 
 	return (ida > idb) - (ida < idb);
 }
@@ -204,7 +201,7 @@ compare_ids(const ListCell *a, const ListCell *b)
 static bool
 matches_any(List *patterns, const char *name)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, patterns)
 		if (pgqrs_pattern_matches(lfirst(lc), name))
@@ -215,10 +212,10 @@ matches_any(List *patterns, const char *name)
 List *
 pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 {
-	List	   *result = NIL;
+	List *result = NIL;
 	HASH_SEQ_STATUS status;
 	PgqrsQueue *queue;
-	bool		visible;
+	bool visible;
 
 	load_all();
 	hash_seq_init(&status, cache.by_id);

@@ -11,20 +11,20 @@
 #include "nodes/pg_list.h"
 #include "rows.h"
 
-#define PGQRS_NAME_SIZE		256 /* 255 bytes and the end */
+#define PGQRS_NAME_SIZE 256 /* 255 bytes and the end */
 
 /* Settings of a queue; durations in microseconds. */
 typedef struct PgqrsQueue
 {
-	int64		queue_id;
-	int64		visibility_timeout;
-	int64		retention;
-	int64		dead_retention;
-	int			max_attempts;
-	int			max_in_flight;	/* 0: no limit */
-	bool		paused;
-	bool		is_workflow;
-	char		name[PGQRS_NAME_SIZE];
+	int64 queue_id;
+	int64 visibility_timeout;
+	int64 retention;
+	int64 dead_retention;
+	int max_attempts;
+	int max_in_flight; /* 0: no limit */
+	bool paused;
+	bool is_workflow;
+	char name[PGQRS_NAME_SIZE];
 } PgqrsQueue;
 
 /* By name or id, whoever asks; false if there is none. */
@@ -45,4 +45,4 @@ extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
  */
 extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
 
-#endif							/* PGQRS_QUEUE_H */
+#endif /* PGQRS_QUEUE_H */

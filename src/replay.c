@@ -45,8 +45,8 @@ close_tables(Replay *r)
 static bool
 is_dead(TupleTableSlot *letter)
 {
-	return pgqrs_enum_value(ENUM_OUTCOME,
-							pgqrs_get(letter, Archive_outcome)) == OUTCOME_DEAD;
+	return pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome)) ==
+		OUTCOME_DEAD;
 }
 
 /* The message again, as if it had just been sent. */
@@ -82,7 +82,7 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 static bool
 lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 {
-	int64		run_id = DatumGetInt64(pgqrs_get(r->letter, Archive_run_id));
+	int64 run_id = DatumGetInt64(pgqrs_get(r->letter, Archive_run_id));
 
 	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
 		pgqrs_run_status(r->run) != RUN_ERROR ||
@@ -90,7 +90,7 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 		return false;
 	if (!pgqrs_is_null(r->run, Runs_timeout))
 	{
-		Interval   *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
+		Interval *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
 
 		pgqrs_set(message, Messages_deadline_at,
 				  TimestampTzGetDatum(now + pgqrs_duration(timeout, "timeout")));
@@ -102,7 +102,7 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 static void
 requeue_run(Replay *r, const PgqrsRow *message)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	pgqrs_row_copy(&row, r->runs, r->run);
 	pgqrs_run_move(&row, r->run, RUN_QUEUED);
@@ -131,8 +131,8 @@ static ReplayResult
 replay(Replay *r)
 {
 	TimestampTz now = pgqrs_clock();
-	bool		is_run = !pgqrs_is_null(r->letter, Archive_run_id);
-	PgqrsRow	message;
+	bool is_run = !pgqrs_is_null(r->letter, Archive_run_id);
+	PgqrsRow message;
 
 	fill_message(r, &message, now);
 	if (is_run && !lock_run(r, &message, now))
@@ -151,15 +151,15 @@ replay(Replay *r)
 static void
 require_letter(Replay *r, int64 message_id)
 {
-	PgqrsQueue	queue;
+	PgqrsQueue queue;
 	TupleTableSlot *live = pgqrs_table_slot(r->messages);
 	const char *state;
-	bool		in_archive;
+	bool in_archive;
 
 	do
 	{
 		TupleTableSlot *found = r->letter;
-		bool		visible = false;
+		bool visible = false;
 
 		in_archive = pgqrs_row_fetch_id(r->archive, message_id, r->letter);
 		if (!in_archive)
@@ -187,7 +187,8 @@ require_letter(Replay *r, int64 message_id)
 		return;
 	state = in_archive ?
 		pgqrs_enum_label(ENUM_OUTCOME,
-						 pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(r->letter, Archive_outcome))) :
+						 pgqrs_enum_value(ENUM_OUTCOME,
+										  pgqrs_get(r->letter, Archive_outcome))) :
 		"still live";
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
@@ -199,7 +200,7 @@ require_letter(Replay *r, int64 message_id)
 void
 pgqrs_replay(int64 message_id)
 {
-	Replay		r;
+	Replay r;
 
 	open_tables(&r);
 	require_letter(&r, message_id);
@@ -227,21 +228,22 @@ pgqrs_replay(int64 message_id)
 /* Visits the dead letters of a queue, oldest first, that nobody has locked. */
 static int64
 each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
-			TimestampTz before, bool (*visit) (Replay *r))
+			TimestampTz before, bool (*visit)(Replay *r))
 {
-	PgqrsScan	scan;
-	PgqrsKey	keys[2] = {
+	PgqrsScan scan;
+	PgqrsKey keys[2] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(queue->queue_id)},
 		{2, BTLessStrategyNumber, TimestampTzGetDatum(before)},
 	};
-	int64		count = 0;
+	int64 count = 0;
 
 	pgqrs_scan_begin(&scan, r->archive, INDEX_ARCHIVE_DEAD, 2, keys);
 	while (count < max_rows && pgqrs_scan_next(&scan, r->letter))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
-						   LockWaitSkip) == ROW_LOCKED && visit(r))
+						   LockWaitSkip) == ROW_LOCKED &&
+			visit(r))
 			count++;
 	}
 	pgqrs_scan_end(&scan);
@@ -265,9 +267,9 @@ visit_purge(Replay *r)
 int64
 pgqrs_replay_many(const char *name, int64 max_rows)
 {
-	Replay		r;
-	PgqrsQueue	queue;
-	int64		count;
+	Replay r;
+	PgqrsQueue queue;
+	int64 count;
 
 	open_tables(&r);
 	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
@@ -279,9 +281,9 @@ pgqrs_replay_many(const char *name, int64 max_rows)
 int64
 pgqrs_replay_purge(const char *name, int64 older_than)
 {
-	Replay		r;
-	PgqrsQueue	queue;
-	int64		count;
+	Replay r;
+	PgqrsQueue queue;
+	int64 count;
 
 	open_tables(&r);
 	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);

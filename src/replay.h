@@ -15,4 +15,4 @@ extern int64 pgqrs_replay_many(const char *queue, int64 max_rows);
 /* Those that died longer ago than this many microseconds; how many. */
 extern int64 pgqrs_replay_purge(const char *queue, int64 older_than);
 
-#endif							/* PGQRS_REPLAY_H */
+#endif /* PGQRS_REPLAY_H */

@@ -30,7 +30,7 @@
 #include "utils/snapmgr.h"
 
 /* How many tuples go to the table at once. */
-#define INSERT_CHUNK	500
+#define INSERT_CHUNK 500
 
 /*
  * Refuses a table to which somebody added what the direct path would bypass.
@@ -84,7 +84,7 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 void
 pgqrs_table_close(PgqrsTable *table)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	if (table->archive != NULL)
 		pgqrs_table_close(table->archive);
@@ -124,12 +124,14 @@ comparison(Oid type, StrategyNumber strategy)
 {
 	static const struct
 	{
-		Oid			type;
+		Oid type;
 		RegProcedure procs[BTMaxStrategyNumber];
-	}			known[] = {
+	} known[] = {
 		{INT8OID, {F_INT8LT, F_INT8LE, F_INT8EQ, F_INT8GE, F_INT8GT}},
 		{INT2OID, {F_INT2LT, F_INT2LE, F_INT2EQ, F_INT2GE, F_INT2GT}},
-		{TIMESTAMPTZOID, {F_TIMESTAMPTZ_LT, F_TIMESTAMPTZ_LE, F_TIMESTAMPTZ_EQ, F_TIMESTAMPTZ_GE, F_TIMESTAMPTZ_GT}},
+		{TIMESTAMPTZOID,
+		 {F_TIMESTAMPTZ_LT, F_TIMESTAMPTZ_LE, F_TIMESTAMPTZ_EQ,
+		  F_TIMESTAMPTZ_GE, F_TIMESTAMPTZ_GT}},
 		{TEXTOID, {F_TEXT_LT, F_TEXT_LE, F_TEXTEQ, F_TEXT_GE, F_TEXT_GT}},
 		{NAMEOID, {F_NAMELT, F_NAMELE, F_NAMEEQ, F_NAMEGE, F_NAMEGT}},
 	};
@@ -143,8 +145,8 @@ comparison(Oid type, StrategyNumber strategy)
 static void
 make_scan_key(ScanKey key, Relation index, const PgqrsKey *k)
 {
-	int			i = k->column - 1;
-	Oid			type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
+	int i = k->column - 1;
+	Oid type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
 
 	/* an index on name stores cstring */
 	if (type == CSTRINGOID)
@@ -221,7 +223,7 @@ pgqrs_scan_next_key(PgqrsScan *scan)
 Datum
 pgqrs_scan_key(PgqrsScan *scan, AttrNumber column)
 {
-	bool		isnull;
+	bool isnull;
 
 	return index_getattr(scan->desc->xs_itup, column, scan->desc->xs_itupdesc,
 						 &isnull);
@@ -236,8 +238,7 @@ pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 		if (!index_fetch_heap(scan->desc, slot))
 			return false;
 		if (!scan->by_hand ||
-			table_tuple_satisfies_snapshot(scan->table->rel, slot,
-										   scan->snapshot))
+			table_tuple_satisfies_snapshot(scan->table->rel, slot, scan->snapshot))
 			return true;
 	} while (scan->desc->xs_heap_continue);
 	return false;
@@ -272,12 +273,12 @@ bool
 pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 				const Datum *keys, TupleTableSlot *slot)
 {
-	PgqrsScan	scan;
-	PgqrsKey	k[PGQRS_MAX_KEYS];
-	bool		found;
+	PgqrsScan scan;
+	PgqrsKey k[PGQRS_MAX_KEYS];
+	bool found;
 
 	for (int i = 0; i < nkeys; i++)
-		k[i] = (PgqrsKey) {i + 1, BTEqualStrategyNumber, keys[i]};
+		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i]};
 	pgqrs_scan_begin(&scan, table, index, nkeys, k);
 	found = pgqrs_scan_next(&scan, slot);
 	pgqrs_scan_end(&scan);
@@ -296,7 +297,7 @@ pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
 		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
 		[TABLE_RUNS] = INDEX_RUNS_PKEY,
 	};
-	Datum		key = Int64GetDatum(id);
+	Datum key = Int64GetDatum(id);
 
 	return pgqrs_row_fetch(table, primary[table->id], 1, &key, slot);
 }
@@ -311,12 +312,11 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 {
 	TM_FailureData tmfd;
 	ItemPointerData tid = slot->tts_tid;
-	TM_Result	result;
+	TM_Result result;
 
 	PushActiveSnapshot(GetLatestSnapshot());
 	result = table_tuple_lock(table->rel, &tid, GetActiveSnapshot(), slot,
-							  GetCurrentCommandId(false), mode, wait, 0,
-							  &tmfd);
+							  GetCurrentCommandId(false), mode, wait, 0, &tmfd);
 	PopActiveSnapshot();
 	switch (result)
 	{
@@ -380,7 +380,7 @@ pgqrs_row_copy(PgqrsRow *row, PgqrsTable *table, TupleTableSlot *slot)
 static void
 open_indexes(PgqrsTable *table, const bool *changed)
 {
-	Bitmapset  *columns = NULL;
+	Bitmapset *columns = NULL;
 
 	if (table->indexes_open)
 		return;
@@ -401,7 +401,7 @@ open_indexes(PgqrsTable *table, const bool *changed)
 static void
 check_not_null(PgqrsTable *table, const PgqrsRow *row)
 {
-	TupleDesc	desc = RelationGetDescr(table->rel);
+	TupleDesc desc = RelationGetDescr(table->rel);
 
 	for (int i = 0; i < row->natts; i++)
 		if (row->nulls[i] && TupleDescAttr(desc, i)->attnotnull)
@@ -437,11 +437,10 @@ static void
 insert_index_entries(PgqrsTable *table, TupleTableSlot *slot, bool update,
 					 bool only_summarizing)
 {
-	List	   *recheck;
+	List *recheck;
 
-	recheck = pgqrs_insert_index_tuples(table->rri, slot, table->estate,
-										update, false, NULL, NIL,
-										only_summarizing);
+	recheck = pgqrs_insert_index_tuples(table->rri, slot, table->estate, update,
+										false, NULL, NIL, only_summarizing);
 	Assert(recheck == NIL);
 	list_free(recheck);
 	ResetPerTupleExprContext(table->estate);
@@ -463,20 +462,19 @@ void
 pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 {
 	TupleTableSlot *slots[INSERT_CHUNK];
-	int			nslots = Min(count, INSERT_CHUNK);
+	int nslots = Min(count, INSERT_CHUNK);
 
 	for (int i = 0; i < nslots; i++)
 		slots[i] = pgqrs_table_slot(table);
 	for (int start = 0; start < count; start += nslots)
 	{
-		int			n = Min(nslots, count - start);
+		int n = Min(nslots, count - start);
 
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n; i++)
 			fill_slot(table, slots[i], &rows[start + i]);
 		open_indexes(table, rows[start].changed);
-		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0,
-						   NULL);
+		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0, NULL);
 		for (int i = 0; i < n; i++)
 			insert_index_entries(table, slots[i], false, false);
 	}
@@ -491,20 +489,18 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
  * Speculative insertion, as for INSERT … ON CONFLICT.
  */
 bool
-pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
-						PgqrsIndexId arbiter)
+pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arbiter)
 {
 	TupleTableSlot *slot;
-	List	   *arbiters = list_make1_oid(pgqrs_catalog_index(arbiter));
-	bool		conflict;
+	List *arbiters = list_make1_oid(pgqrs_catalog_index(arbiter));
+	bool conflict;
 
 	open_indexes(table, row->changed);
 	do
 	{
 		ItemPointerData tid;
-		uint32		token;
+		uint32 token;
 
-		conflict = false;
 		CHECK_FOR_INTERRUPTS();
 		slot = store_row(table, row);
 		if (!pgqrs_check_index_constraints(table->rri, slot, table->estate,
@@ -514,8 +510,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 		conflict = false;
 		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
 		table_tuple_insert_speculative(table->rel, slot,
-									   GetCurrentCommandId(true), 0, NULL,
-									   token);
+									   GetCurrentCommandId(true), 0, NULL, token);
 		pgqrs_insert_index_tuples(table->rri, slot, table->estate, false, true,
 								  &conflict, arbiters, false);
 		table_tuple_complete_speculative(table->rel, slot, token, !conflict);
@@ -536,9 +531,9 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 	TupleTableSlot *slot = store_row(table, row);
 	TM_FailureData tmfd;
 	LockTupleMode mode;
-	TM_Result	result;
-	bool		all_indexes;
-	bool		any_index;
+	TM_Result result;
+	bool all_indexes;
+	bool any_index;
 
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
 								GetCurrentCommandId(true), &tmfd, &mode,
@@ -559,7 +554,7 @@ void
 pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
 {
 	TM_FailureData tmfd;
-	TM_Result	result;
+	TM_Result result;
 
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,

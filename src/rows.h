@@ -27,52 +27,52 @@
 typedef struct PgqrsTable
 {
 	PgqrsTableId id;
-	Relation	rel;
-	Snapshot	snapshot;		/* registered by the caller: what all reads see */
-	List	   *slots;			/* dropped with the table */
-	TupleTableSlot *writer;		/* what is being inserted or updated */
+	Relation rel;
+	Snapshot snapshot;		/* registered by the caller: what all reads see */
+	List *slots;			/* dropped with the table */
+	TupleTableSlot *writer; /* what is being inserted or updated */
 	struct PgqrsTable *archive; /* of messages, opened by the first end */
-	EState	   *estate;			/* made by the first insert or update */
+	EState *estate;				/* made by the first insert or update */
 	ResultRelInfo *rri;
-	bool		indexes_open;
+	bool indexes_open;
 } PgqrsTable;
 
 /* A row to be inserted, or the new version of one. */
 typedef struct PgqrsRow
 {
-	int			natts;
-	Datum		values[PGQRS_MAX_COLUMNS];
-	bool		nulls[PGQRS_MAX_COLUMNS];
-	bool		changed[PGQRS_MAX_COLUMNS];
+	int natts;
+	Datum values[PGQRS_MAX_COLUMNS];
+	bool nulls[PGQRS_MAX_COLUMNS];
+	bool changed[PGQRS_MAX_COLUMNS];
 } PgqrsRow;
 
 typedef enum PgqrsLockResult
 {
 	ROW_LOCKED,
-	ROW_CHANGED,				/* updated or deleted since it was read */
-	ROW_BUSY					/* somebody else has it, and we do not wait */
+	ROW_CHANGED, /* updated or deleted since it was read */
+	ROW_BUSY	 /* somebody else has it, and we do not wait */
 } PgqrsLockResult;
 
 /* A condition on an index column: a btree strategy, 1-based column. */
 typedef struct PgqrsKey
 {
-	AttrNumber	column;
+	AttrNumber column;
 	StrategyNumber strategy;
-	Datum		value;
+	Datum value;
 } PgqrsKey;
 
-#define PGQRS_MAX_KEYS	4
+#define PGQRS_MAX_KEYS 4
 
 typedef struct PgqrsScan
 {
 	PgqrsTable *table;
-	Relation	index;
-	Snapshot	snapshot;		/* what a row must be visible to */
-	ScanDirection direction;	/* forward, unless the caller changes it */
+	Relation index;
+	Snapshot snapshot;		 /* what a row must be visible to */
+	ScanDirection direction; /* forward, unless the caller changes it */
 	IndexScanDesc desc;
 	ScanKeyData keys[PGQRS_MAX_KEYS];
-	int			nkeys;
-	bool		by_hand;		/* SERIALIZABLE: visibility checked here */
+	int nkeys;
+	bool by_hand; /* SERIALIZABLE: visibility checked here */
 } PgqrsScan;
 
 /* tables */
@@ -82,21 +82,17 @@ extern TupleTableSlot *pgqrs_table_slot(PgqrsTable *table);
 extern int64 pgqrs_next_id(PgqrsSequenceId id);
 
 /* reading */
-extern bool pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index,
-							int nkeys, const Datum *keys,
-							TupleTableSlot *slot);
-extern bool pgqrs_row_fetch_id(PgqrsTable *table, int64 id,
-							   TupleTableSlot *slot);
+extern bool pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
+							const Datum *keys, TupleTableSlot *slot);
+extern bool pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot);
 extern bool pgqrs_row_fetch_locked(PgqrsTable *table, int64 id,
 								   LockTupleMode mode, TupleTableSlot *slot);
 extern PgqrsLockResult pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot,
-									  LockTupleMode mode,
-									  LockWaitPolicy wait);
+									  LockTupleMode mode, LockWaitPolicy wait);
 
 /* scanning: slot and keys stay valid until the next call on the same scan */
 extern void pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table,
-							 PgqrsIndexId index, int nkeys,
-							 const PgqrsKey *keys);
+							 PgqrsIndexId index, int nkeys, const PgqrsKey *keys);
 extern void pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table);
 extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
@@ -107,8 +103,7 @@ extern void pgqrs_scan_end(PgqrsScan *scan);
 
 /* writing */
 extern void pgqrs_row_init(PgqrsRow *row, PgqrsTable *table);
-extern void pgqrs_row_copy(PgqrsRow *row, PgqrsTable *table,
-						   TupleTableSlot *slot);
+extern void pgqrs_row_copy(PgqrsRow *row, PgqrsTable *table, TupleTableSlot *slot);
 extern void pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row);
 extern void pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count);
 extern bool pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
@@ -137,7 +132,7 @@ pgqrs_set_null(PgqrsRow *row, AttrNumber column)
 static inline Datum
 pgqrs_get(TupleTableSlot *slot, AttrNumber column)
 {
-	bool		isnull;
+	bool isnull;
 
 	return slot_getattr(slot, column, &isnull);
 }
@@ -148,4 +143,4 @@ pgqrs_is_null(TupleTableSlot *slot, AttrNumber column)
 	return slot_attisnull(slot, column);
 }
 
-#endif							/* PGQRS_ROWS_H */
+#endif /* PGQRS_ROWS_H */

@@ -21,25 +21,19 @@
 #include "worker_registry.h"
 
 /* A session is warned once in this time that nobody serves a workflow. */
-#define WARN_INTERVAL	(60 * USECS_PER_SEC)
+#define WARN_INTERVAL (60 * USECS_PER_SEC)
 
 /*
  * The moves of a run.  Out of ERROR only a replay leads; RUNNING to RUNNING is
  * the next claim after a retry or a crash.
  */
 static const bool moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
-	[RUN_QUEUED][RUN_RUNNING] = true,
-	[RUN_QUEUED][RUN_ERROR] = true,
-	[RUN_QUEUED][RUN_CANCELLED] = true,
-	[RUN_RUNNING][RUN_RUNNING] = true,
-	[RUN_RUNNING][RUN_PAUSED] = true,
-	[RUN_RUNNING][RUN_SUCCESS] = true,
-	[RUN_RUNNING][RUN_ERROR] = true,
-	[RUN_RUNNING][RUN_CANCELLED] = true,
-	[RUN_PAUSED][RUN_RUNNING] = true,
-	[RUN_PAUSED][RUN_ERROR] = true,
-	[RUN_PAUSED][RUN_CANCELLED] = true,
-	[RUN_ERROR][RUN_QUEUED] = true,
+	[RUN_QUEUED][RUN_RUNNING] = true,	[RUN_QUEUED][RUN_ERROR] = true,
+	[RUN_QUEUED][RUN_CANCELLED] = true, [RUN_RUNNING][RUN_RUNNING] = true,
+	[RUN_RUNNING][RUN_PAUSED] = true,	[RUN_RUNNING][RUN_SUCCESS] = true,
+	[RUN_RUNNING][RUN_ERROR] = true,	[RUN_RUNNING][RUN_CANCELLED] = true,
+	[RUN_PAUSED][RUN_RUNNING] = true,	[RUN_PAUSED][RUN_ERROR] = true,
+	[RUN_PAUSED][RUN_CANCELLED] = true, [RUN_ERROR][RUN_QUEUED] = true,
 };
 
 PgqrsRunStatus
@@ -101,15 +95,15 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 	static HTAB *checked = NULL;
 	struct
 	{
-		int64		workflow_id;
+		int64 workflow_id;
 		TimestampTz at;
-	}		   *entry;
+	} * entry;
 	TimestampTz now = GetCurrentTimestamp();
-	bool		found;
+	bool found;
 
 	if (checked == NULL)
 	{
-		HASHCTL		ctl = {.keysize = sizeof(int64),.entrysize = sizeof(*entry)};
+		HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(*entry)};
 
 		checked = hash_create("pgqrs workflows checked for workers", 16, &ctl,
 							  HASH_ELEM | HASH_BLOBS);
@@ -150,7 +144,8 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 	}
 	if (r->idempotency_key != NULL)
 	{
-		pgqrs_set(row, Runs_idempotency_key, CStringGetTextDatum(r->idempotency_key));
+		pgqrs_set(row, Runs_idempotency_key,
+				  CStringGetTextDatum(r->idempotency_key));
 		pgqrs_set(row, Runs_key_scope,
 				  pgqrs_enum_datum(ENUM_KEY_SCOPE, workflow->key_scope));
 	}
@@ -190,7 +185,7 @@ static bool
 find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
 			int64 *id)
 {
-	Datum		keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
+	Datum keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
 
 	if (workflow->key_scope == KEY_ACTIVE)
 	{
@@ -231,9 +226,9 @@ static int64
 trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 			  const PgqrsNewRun *r, int64 id)
 {
-	PgqrsRow	message;
-	PgqrsRow	run;
-	int64		other;
+	PgqrsRow message;
+	PgqrsRow run;
+	int64 other;
 
 	for (;;)
 	{
@@ -277,9 +272,9 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 {
 	PgqrsRunRows rows;
 	PgqrsWorkflow workflow;
-	PgqrsRow	message;
-	PgqrsRow	run;
-	int64		id;
+	PgqrsRow message;
+	PgqrsRow run;
+	int64 id;
 
 	pgqrs_run_open(&rows);
 	prepare(name, r, &workflow);
@@ -299,7 +294,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 static int
 compare_keys(const void *a, const void *b, void *arg)
 {
-	char	  **keys = arg;
+	char **keys = arg;
 	const char *x = keys[*(const int *) a];
 	const char *y = keys[*(const int *) b];
 
@@ -317,9 +312,9 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 					PgqrsNewRun *r, int count, const Datum *inputs,
 					const bool *no_inputs, char **keys, int64 *ids)
 {
-	int		   *order = palloc(count * sizeof(int));
-	PgqrsRow	message;
-	PgqrsRow	run;
+	int *order = palloc(count * sizeof(int));
+	PgqrsRow message;
+	PgqrsRow run;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -329,7 +324,7 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	qsort_arg(order, count, sizeof(int), compare_keys, keys);
 	for (int i = 0; i < count; i++)
 	{
-		int			item = order[i];
+		int item = order[i];
 
 		r->has_input = !no_inputs[item];
 		r->input = inputs[item];
@@ -349,19 +344,20 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 /* keys: NULL, or one per item, each of which may be NULL; they differ. */
 void
 pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
-						const Datum *inputs, const bool *no_inputs,
-						char **keys, int64 *ids)
+						const Datum *inputs, const bool *no_inputs, char **keys,
+						int64 *ids)
 {
 	PgqrsRunRows rows;
 	PgqrsWorkflow workflow;
-	PgqrsRow   *messages;
-	PgqrsRow   *runs;
+	PgqrsRow *messages;
+	PgqrsRow *runs;
 
 	pgqrs_run_open(&rows);
 	prepare(name, r, &workflow);
 	if (keys != NULL)
 	{
-		trigger_batch_keyed(&rows, &workflow, r, count, inputs, no_inputs, keys, ids);
+		trigger_batch_keyed(&rows, &workflow, r, count, inputs, no_inputs, keys,
+							ids);
 		pgqrs_run_close(&rows);
 		return;
 	}
@@ -390,7 +386,7 @@ static void
 check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 				PgqrsPrivilege privilege)
 {
-	bool		visible = false;
+	bool visible = false;
 
 	if (!pgqrs_queue_by_id(workflow_id, &rows->queue))
 		pgqrs_error_run_not_found(run_id);
@@ -408,7 +404,8 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 {
 	for (;;)
 	{
-		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id, rows->message);
+		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
+											   rows->message);
 		if (rows->has_message)
 		{
 			if (pgqrs_is_null(rows->message, Messages_run_id))
@@ -419,7 +416,8 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			if (pgqrs_row_lock(rows->messages, rows->message, mode,
 							   LockWaitBlock) != ROW_LOCKED)
 				continue;
-			rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+			rows->failures = DatumGetInt32(
+				pgqrs_get(rows->message, Messages_failures));
 		}
 		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
 			pgqrs_error_run_not_found(run_id);
@@ -448,7 +446,7 @@ void
 pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 {
 	PgqrsRunStatus status = pgqrs_run_status(rows->run);
-	int64		run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
 
 	if (status == RUN_CANCELLED ||
 		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
@@ -456,12 +454,14 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 	if (pgqrs_run_is_terminal(status))
 		error_not_running(rows, pgqrs_enum_label(ENUM_RUN_STATUS, status));
 	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= pgqrs_clock())
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <=
+			pgqrs_clock())
 		error_not_running(rows, "past its deadline");
 	if (!pgqrs_message_lease_is(rows->message, lease))
 		pgqrs_error_lease_lost("run", run_id);
 	if (!pgqrs_is_null(rows->message, Messages_worker_id))
-		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(rows->message, Messages_worker_id)));
+		pgqrs_worker_touch(
+			DatumGetInt64(pgqrs_get(rows->message, Messages_worker_id)));
 }
 
 bool
@@ -505,15 +505,15 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 		pgqrs_set(row, Runs_error, *error);
 	pgqrs_row_update(rows->runs, rows->run, row);
 	pgqrs_message_end(rows->messages, rows->message, &rows->queue,
-					  outcome_of(status), rows->failures,
-					  error != NULL, error != NULL ? *error : (Datum) 0);
+					  outcome_of(status), rows->failures, error != NULL,
+					  error != NULL ? *error : (Datum) 0);
 }
 
 void
 pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, const Datum *output,
 			  const Datum *error)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	pgqrs_row_copy(&row, rows->runs, rows->run);
 	end(rows, &row, status, output, error);
@@ -523,8 +523,8 @@ pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, const Datum *output,
 static PgqrsRunStatus
 failed_status(PgqrsRunRows *rows)
 {
-	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ?
-		RUN_ERROR : RUN_CANCELLED;
+	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ? RUN_ERROR :
+																RUN_CANCELLED;
 }
 
 void
@@ -537,8 +537,8 @@ pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
 static bool
 is_permanent(const PgqrsRetryPolicy *policy, Datum error)
 {
-	char	   *type = pgqrs_json_text(error, "type");
-	ListCell   *lc;
+	char *type = pgqrs_json_text(error, "type");
+	ListCell *lc;
 
 	if (type == NULL)
 		return false;
@@ -572,13 +572,14 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 
 	/* a retry that could not start in time is none */
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
-		*retry_at < DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
+		*retry_at <
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
 }
 
 void
 pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
 	pgqrs_message_give_up(&row, visible_after);
@@ -611,17 +612,17 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 			   int64 retry_after, TimestampTz *retry_at)
 {
 	PgqrsRunRows rows;
-	PgqrsRow	row;
-	int			failures;
-	bool		retry;
+	PgqrsRow row;
+	int failures;
+	bool retry;
 
 	pgqrs_run_open(&rows);
 	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive);
 	pgqrs_run_fence(&rows, lease, false);
 	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
 	error = pgqrs_json_cap_error(error);
-	retry = retryable && pgqrs_run_may_retry(&rows, failures, 0, error,
-											 retry_after, retry_at);
+	retry = retryable &&
+		pgqrs_run_may_retry(&rows, failures, 0, error, retry_after, retry_at);
 
 	pgqrs_row_copy(&row, rows.runs, rows.run);
 	pgqrs_set(&row, Runs_failures, Int32GetDatum(failures));
@@ -641,11 +642,10 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
  * locked here.
  */
 void
-pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress,
-					   Datum progress)
+pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress, Datum progress)
 {
 	PgqrsRunRows rows;
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	pgqrs_run_open(&rows);
 	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleKeyShare);

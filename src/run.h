@@ -21,28 +21,28 @@ typedef struct PgqrsRunRows
 	PgqrsTable *runs;
 	TupleTableSlot *message;
 	TupleTableSlot *run;
-	bool		has_message;
-	int			failures;		/* crashes, with which the message would end */
-	PgqrsQueue	queue;
+	bool has_message;
+	int failures; /* crashes, with which the message would end */
+	PgqrsQueue queue;
 } PgqrsRunRows;
 
 /* What a trigger asks for. */
 typedef struct PgqrsNewRun
 {
-	PgqrsWhen	when;
-	int			priority;
-	int64		timeout;		/* microseconds, < 0: the workflow's */
-	bool		has_input;
-	Datum		input;
-	bool		has_tags;
-	Datum		tags;
-	bool		has_headers;
-	Datum		headers;
-	bool		has_retry_policy;
-	Datum		retry_policy;
-	const char *idempotency_key;	/* or NULL */
-	bool		raise_duplicate;	/* 23505 instead of the run that has the key */
-	bool		require_worker; /* PQ013 instead of a warning */
+	PgqrsWhen when;
+	int priority;
+	int64 timeout; /* microseconds, < 0: the workflow's */
+	bool has_input;
+	Datum input;
+	bool has_tags;
+	Datum tags;
+	bool has_headers;
+	Datum headers;
+	bool has_retry_policy;
+	Datum retry_policy;
+	const char *idempotency_key; /* or NULL */
+	bool raise_duplicate;		 /* 23505 instead of the run that has the key */
+	bool require_worker;		 /* PQ013 instead of a warning */
 } PgqrsNewRun;
 
 extern void pgqrs_run_open(PgqrsRunRows *rows);
@@ -50,10 +50,9 @@ extern void pgqrs_run_close(PgqrsRunRows *rows);
 
 /* Starting: the id of the new run, or of the one that has the key. */
 extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
-extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r,
-									int count, const Datum *inputs,
-									const bool *no_inputs, char **keys,
-									int64 *ids);
+extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int count,
+									const Datum *inputs, const bool *no_inputs,
+									char **keys, int64 *ids);
 
 /*
  * Finds a run and locks its message if it has one.  PQ003 if there is none or
@@ -83,9 +82,8 @@ extern void pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to
 extern void pgqrs_run_complete(int64 run_id, int64 lease, Datum output);
 
 /* retry_after < 0: backoff; true and the time of the retry, or false: ended */
-extern bool pgqrs_run_fail(int64 run_id, int64 lease, Datum error,
-						   bool retryable, int64 retry_after,
-						   TimestampTz *retry_at);
+extern bool pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
+						   int64 retry_after, TimestampTz *retry_at);
 extern void pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress,
 								   Datum progress);
 
@@ -112,4 +110,4 @@ extern bool pgqrs_run_may_retry(PgqrsRunRows *rows, int failures,
 extern void pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after,
 							  Datum error);
 
-#endif							/* PGQRS_RUN_H */
+#endif /* PGQRS_RUN_H */

@@ -23,9 +23,9 @@ typedef struct StepRows
 	PgqrsRunRows run;
 	PgqrsTable *steps;
 	TupleTableSlot *step;
-	bool		found;			/* the step has a row */
-	int64		run_id;
-	int64		lease;
+	bool found; /* the step has a row */
+	int64 run_id;
+	int64 lease;
 	const char *step_id;
 } StepRows;
 
@@ -35,14 +35,10 @@ typedef struct StepRows
  * was lost in a crash.  Out of ERROR only a replay leads.
  */
 static const bool moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
-	[STEP_PENDING][STEP_RUNNING] = true,
-	[STEP_PENDING][STEP_PENDING] = true,
-	[STEP_PENDING][STEP_SUCCESS] = true,
-	[STEP_PENDING][STEP_ERROR] = true,
-	[STEP_RUNNING][STEP_RUNNING] = true,
-	[STEP_RUNNING][STEP_PENDING] = true,
-	[STEP_RUNNING][STEP_SUCCESS] = true,
-	[STEP_RUNNING][STEP_ERROR] = true,
+	[STEP_PENDING][STEP_RUNNING] = true, [STEP_PENDING][STEP_PENDING] = true,
+	[STEP_PENDING][STEP_SUCCESS] = true, [STEP_PENDING][STEP_ERROR] = true,
+	[STEP_RUNNING][STEP_RUNNING] = true, [STEP_RUNNING][STEP_PENDING] = true,
+	[STEP_RUNNING][STEP_SUCCESS] = true, [STEP_RUNNING][STEP_ERROR] = true,
 	[STEP_ERROR][STEP_PENDING] = true,
 };
 
@@ -90,7 +86,7 @@ move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
 static void
 fetch_step(StepRows *s, PgqrsStepKind kind)
 {
-	Datum		keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
+	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 	PgqrsStepKind found;
 
 	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
@@ -141,8 +137,7 @@ lock_step(StepRows *s)
  */
 
 static void
-init_step(PgqrsRow *row, const StepRows *s, PgqrsStepKind kind,
-		  PgqrsStepStatus status)
+init_step(PgqrsRow *row, const StepRows *s, PgqrsStepKind kind, PgqrsStepStatus status)
 {
 	pgqrs_row_init(row, s->steps);
 	pgqrs_set(row, Steps_run_id, Int64GetDatum(s->run_id));
@@ -188,7 +183,7 @@ finish(PgqrsRow *row, const Datum *output, const Datum *error)
 static void
 forget_crashes(StepRows *s)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	if (s->run.failures == 0)
 		return;
@@ -236,7 +231,7 @@ answer_running(PgqrsStepState *state, int attempt)
 static bool
 begin_first(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	init_step(&row, s, STEP_KIND_FUNCTION, STEP_RUNNING);
 	if (has_input)
@@ -249,7 +244,7 @@ begin_first(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 static bool
 begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	if (!lock_step(s))
 		return false;
@@ -292,10 +287,10 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 }
 
 void
-pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
-				 bool has_input, Datum input, PgqrsStepState *state)
+pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
+				 Datum input, PgqrsStepState *state)
 {
-	StepRows	s;
+	StepRows s;
 
 	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s.run, lease))
@@ -323,7 +318,7 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
 static bool
 try_complete(StepRows *s, Datum output)
 {
-	PgqrsRow	row;
+	PgqrsRow row;
 
 	fetch_step(s, STEP_KIND_FUNCTION);
 	if (!s->found)
@@ -333,7 +328,7 @@ try_complete(StepRows *s, Datum output)
 		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
 	}
 	if (step_status(s->step) == STEP_SUCCESS)
-		return true;			/* the first stored output stays */
+		return true; /* the first stored output stays */
 	if (!lock_step(s))
 		return false;
 	copy_step(&row, s, STEP_SUCCESS);
@@ -343,10 +338,9 @@ try_complete(StepRows *s, Datum output)
 }
 
 void
-pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
-					Datum output)
+pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 {
-	StepRows	s;
+	StepRows s;
 
 	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s.run, lease))
@@ -380,8 +374,8 @@ step_failures(const StepRows *s)
 static bool
 store_failure(StepRows *s, PgqrsStepStatus status, Datum error)
 {
-	PgqrsRow	row;
-	Datum		history;
+	PgqrsRow row;
+	Datum history;
 	TimestampTz now = pgqrs_clock();
 
 	if (s->found)
@@ -416,8 +410,7 @@ error_finished(const StepRows *s)
 
 /* The message is locked exclusively, so nobody else works on the run's steps. */
 static PgqrsStepOutcome
-fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error,
-		  TimestampTz *retry_at)
+fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error, TimestampTz *retry_at)
 {
 	PgqrsStepOutcome outcome;
 
@@ -425,7 +418,7 @@ fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error,
 	if (s->found && step_status(s->step) == STEP_ERROR)
 	{
 		if (step_lease_is(s->step, s->lease) && !f->fail_run)
-			return STEP_OUTCOME_STEP_FAILED;	/* a repeated call */
+			return STEP_OUTCOME_STEP_FAILED; /* a repeated call */
 		error_finished(s);
 	}
 
@@ -449,9 +442,9 @@ fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error,
 
 PgqrsStepOutcome
 pgqrs_step_failed(int64 run_id, int64 lease, const char *step_id,
-				const PgqrsStepFailure *failure, TimestampTz *retry_at)
+				  const PgqrsStepFailure *failure, TimestampTz *retry_at)
 {
-	StepRows	s;
+	StepRows s;
 	PgqrsStepOutcome outcome;
 
 	open_step(&s, run_id, lease, step_id, LockTupleExclusive);
@@ -470,9 +463,9 @@ pgqrs_step_reset_failed(int64 run_id)
 {
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(steps);
-	PgqrsKey	key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
-	PgqrsScan	scan;
-	PgqrsRow	row;
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	PgqrsScan scan;
+	PgqrsRow row;
 
 	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))

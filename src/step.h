@@ -13,13 +13,13 @@
 /* The answer to step_begin. */
 typedef struct PgqrsStepState
 {
-	bool		should_execute;
+	bool should_execute;
 	PgqrsStepStatus status;
-	int			attempt;
-	bool		has_output;
-	bool		has_error;
-	Datum		output;			/* copied */
-	Datum		error;			/* copied */
+	int attempt;
+	bool has_output;
+	bool has_error;
+	Datum output; /* copied */
+	Datum error;  /* copied */
 } PgqrsStepState;
 
 typedef enum PgqrsStepOutcome
@@ -32,24 +32,23 @@ typedef enum PgqrsStepOutcome
 /* What step_fail asks for. */
 typedef struct PgqrsStepFailure
 {
-	Datum		error;
-	bool		retryable;
-	int64		retry_after;	/* microseconds, < 0: backoff */
-	int			max_attempts;	/* -1: unlimited, 0: the run's or the workflow's */
-	bool		fail_run;
+	Datum error;
+	bool retryable;
+	int64 retry_after; /* microseconds, < 0: backoff */
+	int max_attempts;  /* -1: unlimited, 0: the run's or the workflow's */
+	bool fail_run;
 } PgqrsStepFailure;
 
 extern void pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
-							 bool has_input, Datum input,
-							 PgqrsStepState *state);
+							 bool has_input, Datum input, PgqrsStepState *state);
 extern void pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
-								Datum output);
+							 Datum output);
 extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
-										const char *step_id,
-										const PgqrsStepFailure *failure,
-										TimestampTz *retry_at);
+										  const char *step_id,
+										  const PgqrsStepFailure *failure,
+										  TimestampTz *retry_at);
 
 /* For a replay: failed steps wait for a retry again. */
 extern void pgqrs_step_reset_failed(int64 run_id);
 
-#endif							/* PGQRS_STEP_H */
+#endif /* PGQRS_STEP_H */
