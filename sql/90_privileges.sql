@@ -10,7 +10,7 @@ CREATE FUNCTION pgqrs_revoke(pattern text, role text, privilege text) RETURNS vo
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_revoke';
 COMMENT ON FUNCTION pgqrs_revoke(text, text, text) IS
-'takes back exactly what pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT where no other grant to the role needs them; also for a role that was dropped; a NOTICE if it was not granted; only the extension''s owner and superusers';
+'takes back exactly what pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT where no other grant to the role needs them, but not USAGE on the schema; also for a role that was dropped; a NOTICE if it was not granted; only the extension''s owner and superusers';
 
 CREATE FUNCTION pgqrs_sync_grants() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
