@@ -27,16 +27,16 @@ CREATE FUNCTION pgqrs_suspend_worker(worker_id bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_suspend_worker';
 COMMENT ON FUNCTION pgqrs_suspend_worker(bigint) IS
-'The worker gets nothing new and finishes what it holds. Again: no effect. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005, PQ014 for a STOPPED worker.';
+'The worker gets nothing new and finishes what it holds. Again: no effect. Waits for a transaction that has written the worker''s row. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005, PQ014 for a STOPPED worker.';
 
 CREATE FUNCTION pgqrs_resume_worker(worker_id bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_resume_worker';
 COMMENT ON FUNCTION pgqrs_resume_worker(bigint) IS
-'Ends a suspension. Again: no effect. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005, PQ014 for a STOPPED worker, which is final.';
+'Ends a suspension. Again: no effect. Waits for a transaction that has written the worker''s row. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005, PQ014 for a STOPPED worker, which is final.';
 
 CREATE FUNCTION pgqrs_stop_worker(worker_id bigint) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_stop_worker';
 COMMENT ON FUNCTION pgqrs_stop_worker(bigint) IS
-'A worker''s clean exit: it is STOPPED, what it holds is claimable at once without a failure. Returns how many messages; 0 for a worker that is STOPPED already. What another transaction has locked, such as an open step, is not waited for: it ends as an expired lease does, at the latest when it runs out. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005.';
+'A worker''s clean exit: it is STOPPED, what it holds is claimable at once without a failure. Returns how many messages; 0 for a worker that is STOPPED already. Waits for a transaction that has written the worker''s row. What another transaction has locked, such as an open step, is not waited for: it ends as an expired lease does, at the latest when it runs out. For the worker''s own role, the extension''s owner and superusers. Errors: PQ005.';

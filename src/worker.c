@@ -133,6 +133,17 @@ pgqrs_worker_heartbeat(int64 worker_id)
 	return worker.status;
 }
 
+static bool
+may_work_on(TupleTableSlot *message)
+{
+	PgqrsQueue queue;
+	bool visible;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(message, Messages_queue_id)),
+							 &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+}
+
 int
 pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 {
@@ -161,11 +172,10 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 		if (result == ROW_LOCKED)
 		{
 			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
-			answer->extended = pgqrs_message_extend(ids[i],
-													DatumGetInt64(
-														pgqrs_get(slot, Messages_lease)),
-													timeout,
-													&answer->cancel_requested);
+			answer->extended = may_work_on(slot) &&
+				pgqrs_message_extend(ids[i],
+									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
+									 timeout, &answer->cancel_requested);
 		}
 		count++;
 	}

@@ -1,0 +1,170 @@
+# Silent workers, and signs of life that wait for nobody.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('workers');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+shared_preload_libraries = 'pgqrs'
+fsync = off
+client_min_messages = error
+CONF
+$node->start;
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# Moves the clock of the extension, in a time that no test takes.
+sub clock
+{
+	my ($offset) = @_;
+	sql("ALTER SYSTEM SET pgqrs.clock_offset = '$offset'");
+	sql('SELECT pg_reload_conf()');
+	$node->poll_query_until('postgres',
+		"SELECT current_setting('pgqrs.clock_offset')::interval = '$offset'")
+	  or die 'the setting does not arrive';
+	return;
+}
+
+sub register
+{
+	my ($name) = @_;
+	return sql("SELECT pgqrs_register_worker('$name', '{*}')");
+}
+
+# What a pass did, and the workers that live.
+sub maintain
+{
+	return sql('SELECT string_agg(key || \' \' || value, \', \' ORDER BY key)
+		FROM jsonb_each(pgqrs_maintain()) WHERE value <> \'0\'');
+}
+
+sub live
+{
+	return sql("SELECT string_agg(name, ' ' ORDER BY name) FROM pgqrs_workers WHERE status <> 'STOPPED'");
+}
+
+sub claim
+{
+	my ($worker) = @_;
+	return split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('jobs', $worker, 1, '1 hour')");
+}
+
+sql('CREATE EXTENSION pgqrs');
+sql("SELECT pgqrs_create_queue('jobs', max_attempts => 2), pgqrs_create_workflow('flow')");
+
+# Silence.
+my ($dead, $calls, $works, $extends) = map { register($_) } qw(dead calls works extends);
+sql("SELECT count(pgqrs_enqueue('jobs', to_jsonb(g))) FROM generate_series(1, 4) g");
+sql('UPDATE pgqrs_messages SET failures = 1 WHERE message_id = 2');
+my ($m1, $lease1) = claim($dead);
+my ($m2, $lease2) = claim($dead);
+my ($m3, $lease3) = claim($works);
+my ($m4, $lease4) = claim($extends);
+clock('50 s');
+is(maintain(), '', 'nobody has been silent long enough');
+is(sql("SELECT pgqrs_heartbeat($calls)"), 'READY', 'one calls');
+is(sql("SELECT extended FROM pgqrs_extend_lease($m3, $lease3, '1 hour')"), 't', 'one works');
+is(sql("SELECT extended FROM pgqrs_extend_worker($extends, '1 hour')"), 't', 'one extends');
+clock('65 s');
+is(sql("SELECT pgqrs_trigger('flow', require_worker => true) > 0"), 't', 'some live ones serve a workflow');
+is(maintain(), 'leases_reaped 1, messages_dead 1, workers_stopped 1', 'the silent one is stopped');
+is(live(), 'calls extends works', 'and nobody else');
+is(sql("SELECT ROW(failures, lease, worker_id) FROM pgqrs_messages WHERE message_id = $m1"), '(1,,)',
+	'what it held has failed once and is claimable');
+is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $m2"), 'DEAD', 'or is dead');
+is($node->psql('postgres', "SELECT pgqrs_archive_message($m1, $lease1)"), 3, 'its lease is lost');
+is($node->psql('postgres', "SELECT pgqrs_heartbeat($dead)"), 3, 'and it is told');
+sql("SELECT pgqrs_archive_message($m3, $lease3), pgqrs_archive_message($m4, $lease4)");
+is(maintain(), '', 'another pass finds nothing');
+is(register('dead') > $dead, 1, 'its name is free');
+
+# Nobody serves a workflow whose workers are silent, stopped or not.
+clock('10 min');
+is($node->psql('postgres', "SELECT pgqrs_trigger('flow', require_worker => true)"), 3, 'all are silent');
+is(maintain(), 'workers_stopped 4', 'and stopped');
+
+# Silence counts from the server's start.
+clock('0');
+register('old');
+sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE stopped_at IS NULL");
+$node->restart;
+is(maintain(), '', 'a start is as good as a call');
+is(live(), 'old', 'so the worker lives');
+clock('65 s');
+is(maintain(), 'workers_stopped 1', 'as long as a call');
+clock('0');
+
+# A setting that is a third of the time-out or more.
+sql("ALTER SYSTEM SET pgqrs.worker_timeout = '3 s'");
+sql("ALTER SYSTEM SET pgqrs.heartbeat_flush = '1 min'");
+$node->restart;
+my $often = register('often');
+clock('1500 ms');
+sql("SELECT pgqrs_heartbeat($often)");
+clock('4 s');
+is(live() . maintain(), 'often', 'calls are written at least every third of worker_timeout');
+sql("ALTER SYSTEM RESET pgqrs.worker_timeout");
+sql("ALTER SYSTEM RESET pgqrs.heartbeat_flush");
+clock('0');
+sql('SELECT pgqrs_maintain(), pgqrs_purge_queue(\'jobs\'), pgqrs_purge_queue(\'flow\')');
+sql("UPDATE pgqrs_workers SET status = 'STOPPED', stopped_at = clock_timestamp() WHERE stopped_at IS NULL");
+
+# An open step transaction that wrote the worker's row.
+my $busy = register('busy');
+my $run = sql("SELECT pgqrs_trigger('flow')");
+my (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('flow', $busy, 1, '1 hour')");
+sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '30 s' WHERE worker_id = $busy");
+my $step = $node->background_psql('postgres');
+$step->query_safe('BEGIN');
+$step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
+is(sql("SELECT count(*) FROM (SELECT FROM pgqrs_workers WHERE worker_id = $busy FOR UPDATE SKIP LOCKED) w"), '0',
+	'an open step transaction has the row of its worker');
+for my $call ("pgqrs_heartbeat($busy)", "pgqrs_extend_worker($busy, '1 hour')", "pgqrs_extend_lease($run, $lease, '1 hour')",
+	"pgqrs_dequeue('jobs', $busy)")
+{
+	is($node->psql('postgres', "SET statement_timeout = '20 s'; SELECT count(*) FROM $call"), 0, "$call does not wait for it");
+}
+clock('10 min');
+is(maintain(), '', 'nor does the reaper, which takes it for a sign of life');
+$step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
+$step->query_safe('COMMIT');
+is(live() . maintain(), 'busy', 'the end of the step was a sign of life');
+is(sql("SELECT pgqrs_complete_run($run, $lease)"), '', 'the run goes on');
+
+# Stopping skips what an open step has locked; the next pass gets it.
+$run = sql("SELECT pgqrs_trigger('flow')");
+(undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('flow', $busy, 1, '1 hour')");
+$step->query_safe('BEGIN');
+$step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
+is(sql("SET statement_timeout = '20 s'; SELECT pgqrs_stop_worker($busy)"), '0', 'stop does not wait for a step');
+is(maintain(), '', 'nor does the reaper');
+$step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
+$step->query_safe('COMMIT');
+is(maintain(), 'leases_reaped 1', 'after the step the run is taken away');
+is($node->psql('postgres', "SELECT pgqrs_complete_run($run, $lease)"), 3, 'and the lease is lost');
+$step->quit;
+
+# Many registrations of one name at once.
+my @clients;
+for my $i (1 .. 8)
+{
+	my $script = join '', map { "SELECT pgqrs_register_worker('same', '{*}');\n" } 1 .. 25;
+	my ($in, $out, $err) = ($script, '', '');
+	my $harness = IPC::Run::start(
+		[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres') ],
+		'<', \$in, '>', \$out, '2>', \$err);
+	push @clients, $harness;
+}
+is(scalar(grep { !$_->finish } @clients), 0, 'registrations of one name at once all succeed');
+is(live(), 'same', 'and one worker lives');
+is(sql("SELECT count(*) FROM pgqrs_workers WHERE name = 'same'"), '200', 'of all');
+
+done_testing();
