@@ -28,7 +28,7 @@ INSERT INTO who VALUES
 	('trigger_a_admin_b', '{trigger}', '{trigger,work,admin}'),
 	('work_a_admin_b', '{work}', '{trigger,work,admin}'),
 	('Group "A"''s member', '{trigger,work,admin}', '{trigger,work,admin}'),
-	('without_inherit', '{}', '{}');
+	('without_inherit', '{}', '{trigger,work,admin}');
 CREATE ROLE nothing;
 CREATE ROLE trigger_a;
 CREATE ROLE work_a;
@@ -50,6 +50,7 @@ SELECT pgqrs_grant(pattern, role, privilege)
 		('tenant_b.*', 'trigger_a_admin_b', 'admin'),
 		('tenant_a.*', 'work_a_admin_b', 'work'),
 		('tenant_b.*', 'work_a_admin_b', 'admin'),
+		('tenant_b.*', 'without_inherit', 'admin'),
 		('tenant_a.*', 'Group "A"', 'admin')
 	) AS g (pattern, role, privilege) \g /dev/null
 
