@@ -5,6 +5,8 @@
 -- a reader's condition gets to see other rows.  Leases are secrets between
 -- pgqrs and their holders, so no view shows them.
 --
+-- Text is of the database's collation, so that it compares with anybody's.
+--
 -- Like any query, a view shows the database as of the query's snapshot; the
 -- functions show the newest committed state.
 
@@ -16,9 +18,9 @@ COMMENT ON FUNCTION pgqrs_readable_queues() IS
 
 CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
-		q.name AS workflow,
+		q.name COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
-		r.waiting_for,
+		r.waiting_for COLLATE pg_catalog."default" AS waiting_for,
 		m.visible_after,
 		r.attempt,
 		r.failures,
@@ -29,12 +31,12 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.progress,
 		r.tags,
 		r.headers,
-		r.idempotency_key,
+		r.idempotency_key COLLATE pg_catalog."default" AS idempotency_key,
 		r.parent_run_id,
-		r.parent_step_id,
+		r.parent_step_id COLLATE pg_catalog."default" AS parent_step_id,
 		r.rerun_of,
 		r.schedule_slot,
-		w.name AS worker,
+		w.name COLLATE pg_catalog."default" AS worker,
 		r.worker_version,
 		r.created_at,
 		r.started_at,
@@ -57,8 +59,8 @@ COMMENT ON COLUMN pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
 
 CREATE VIEW pgqrs_steps WITH (security_barrier) AS
 	SELECT s.run_id,
-		q.name AS workflow,
-		s.step_id,
+		q.name COLLATE pg_catalog."default" AS workflow,
+		s.step_id COLLATE pg_catalog."default" AS step_id,
 		s.kind::pg_catalog.text AS kind,
 		s.status::pg_catalog.text AS status,
 		s.attempt,
@@ -84,9 +86,9 @@ COMMENT ON COLUMN pgqrs_steps.reason IS 'why a PAUSE step waits';
 
 CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
-		q.name AS queue,
+		q.name COLLATE pg_catalog."default" AS queue,
 		a.run_id,
-		CASE WHEN a.run_id IS NOT NULL THEN q.name END AS workflow,
+		CASE WHEN a.run_id IS NOT NULL THEN q.name COLLATE pg_catalog."default" END AS workflow,
 		a.enqueued_at,
 		a.archived_at,
 		a.priority::pg_catalog.int4 AS priority,
@@ -109,9 +111,9 @@ COMMENT ON COLUMN pgqrs_dead_letters.last_error IS 'of a run: the error that it 
 
 CREATE VIEW pgqrs_in_flight WITH (security_barrier) AS
 	SELECT m.message_id,
-		q.name AS queue,
+		q.name COLLATE pg_catalog."default" AS queue,
 		m.run_id,
-		w.name AS worker,
+		w.name COLLATE pg_catalog."default" AS worker,
 		m.dequeued_at,
 		m.visible_after,
 		m.visible_after <= (SELECT pgqrs_now()) AS expired,
@@ -131,7 +133,7 @@ COMMENT ON COLUMN pgqrs_in_flight.failures IS 'of a message: nacks and leases lo
 
 CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
-		q.name AS queue,
+		q.name COLLATE pg_catalog."default" AS queue,
 		q.is_workflow,
 		q.paused_at IS NOT NULL AS paused,
 		m.ready,

@@ -28,8 +28,7 @@ pgqrs_get_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_run(run_id,
-													 result_desc(fcinfo))));
+	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_run(run_id, result_desc(fcinfo))));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_find_run);
@@ -51,8 +50,8 @@ pgqrs_result(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_result(run_id,
-														result_desc(fcinfo))));
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(pgqrs_read_result(run_id, result_desc(fcinfo))));
 }
 
 /* The status asked for, -1 for NULL. */
@@ -80,8 +79,7 @@ pgqrs_list_runs(PG_FUNCTION_ARGS)
 	filter.status = arg_status(fcinfo, 1);
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
 	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
-	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1,
-									 PGQRS_MAX_BATCH);
+	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1, PGQRS_MAX_BATCH);
 	InitMaterializedSRF(fcinfo, 0);
 	pgqrs_read_runs(&filter, result->setResult, result->setDesc);
 	return (Datum) 0;

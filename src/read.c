@@ -91,6 +91,62 @@ static const AttrNumber run_columns[Run_natts] = {
 	[Run_delete_reason] = Runs_delete_reason,
 };
 
+/* The same for pgqrs_list_steps() ... */
+enum
+{
+	Step_step_id,
+	Step_kind,
+	Step_status,
+	Step_attempt,
+	Step_failures,
+	Step_input,
+	Step_output,
+	Step_error,
+	Step_history,
+	Step_started_at,
+	Step_completed_at,
+	Step_natts
+};
+
+static const AttrNumber step_columns[Step_natts] = {
+	[Step_step_id] = Steps_step_id,
+	[Step_attempt] = Steps_attempt,
+	[Step_failures] = Steps_failures,
+	[Step_input] = Steps_input,
+	[Step_output] = Steps_output,
+	[Step_error] = Steps_error,
+	[Step_history] = Steps_history,
+	[Step_started_at] = Steps_started_at,
+	[Step_completed_at] = Steps_completed_at,
+};
+
+/* ... and for pgqrs_peek(). */
+enum
+{
+	Peek_message_id,
+	Peek_priority,
+	Peek_visible_after,
+	Peek_enqueued_at,
+	Peek_attempt,
+	Peek_failures,
+	Peek_leased,
+	Peek_run_id,
+	Peek_payload,
+	Peek_headers,
+	Peek_natts
+};
+
+static const AttrNumber peek_columns[Peek_natts] = {
+	[Peek_message_id] = Messages_message_id,
+	[Peek_visible_after] = Messages_visible_after,
+	[Peek_enqueued_at] = Messages_enqueued_at,
+	[Peek_attempt] = Messages_attempt,
+	[Peek_failures] = Messages_failures,
+	[Peek_run_id] = Messages_run_id,
+	[Peek_payload] = Messages_payload,
+	[Peek_headers] = Messages_headers,
+};
+
 /* The tables that runs are put together from, seen as of one moment. */
 typedef struct Reader
 {
@@ -151,12 +207,10 @@ set(Datum *values, bool *nulls, int column, Datum value)
  * exist for the current role.
  */
 static void
-require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot,
-			PgqrsQueue *queue)
+require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
-		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)),
-						   queue) ||
+		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue) ||
 		pgqrs_grants_on(queue->name) == 0)
 		pgqrs_error_run_not_found(run_id);
 }
@@ -216,8 +270,8 @@ pgqrs_read_result(int64 run_id, TupleDesc desc)
 	require_run(runs, run_id, run, &queue);
 	copy_columns(run, columns, lengthof(columns), values, nulls);
 	set(values, nulls, 0,
-		CStringGetTextDatum(pgqrs_enum_label(ENUM_RUN_STATUS,
-											 pgqrs_run_status(run))));
+		CStringGetTextDatum(
+			pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_run_status(run))));
 	row = heap_form_tuple(desc, values, nulls);
 	pgqrs_table_close(runs);
 	return row;
@@ -239,8 +293,7 @@ pgqrs_read_find_run(const char *name, const char *key)
 	Datum keys[2];
 	int64 run_id = 0;
 
-	if (!pgqrs_queue_by_name(name, &queue) ||
-		pgqrs_grants_on(name) == 0 ||
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0 ||
 		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
 		pgqrs_error_workflow_not_found(name);
 
@@ -249,12 +302,11 @@ pgqrs_read_find_run(const char *name, const char *key)
 	slot = pgqrs_table_slot(table);
 	keys[0] = Int64GetDatum(queue.queue_id);
 	keys[1] = CStringGetTextDatum(key);
-	found = pgqrs_row_fetch(table,
-							active ? INDEX_MESSAGES_KEY : INDEX_RUNS_KEY,
+	found = pgqrs_row_fetch(table, active ? INDEX_MESSAGES_KEY : INDEX_RUNS_KEY,
 							2, keys, slot);
 	if (found)
-		run_id = DatumGetInt64(pgqrs_get(slot,
-										 active ? Messages_message_id : Runs_run_id));
+		run_id = DatumGetInt64(
+			pgqrs_get(slot, active ? Messages_message_id : Runs_run_id));
 	pgqrs_table_close(table);
 	return run_id;
 }
@@ -377,8 +429,7 @@ add_runs(Reader *r, const PgqrsQueue *workflow, const PgqrsRunFilter *filter,
  * most of them.
  */
 void
-pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store,
-				TupleDesc desc)
+pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc desc)
 {
 	Reader r;
 	RunPage page = {.size = filter->page_size, .oldest = PG_INT64_MIN};
@@ -411,21 +462,15 @@ compare_by_start(const void *a, const void *b)
 static HeapTuple
 form_step(TupleTableSlot *step, TupleDesc desc)
 {
-	static const AttrNumber columns[] = {
-		Steps_step_id, 0, 0, Steps_attempt, Steps_failures, Steps_input,
-		Steps_output, Steps_error, Steps_history, Steps_started_at,
-		Steps_completed_at};
-	Datum values[lengthof(columns)];
-	bool nulls[lengthof(columns)];
-	int kind = pgqrs_enum_value(ENUM_STEP_KIND,
-								pgqrs_get(step, Steps_kind));
-	int status = pgqrs_enum_value(ENUM_STEP_STATUS,
-								  pgqrs_get(step, Steps_status));
+	Datum values[Step_natts];
+	bool nulls[Step_natts];
+	int kind = pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(step, Steps_kind));
+	int status = pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status));
 
-	copy_columns(step, columns, lengthof(columns), values, nulls);
-	set(values, nulls, 1,
+	copy_columns(step, step_columns, Step_natts, values, nulls);
+	set(values, nulls, Step_kind,
 		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_KIND, kind)));
-	set(values, nulls, 2,
+	set(values, nulls, Step_status,
 		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_STATUS, status)));
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -471,19 +516,8 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
  * due, delayed or held.
  */
 void
-pgqrs_read_peek(const char *name, int n, Tuplestorestate *store,
-				TupleDesc desc)
+pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 {
-	enum
-	{
-		Peek_priority = 1,
-		Peek_leased = 6,
-		Peek_payload = 8
-	};
-	static const AttrNumber columns[] = {
-		Messages_message_id, 0, Messages_visible_after, Messages_enqueued_at,
-		Messages_attempt, Messages_failures, 0, Messages_run_id,
-		Messages_payload, Messages_headers};
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
 	PgqrsScan scan;
@@ -499,17 +533,18 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store,
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
 	for (int i = 0; i < n && pgqrs_scan_next(&scan, slot); i++)
 	{
-		Datum values[lengthof(columns)];
-		bool nulls[lengthof(columns)];
+		Datum values[Peek_natts];
+		bool nulls[Peek_natts];
 
-		copy_columns(slot, columns, lengthof(columns), values, nulls);
+		copy_columns(slot, peek_columns, Peek_natts, values, nulls);
 		set(values, nulls, Peek_priority,
 			Int32GetDatum(DatumGetInt16(pgqrs_get(slot, Messages_priority))));
 		set(values, nulls, Peek_leased,
 			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
 		if (!pgqrs_is_null(slot, Messages_run_id))
 			set(values, nulls, Peek_payload,
-				pgqrs_json_run_payload(DatumGetInt64(pgqrs_get(slot, Messages_run_id))));
+				pgqrs_json_run_payload(
+					DatumGetInt64(pgqrs_get(slot, Messages_run_id))));
 		tuplestore_putvalues(store, desc, values, nulls);
 	}
 	pgqrs_scan_end(&scan);

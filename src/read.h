@@ -35,8 +35,7 @@ extern int64 pgqrs_read_find_run(const char *workflow, const char *key);
 /* The rows of a set-returning function, put into store. */
 extern void pgqrs_read_runs(const PgqrsRunFilter *filter,
 							Tuplestorestate *store, TupleDesc desc);
-extern void pgqrs_read_steps(int64 run_id, Tuplestorestate *store,
-							 TupleDesc desc);
+extern void pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc);
 extern void pgqrs_read_peek(const char *queue, int n, Tuplestorestate *store,
 							TupleDesc desc);
 
