@@ -183,7 +183,7 @@ pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
 	when.run_at = PG_ARGISNULL(run_at) ?
 		0 :
 		pgqrs_arg_instant(fcinfo, run_at, "run_at");
-	if (when.delay != 0 && when.run_at != 0)
+	if (when.delay != 0 && !PG_ARGISNULL(run_at))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("both \"delay\" and \"run_at\" are given"),
