@@ -251,19 +251,36 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	}
 }
 
+/* Refuses an instant so far away that no deadline after it can be stored. */
+static void
+check_deadline(const PgqrsNewRun *r)
+{
+	if (pgqrs_when_visible(&r->when, pgqrs_clock()) >= END_TIMESTAMP - r->timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the deadline of the run is out of range"),
+				 errhint("Use an earlier \"run_at\" or a shorter \"timeout\".")));
+}
+
 /* Looks the workflow up and completes what the trigger left to it. */
 static void
 prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
+	PgqrsQueue queue;
+
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
 	if (r->timeout < 0)
 		r->timeout = workflow->timeout;
+	if (r->timeout > 0)
+		check_deadline(r);
 	if (r->has_retry_policy)
 	{
 		PgqrsRetryPolicy policy = workflow->retry;
 
 		pgqrs_retry_policy_merge(&policy, r->retry_policy);
 	}
+	if (pgqrs_queue_by_id(workflow->workflow_id, &queue))
+		pgqrs_queue_refuse_paused(&queue);
 	check_served(workflow, r->require_worker);
 }
 
