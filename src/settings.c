@@ -23,7 +23,7 @@ pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known, int count)
 	s->count = count;
 	for (int i = 0; i < count; i++)
 	{
-		s->given[i] = false;
+		s->given[i] = s->reset[i] = false;
 		s->values[i] = s->defaults[i] = (PgqrsSettingValue){0, true};
 	}
 }
@@ -65,12 +65,12 @@ pgqrs_settings_reset(PgqrsSettings *s, const char *name)
 		i++;
 	if (i == s->count)
 		refuse_name(s, name);
-	if (s->given[i])
+	if (s->given[i] && !s->reset[i])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" is both set and reset", name),
 				 errhint("Give a value for it or name it in \"reset\".")));
-	s->given[i] = true;
+	s->given[i] = s->reset[i] = true;
 	s->values[i] = s->defaults[i];
 }
 

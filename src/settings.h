@@ -33,6 +33,7 @@ typedef struct PgqrsSettings
 	const PgqrsSetting *known;
 	int count;
 	bool given[PGQRS_MAX_SETTINGS];
+	bool reset[PGQRS_MAX_SETTINGS]; /* given by its name only */
 	PgqrsSettingValue values[PGQRS_MAX_SETTINGS];
 	PgqrsSettingValue defaults[PGQRS_MAX_SETTINGS];
 } PgqrsSettings;
