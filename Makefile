@@ -67,7 +67,7 @@ test:
 	@bash test/run $(ONLY)
 
 demo:
-	@DIR='$(DIR)' KEEP='$(KEEP)' bash test/demo
+	@bash test/demo
 
 check-layers:
 	@perl test/check_layers src
