@@ -36,7 +36,7 @@ CREATE FUNCTION pgqrs_pause_queue(queue text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_pause_queue';
 COMMENT ON FUNCTION pgqrs_pause_queue(text) IS
-'A paused queue accepts and delivers nothing; what is held may be finished. Again: no effect. Needs admin on the queue. Errors: 22004, 22023, 42501, PQ001.';
+'The queue goes on accepting messages and delivers none of them until it is resumed; what is held may be finished. Again: no effect. Needs admin on the queue. Errors: 22004, 22023, 42501, PQ001.';
 
 CREATE FUNCTION pgqrs_resume_queue(queue text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

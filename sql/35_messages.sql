@@ -4,7 +4,7 @@ CREATE FUNCTION pgqrs_enqueue(queue text, payload jsonb, delay interval = '0', r
 	priority int = 0, idempotency_key text = NULL, headers jsonb = NULL, concurrency_key text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue';
 COMMENT ON FUNCTION pgqrs_enqueue(text, jsonb, interval, timestamptz, int, text, jsonb, text) IS
-'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key: the id of the live message of the queue that has it, if there is one. Errors: PQ001 no such queue, PQ007 the queue of a workflow or a paused one, PQ008 payload or headers too large, 0A000 concurrency_key, 22004, 22023, 42501.';
+'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key: the id of the live message of the queue that has it, if there is one. Errors: PQ001 no such queue, PQ007 the queue of a workflow, PQ008 payload or headers too large, 0A000 concurrency_key, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_enqueue_batch(queue text, payloads jsonb[], delay interval = '0', run_at timestamptz = NULL,
 	priority int = 0, headers jsonb[] = NULL)

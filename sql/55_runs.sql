@@ -5,7 +5,7 @@ CREATE FUNCTION pgqrs_trigger(workflow text, input jsonb = NULL, idempotency_key
 	retry_policy jsonb = NULL, on_duplicate text = 'return', require_worker boolean = false, concurrency_key text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_trigger';
 COMMENT ON FUNCTION pgqrs_trigger(text, jsonb, text, interval, timestamptz, int, interval, jsonb, jsonb, jsonb, text, boolean, text) IS
-'starts a run, part of the caller''s transaction, and returns its id. Starts after delay or at run_at (not both), higher priority (-100..100) first; must end within timeout (NULL: the workflow''s) from then. retry_policy: an object with keys of pgqrs_create_workflow(). With an idempotency_key that a run of the workflow has: its id, or 23505 with on_duplicate => ''raise''. A WARNING, or with require_worker PQ013, if no live worker serves it. Errors: PQ002 no such workflow, PQ007 its queue is paused, PQ008 too large, 0A000 concurrency_key, 22004, 22023, 42501.';
+'starts a run, part of the caller''s transaction, and returns its id. Starts after delay or at run_at (not both), higher priority (-100..100) first; must end within timeout (NULL: the workflow''s) from then. retry_policy: an object with keys of pgqrs_create_workflow(). With an idempotency_key that a run of the workflow has: its id, or 23505 with on_duplicate => ''raise''. A WARNING, or with require_worker PQ013, if no live worker serves it. Errors: PQ002 no such workflow, PQ008 too large, 0A000 concurrency_key, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_trigger_batch(workflow text, inputs jsonb[], idempotency_keys text[] = NULL, delay interval = '0',
 	run_at timestamptz = NULL, priority int = 0, tags jsonb = NULL)

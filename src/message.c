@@ -164,7 +164,6 @@ require_plain_queue(const char *name, PgqrsQueue *queue)
 				 errmsg("\"%s\" is the queue of a workflow", name),
 				 errdetail("Its messages belong to runs."),
 				 errhint("Start a run with pgqrs_trigger().")));
-	pgqrs_queue_refuse_paused(queue);
 }
 
 int64

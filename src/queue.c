@@ -163,17 +163,6 @@ pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queu
 	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
 }
 
-void
-pgqrs_queue_refuse_paused(const PgqrsQueue *queue)
-{
-	if (queue->paused)
-		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("queue \"%s\" accepts nothing", queue->name),
-				 errdetail("It is paused."),
-				 errhint("Repeat the call when it was resumed with pgqrs_resume_queue().")));
-}
-
 /* Makes sure that the cache holds every queue. */
 static void
 load_all(void)

@@ -35,9 +35,6 @@ extern bool pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue);
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 								PgqrsQueue *queue);
 
-/* PQ007 if it is paused: it accepts nothing. */
-extern void pgqrs_queue_refuse_paused(const PgqrsQueue *queue);
-
 /* Whether the current role has the privilege; *visible: whether it has any. */
 extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
 							   PgqrsPrivilege privilege, bool *visible);

@@ -180,24 +180,23 @@ fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
 	fill_run(run, rows->runs, workflow, r, message);
 }
 
-/* Finds the run that has a key: among those kept, or those not ended. */
-static bool
-find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
-			int64 *id)
+/*
+ * Finds the run that has a key.  Each run keeps the scope that it was triggered
+ * with, so after a change of the workflow's either kind may have it: one that
+ * is kept, or one that has not ended.
+ */
+bool
+pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs,
+				 TupleTableSlot *run, int64 workflow_id, const char *key, int64 *id)
 {
-	Datum keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
+	Datum keys[2] = {Int64GetDatum(workflow_id), CStringGetTextDatum(key)};
 
-	if (workflow->key_scope == KEY_ACTIVE)
-	{
-		if (!pgqrs_message_by_key(rows->messages, workflow->workflow_id, key,
-								  rows->message))
-			return false;
-		*id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
-		return true;
-	}
-	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_KEY, 2, keys, rows->run))
+	if (pgqrs_row_fetch(runs, INDEX_RUNS_KEY, 2, keys, run))
+		*id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+	else if (pgqrs_message_by_key(messages, workflow_id, key, message))
+		*id = DatumGetInt64(pgqrs_get(message, Messages_message_id));
+	else
 		return false;
-	*id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
 	return true;
 }
 
@@ -232,7 +231,8 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 
 	for (;;)
 	{
-		if (find_by_key(rows, workflow, r->idempotency_key, &other))
+		if (pgqrs_run_by_key(rows->messages, rows->message, rows->runs, rows->run,
+							 workflow->workflow_id, r->idempotency_key, &other))
 		{
 			if (r->raise_duplicate)
 				ereport(ERROR,
@@ -266,8 +266,6 @@ check_deadline(const PgqrsNewRun *r)
 static void
 prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
-	PgqrsQueue queue;
-
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
 	if (r->timeout < 0)
 		r->timeout = workflow->timeout;
@@ -279,8 +277,6 @@ prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 
 		pgqrs_retry_policy_merge(&policy, r->retry_policy);
 	}
-	if (pgqrs_queue_by_id(workflow->workflow_id, &queue))
-		pgqrs_queue_refuse_paused(&queue);
 	check_served(workflow, r->require_worker);
 }
 

@@ -160,8 +160,6 @@ SELECT ok(paused_at BETWEEN now() - interval '1 min' AND clock_timestamp(), 'pau
 SELECT pg_temp.contents() AS before \gset
 SELECT pgqrs_pause_queue('q');
 SELECT is(pg_temp.contents(), :'before', 'since the first call');
-SELECT is(pg_temp.refusal('SELECT pgqrs_enqueue(''q'', ''1'')'), 'PQ007', 'accepts nothing');
-SELECT is(pg_temp.refusal('SELECT pgqrs_enqueue_batch(''q'', ''{1,2}'')'), 'PQ007', 'nor many');
 SELECT pgqrs_resume_queue('q');
 SELECT is(paused_at, NULL, 'resumed') FROM pgqrs_queues WHERE name = 'q';
 SELECT pg_temp.contents() AS before \gset

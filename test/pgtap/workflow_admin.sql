@@ -263,8 +263,7 @@ COMMIT;
 --
 
 SELECT pgqrs_pause_queue('d');
-SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''d'')'), 'PQ007', 'accepts no run');
-SELECT is(pg_temp.refusal('SELECT pgqrs_trigger_batch(''d'', ''{1,2}'')'), 'PQ007', 'nor many');
+SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''d'')'), 'accepted', 'accepts runs');
 SELECT is(count(*), 0::bigint, 'delivers none') FROM pgqrs_dequeue('d');
 SELECT pgqrs_resume_queue('d');
 SELECT is(count(*), 1::bigint, 'until it is resumed') FROM pgqrs_dequeue('d');
