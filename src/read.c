@@ -277,37 +277,22 @@ pgqrs_read_result(int64 run_id, TupleDesc desc)
 	return row;
 }
 
-/*
- * Where keys are kept as long as their runs, it is the run that has the key;
- * where they end with the run, its message.  Both have the same id.
- */
 int64
 pgqrs_read_find_run(const char *name, const char *key)
 {
+	Reader r;
 	PgqrsQueue queue;
 	PgqrsWorkflow workflow;
-	PgqrsTable *table;
-	TupleTableSlot *slot;
-	bool active;
-	bool found;
-	Datum keys[2];
 	int64 run_id = 0;
 
 	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0 ||
 		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
 		pgqrs_error_workflow_not_found(name);
 
-	active = workflow.key_scope == KEY_ACTIVE;
-	table = pgqrs_table_open(active ? TABLE_MESSAGES : TABLE_RUNS, false);
-	slot = pgqrs_table_slot(table);
-	keys[0] = Int64GetDatum(queue.queue_id);
-	keys[1] = CStringGetTextDatum(key);
-	found = pgqrs_row_fetch(table, active ? INDEX_MESSAGES_KEY : INDEX_RUNS_KEY,
-							2, keys, slot);
-	if (found)
-		run_id = DatumGetInt64(
-			pgqrs_get(slot, active ? Messages_message_id : Runs_run_id));
-	pgqrs_table_close(table);
+	reader_open(&r);
+	pgqrs_run_by_key(r.messages, r.message, r.runs, r.run, queue.queue_id, key,
+					 &run_id);
+	reader_close(&r);
 	return run_id;
 }
 

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "run.h"
 #include "step.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 typedef struct Replay
@@ -21,6 +22,7 @@ typedef struct Replay
 	PgqrsTable *messages;
 	PgqrsTable *runs;
 	TupleTableSlot *letter;
+	TupleTableSlot *live;
 	TupleTableSlot *run;
 } Replay;
 
@@ -31,6 +33,7 @@ open_tables(Replay *r)
 	r->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	r->runs = pgqrs_table_open(TABLE_RUNS, true);
 	r->letter = pgqrs_table_slot(r->archive);
+	r->live = pgqrs_table_slot(r->messages);
 	r->run = pgqrs_table_slot(r->runs);
 }
 
@@ -98,6 +101,18 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 	return true;
 }
 
+/* Whether another run has the letter's idempotency key. */
+static bool
+key_taken(Replay *r)
+{
+	char *key = TextDatumGetCString(pgqrs_get(r->letter, Archive_idempotency_key));
+	int64 other;
+
+	return pgqrs_run_by_key(r->messages, r->live, r->runs, r->run,
+							DatumGetInt64(pgqrs_get(r->letter, Archive_queue_id)),
+							key, &other);
+}
+
 /* The locked run goes back to QUEUED, its failed steps to PENDING. */
 static void
 requeue_run(Replay *r, const PgqrsRow *message)
@@ -132,12 +147,15 @@ replay(Replay *r)
 {
 	TimestampTz now = pgqrs_clock();
 	bool is_run = !pgqrs_is_null(r->letter, Archive_run_id);
+	bool has_key = !pgqrs_is_null(r->letter, Archive_idempotency_key);
 	PgqrsRow message;
 
 	fill_message(r, &message, now);
+	if (is_run && has_key && key_taken(r))
+		return REPLAY_KEY_TAKEN;
 	if (is_run && !lock_run(r, &message, now))
 		return REPLAY_RUN_GONE;
-	if (pgqrs_is_null(r->letter, Archive_idempotency_key))
+	if (!has_key)
 		pgqrs_row_insert(r->messages, &message);
 	else if (!pgqrs_row_insert_unique(r->messages, &message, INDEX_MESSAGES_KEY))
 		return REPLAY_KEY_TAKEN;
@@ -152,7 +170,6 @@ static void
 require_letter(Replay *r, int64 message_id)
 {
 	PgqrsQueue queue;
-	TupleTableSlot *live = pgqrs_table_slot(r->messages);
 	const char *state;
 	bool in_archive;
 
@@ -164,9 +181,9 @@ require_letter(Replay *r, int64 message_id)
 		in_archive = pgqrs_row_fetch_id(r->archive, message_id, r->letter);
 		if (!in_archive)
 		{
-			if (!pgqrs_row_fetch_id(r->messages, message_id, live))
+			if (!pgqrs_row_fetch_id(r->messages, message_id, r->live))
 				pgqrs_error_message_not_found(message_id);
-			found = live;
+			found = r->live;
 		}
 		/* queue_id is the same column in both */
 		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),

@@ -54,6 +54,11 @@ extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int co
 									const Datum *inputs, const bool *no_inputs,
 									char **keys, int64 *ids);
 
+/* The id of the run that has an idempotency key; the slots are for reading. */
+extern bool pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message,
+							 PgqrsTable *runs, TupleTableSlot *run,
+							 int64 workflow_id, const char *key, int64 *id);
+
 /*
  * Finds a run and locks its message if it has one.  PQ003 if there is none or
  * the current role may not see it, 42501 if it may see but not do this.

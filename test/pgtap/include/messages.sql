@@ -1,0 +1,108 @@
+-- What the tests of queues and messages share.
+SET client_min_messages = error;
+
+-- The SQLSTATE of a query that is refused; whether the refusal lacks a HINT,
+-- and whether it came after something was written or locked.  Called by
+-- itself, outside of a transaction block.
+CREATE FUNCTION pg_temp.refusal(query text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	state text;
+	hint text;
+BEGIN
+	BEGIN
+		EXECUTE query;
+		RETURN 'accepted';
+	EXCEPTION WHEN OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, hint = PG_EXCEPTION_HINT;
+	END;
+	RETURN concat_ws(' ', state, CASE WHEN hint = '' THEN 'without a hint' END,
+		CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN 'after a write' END);
+END
+$$;
+
+-- The same for all calls of a list, before any is reported, since that writes.
+-- Empties the list.
+CREATE TEMP TABLE refused (call text, state text);
+CREATE FUNCTION pg_temp.refusals() RETURNS TABLE (call text, state text, got text) LANGUAGE plpgsql AS
+$$
+BEGIN
+	FOR call, state IN SELECT * FROM refused LOOP
+		got := pg_temp.refusal('SELECT ' || call);
+		RETURN NEXT;
+	END LOOP;
+	DELETE FROM refused;
+END
+$$;
+
+-- SQLSTATE, message and DETAIL of a query that is refused, or its first
+-- column; nothing of it stays.
+CREATE FUNCTION pg_temp.answer(query text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	result text;
+	state text;
+	detail text;
+BEGIN
+	EXECUTE query INTO result;
+	RAISE EXCEPTION USING ERRCODE = 'UNDO0';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
+	RETURN CASE state WHEN 'UNDO0' THEN coalesce(result, 'NULL')
+		ELSE concat_ws(' ', state, SQLERRM, NULLIF(detail, '')) END;
+END
+$$;
+
+-- Everything that senders and consumers write.
+CREATE FUNCTION pg_temp.contents() RETURNS text LANGUAGE sql AS
+$$
+	SELECT md5(concat((SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
+		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
+		(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
+		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
+		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s)))
+$$;
+
+CREATE FUNCTION pg_temp.message(id bigint) RETURNS pgqrs_messages LANGUAGE sql AS
+$$ SELECT m FROM pgqrs_messages m WHERE message_id = id $$;
+
+CREATE FUNCTION pg_temp.archived(id bigint) RETURNS pgqrs_archive LANGUAGE sql AS
+$$ SELECT a FROM pgqrs_archive a WHERE message_id = id $$;
+
+-- A message becomes claimable: its lease has run out, its delay is over.
+CREATE FUNCTION pg_temp.due(id bigint) RETURNS bigint LANGUAGE sql AS
+$$
+	UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = id
+	RETURNING message_id
+$$;
+
+-- Where a message is: live or held with attempt and failures, or its outcome.
+CREATE FUNCTION pg_temp.state(id bigint) RETURNS text LANGUAGE sql AS
+$$
+	SELECT coalesce(
+		(SELECT concat_ws(' ', CASE WHEN lease IS NULL THEN 'live' ELSE 'held' END, attempt, failures)
+			FROM pgqrs_messages WHERE message_id = id),
+		(SELECT concat_ws(' ', outcome, attempt, failures) FROM pgqrs_archive WHERE message_id = id),
+		'gone')
+$$;
+
+-- How long from now, in seconds, until a message can be claimed.
+CREATE FUNCTION pg_temp.wait(id bigint) RETURNS numeric LANGUAGE sql AS
+$$ SELECT extract(epoch FROM visible_after - clock_timestamp()) FROM pgqrs_messages WHERE message_id = id $$;
+
+-- What a queue delivers, one call for each message, in order.
+CREATE FUNCTION pg_temp.drain(name text) RETURNS jsonb LANGUAGE plpgsql AS
+$$
+DECLARE
+	result jsonb := '[]';
+	d record;
+BEGIN
+	LOOP
+		SELECT * INTO d FROM pgqrs_dequeue(name);
+		EXIT WHEN NOT FOUND;
+		result := result || jsonb_build_array(d.payload);
+		PERFORM pgqrs_archive_message(d.message_id, d.lease);
+	END LOOP;
+	RETURN result;
+END
+$$;

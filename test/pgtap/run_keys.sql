@@ -1,0 +1,148 @@
+-- Idempotency keys of runs: how long they hold, what a duplicate gets.  F26.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('kept') AS kept, pgqrs_create_workflow('live', key_scope => 'active') AS live,
+	pgqrs_create_workflow('other') \gset
+
+-- Starts a run with a key and brings it to an end.
+CREATE FUNCTION pg_temp.ended(workflow text, key text, how text) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	run bigint := pgqrs_trigger(workflow, idempotency_key => key);
+	lease bigint;
+BEGIN
+	IF how = 'CANCELLED' THEN
+		PERFORM pgqrs_purge_queue(workflow);
+		RETURN run;
+	END IF;
+	lease := pg_temp.claim(run);
+	IF how = 'SUCCESS' THEN
+		PERFORM pgqrs_complete_run(run, lease);
+	ELSE
+		PERFORM pgqrs_fail_run(run, lease, '{"type": "x"}');
+	END IF;
+	RETURN run;
+END
+$$;
+-- What a trigger with the key gets: the same run, a new one, or an SQLSTATE.
+CREATE FUNCTION pg_temp.again(workflow text, key text, run bigint, on_duplicate text = 'return') RETURNS text LANGUAGE sql AS
+$$
+	SELECT CASE a WHEN run::text THEN 'same' ELSE CASE WHEN a ~ '^[0-9]+$' AND a <> '23505' THEN 'new' ELSE a END END
+	FROM pg_temp.answer(format('SELECT pgqrs_trigger(%L, idempotency_key => %L, on_duplicate => %L)', workflow, key, on_duplicate)) a
+$$;
+
+-- While the run lives, in both scopes.
+SELECT pgqrs_trigger(w, '1', idempotency_key => 'k') AS id, w FROM unnest('{kept,live}'::text[]) w \g /dev/null
+SELECT is(pgqrs_trigger(w, '2', idempotency_key => 'k'), pgqrs_find_run(w, 'k'), w || ': the run that has it') FROM unnest('{kept,live}'::text[]) w;
+SELECT is(input, '1', workflow || ': as it was first; the input of a duplicate is not compared') FROM pgqrs_list_runs();
+SELECT is(pg_temp.again(w, 'k', pgqrs_find_run(w, 'k'), 'raise'), format('23505 It is run %s.', pgqrs_find_run(w, 'k')), w || ': on_duplicate raise') FROM unnest('{kept,live}'::text[]) w;
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''kept'', idempotency_key => ''k'', on_duplicate => ''raise'')'), '23505', 'refused before anything is written');
+SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''live'', idempotency_key => ''k'', on_duplicate => ''raise'')'), '23505', 'in the other scope, too');
+SELECT is(pg_temp.contents(), :'contents', 'nothing has changed');
+SELECT is(pg_temp.again(w, 'k2', pgqrs_find_run(w, 'k')), 'new', w || ': another key') FROM unnest('{kept,live}'::text[]) w;
+SELECT is(pg_temp.again(w, 'K', pgqrs_find_run(w, 'k')), 'new', w || ': keys differ by case') FROM unnest('{kept,live}'::text[]) w;
+SELECT is(pg_temp.again('other', 'k', pgqrs_find_run('kept', 'k')), 'new', 'a key is one of its workflow');
+SELECT isnt(pgqrs_trigger('kept'), pgqrs_trigger('kept'), 'runs without a key are no duplicates');
+SELECT is(pg_temp.again('kept', repeat('é', 127), (SELECT pgqrs_trigger('kept', idempotency_key => repeat('é', 127)))), 'same', '254 bytes');
+SELECT is(pgqrs_find_run('kept', 'none'), NULL, 'a key that nobody has');
+SELECT is(pg_temp.answer('SELECT pgqrs_find_run(''nothing'', ''k'')'), 'PQ002', 'a workflow that is not there');
+DELETE FROM pgqrs_messages; DELETE FROM pgqrs_workflow_runs;
+
+-- Every live state.
+CREATE FUNCTION pg_temp.in_state(workflow text, state text) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	run bigint := pgqrs_trigger(workflow, idempotency_key => state);
+	lease bigint;
+BEGIN
+	IF state = 'QUEUED' THEN
+		RETURN run;
+	END IF;
+	lease := pg_temp.claim(run);
+	IF state = 'retry' THEN
+		PERFORM pgqrs_fail_run(run, lease, '{}', true, '1 h');
+	ELSIF state = 'PAUSED' THEN
+		UPDATE pgqrs_workflow_runs SET status = 'PAUSED' WHERE run_id = run;
+		UPDATE pgqrs_messages m SET lease = NULL WHERE message_id = run;
+	END IF;
+	RETURN run;
+END
+$$;
+SELECT is(pg_temp.again(w, state, pg_temp.in_state(w, state)), 'same', w || ' ' || state) FROM unnest('{kept,live}'::text[]) w, unnest('{QUEUED,RUNNING,retry,PAUSED}'::text[]) state;
+DELETE FROM pgqrs_messages; DELETE FROM pgqrs_workflow_runs;
+
+-- After the end.
+SELECT is(pg_temp.again('kept', how, pg_temp.ended('kept', how, how)), 'same', 'retained: held after ' || how) FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
+SELECT is(pg_temp.again('kept', how, pgqrs_find_run('kept', how), 'raise'), format('23505 It is run %s.', pgqrs_find_run('kept', how)), 'and refused') FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
+SELECT is(pg_temp.again('live', how, pg_temp.ended('live', how, how)), 'new', 'active: free after ' || how) FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
+SELECT is(pg_temp.again('live', how, 0, 'raise'), 'new', 'with on_duplicate raise, too') FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
+SELECT is(pgqrs_find_run('live', 'SUCCESS'), NULL, 'and nobody has it');
+
+-- Deleted.
+SELECT pgqrs_find_run('kept', 'SUCCESS') AS gone \gset
+UPDATE pgqrs_workflow_runs SET deleted_at = clock_timestamp() WHERE run_id = :gone;
+SELECT is(pgqrs_find_run('kept', 'SUCCESS'), NULL, 'a soft-deleted run has none');
+SELECT is(pg_temp.again('kept', 'SUCCESS', :gone), 'new', 'its key is free');
+SELECT isnt(pgqrs_trigger('kept', idempotency_key => 'SUCCESS'), :gone::bigint, 'for one new run');
+SELECT is(pg_temp.again('kept', 'SUCCESS', pgqrs_find_run('kept', 'SUCCESS')), 'same', 'which has it from then on');
+SELECT is(run_id, :gone::bigint, 'the deleted one is still found by its id') FROM pgqrs_get_run(:gone);
+
+-- Replay, with the key taken meanwhile.
+SELECT pg_temp.ended('live', 'r', 'ERROR') AS failed \gset
+SELECT pgqrs_trigger('live', idempotency_key => 'r') AS taker \gset
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :failed)), 'PQ007 Another message has taken its idempotency key.', 'refused');
+SELECT is(pgqrs_replay_queue('live'), 1::bigint, 'many: it is passed over, the other failed one is not');
+SELECT is(status, 'ERROR', 'it is as it was') FROM pgqrs_result(:failed);
+SELECT is(pgqrs_find_run('live', 'r'), :taker::bigint, 'and has no key');
+SELECT lease FROM pg_temp.claim(:taker) lease \gset
+SELECT pgqrs_complete_run(:taker, :lease);
+SELECT pgqrs_replay_message(:failed);
+SELECT is(pg_temp.again('live', 'r', :failed), 'same', 'once the other has ended it gets its key back');
+SELECT pgqrs_replay_message(pgqrs_find_run('kept', 'ERROR'));
+SELECT is(status, 'QUEUED', 'retained: its own key is no obstacle') FROM pgqrs_result(pgqrs_find_run('kept', 'ERROR'));
+SELECT is(pg_temp.again('kept', 'ERROR', pgqrs_find_run('kept', 'ERROR')), 'same', 'it still has it');
+
+-- The scope is changed: each run keeps the scope that it was triggered with.
+SELECT pgqrs_create_workflow('change', key_scope => 'active') \g /dev/null
+SELECT pgqrs_trigger('change', idempotency_key => 'early') AS early \gset
+SELECT pgqrs_alter_workflow('change', key_scope => 'retained');
+SELECT is(pgqrs_find_run('change', 'early'), :early::bigint, 'active to retained: a live run has its key');
+SELECT is(pg_temp.again('change', 'early', :early), 'same', 'and keeps others out');
+SELECT is(pgqrs_trigger_batch('change', '{1}', '{early}'), ARRAY[:early]::bigint[], 'in batches, too');
+SELECT pg_temp.claim(:early) AS lease \gset
+SELECT pgqrs_complete_run(:early, :lease);
+SELECT is(pg_temp.again('change', 'early', :early), 'new', 'until it has ended');
+SELECT pg_temp.ended('change', 'late', 'SUCCESS') AS late \gset
+SELECT pgqrs_trigger('change', idempotency_key => 'running') AS running \gset
+SELECT pgqrs_alter_workflow('change', key_scope => 'active');
+SELECT is(pg_temp.again('change', 'running', :running), 'same', 'retained to active: a live run has its key');
+SELECT is(pg_temp.again('change', 'late', :late), 'same', 'an ended one, too');
+SELECT is(pgqrs_find_run('change', 'late'), :late::bigint, 'and is found');
+
+SELECT pg_temp.ended('change', 'dead', 'ERROR') AS dead \gset
+SELECT pgqrs_alter_workflow('change', key_scope => 'retained');
+SELECT isnt(pgqrs_trigger('change', idempotency_key => 'dead'), :dead::bigint, 'active to retained: the key of one that has ended is free');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :dead)), 5), 'PQ007', 'and a replay does not take it away');
+
+-- A rollback frees the key.
+BEGIN;
+SELECT pgqrs_trigger('kept', idempotency_key => 'rolled back'), pgqrs_trigger('live', idempotency_key => 'rolled back') \g /dev/null
+ROLLBACK;
+SELECT is(pgqrs_find_run(w, 'rolled back'), NULL, w || ': nobody has it') FROM unnest('{kept,live}'::text[]) w;
+SELECT is(pg_temp.again(w, 'rolled back', 0), 'new', w || ': so it can be used') FROM unnest('{kept,live}'::text[]) w;
+
+-- At REPEATABLE READ, with an older snapshot than the key: the newest committed state counts.
+CREATE EXTENSION dblink;
+SELECT dblink_connect('second', format('host=%s port=%s dbname=%s', current_setting('unix_socket_directories'), current_setting('port'), current_database())) \g /dev/null
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT count(*) FROM pgqrs_workflow_runs \g /dev/null
+SELECT * FROM dblink('second', 'SELECT pgqrs_trigger(''kept'', idempotency_key => ''unseen''), pgqrs_trigger(''live'', idempotency_key => ''unseen'')') r (kept bigint, live bigint) \gset unseen_
+SELECT is(pgqrs_trigger('kept', idempotency_key => 'unseen'), :unseen_kept::bigint, 'a run that the snapshot does not see');
+SELECT is(pgqrs_trigger('live', idempotency_key => 'unseen'), :unseen_live::bigint, 'in the other scope, too');
+COMMIT;
+SELECT dblink_disconnect('second') \g /dev/null
+
+SELECT * FROM finish();
