@@ -85,12 +85,9 @@ pgqrs_run_close(PgqrsRunRows *rows)
  * Starting
  */
 
-/*
- * Warns, or refuses, when nobody live serves a workflow.  For the warning the
- * registry is read at most once in WARN_INTERVAL per session and workflow.
- */
-static void
-check_served(const PgqrsWorkflow *workflow, bool require)
+/* Whether it is time to look, in this session, if somebody serves a workflow. */
+static bool
+warning_due(int64 workflow_id)
 {
 	static HTAB *checked = NULL;
 	struct
@@ -98,7 +95,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 		int64 workflow_id;
 		TimestampTz at;
 	} * entry;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = pgqrs_clock();
 	bool found;
 
 	if (checked == NULL)
@@ -108,10 +105,22 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 		checked = hash_create("pgqrs workflows checked for workers", 16, &ctl,
 							  HASH_ELEM | HASH_BLOBS);
 	}
-	entry = hash_search(checked, &workflow->workflow_id, HASH_ENTER, &found);
-	if (!require && found && now >= entry->at && now - entry->at < WARN_INTERVAL)
-		return;
+	entry = hash_search(checked, &workflow_id, HASH_ENTER, &found);
+	if (found && now >= entry->at && now - entry->at < WARN_INTERVAL)
+		return false;
 	entry->at = now;
+	return true;
+}
+
+/*
+ * Warns, or refuses, when nobody live serves a workflow.  For the warning the
+ * registry is read at most once in WARN_INTERVAL per session and workflow.
+ */
+static void
+check_served(const PgqrsWorkflow *workflow, bool require)
+{
+	if (!require && !warning_due(workflow->workflow_id))
+		return;
 	if (pgqrs_worker_serves(workflow->name))
 		return;
 	if (require)

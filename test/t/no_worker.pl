@@ -1,0 +1,78 @@
+# Triggers of a workflow that no live worker serves.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('no_worker');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+shared_preload_libraries = 'pgqrs'
+fsync = off
+CONF
+$node->start;
+
+# Runs statements in one session; the names of what it was warned of.
+sub warnings_of
+{
+	my (@statements) = @_;
+	my ($stdout, $stderr);
+	my $status = $node->psql('postgres', join(";\n", @statements),
+		stdout => \$stdout, stderr => \$stderr);
+	return "failed: $stderr" if $status != 0;
+	return join ' ', $stderr =~ /WARNING:  no live worker serves workflow "(\S+)"/g;
+}
+
+# Moves the clock of the extension, seen by the session before it goes on.
+sub clock
+{
+	my ($offset) = @_;
+	return ("ALTER SYSTEM SET pgqrs.clock_offset = '$offset'",
+		'SELECT pg_reload_conf()',
+		("SELECT pg_sleep(0.05) WHERE current_setting('pgqrs.clock_offset') <> '$offset'") x 200,
+		"SELECT 1 / (current_setting('pgqrs.clock_offset') = '$offset')::int");
+}
+
+my $trigger = q{SELECT pgqrs_trigger('job')};
+my $required = q{SELECT pgqrs_trigger('job', require_worker => true)};
+
+$node->safe_psql('postgres', q{CREATE EXTENSION pgqrs;
+	SELECT pgqrs_create_workflow('job'), pgqrs_create_workflow('team.job')});
+
+is(warnings_of($trigger), 'job', 'nobody serves it');
+is(warnings_of($trigger), 'job', 'another session is told, too');
+is(warnings_of($trigger, $trigger, $trigger), 'job', 'a session once');
+is(warnings_of($trigger, q{SELECT pgqrs_trigger('team.job')}, $trigger),
+	'job team.job', 'for each workflow');
+is(warnings_of(q{SELECT pgqrs_trigger_batch('job', '{1,2,3}')}, $trigger),
+	'job', 'a batch is one call');
+is(warnings_of($trigger, clock('59s'), $trigger), 'job', 'not within a minute');
+is(warnings_of(clock('0'), $trigger, clock('61s'), $trigger), 'job job', 'again after a minute');
+is(warnings_of(clock('0')), '', 'the clock as it was');
+
+my ($stdout, $stderr);
+$node->psql('postgres', "\\set VERBOSITY verbose\n$trigger", stdout => \$stdout, stderr => \$stderr);
+like($stderr, qr/WARNING:  PQ013: .*\nHINT:  \S/, 'with SQLSTATE and hint');
+
+my $runs = $node->safe_psql('postgres', 'SELECT count(*) FROM pgqrs_workflow_runs');
+like(warnings_of("\\set VERBOSITY verbose\n$required"),
+	qr/ERROR:  PQ013: .*\nHINT:  \S/, 'refused where a worker is required');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pgqrs_workflow_runs'), $runs, 'nothing was written');
+is(warnings_of("\\set ON_ERROR_STOP off\n$required", $required, $trigger), 'job',
+	'a refusal is no warning: that comes with the next trigger');
+
+# A worker whose pattern covers one of them.
+my $worker = $node->safe_psql('postgres', q{SELECT pgqrs_register_worker('w', '{other,team.*}')});
+is(warnings_of(q{SELECT pgqrs_trigger('team.job')}), '', 'a live worker serves it');
+is(warnings_of(q{SELECT pgqrs_trigger('team.job', require_worker => true)}), '', 'as required');
+is(warnings_of($trigger), 'job', 'but not the other one');
+is(warnings_of(clock('61s'), q{SELECT pgqrs_trigger('team.job')}), 'team.job', 'one that is silent does not count');
+is(warnings_of("SELECT pgqrs_heartbeat($worker)", q{SELECT pgqrs_trigger('team.job')}), '', 'until it gives a sign of life');
+is(warnings_of("SELECT pgqrs_suspend_worker($worker)", q{SELECT pgqrs_trigger('team.job')}), 'team.job', 'a suspended one gets nothing new');
+is(warnings_of("SELECT pgqrs_resume_worker($worker)", "SELECT pgqrs_stop_worker($worker)", q{SELECT pgqrs_trigger('team.job')}),
+	'team.job', 'a stopped one is gone');
+
+$node->stop;
+done_testing();
