@@ -1,0 +1,150 @@
+-- Steps: begin and complete, repeated calls, and the caller's own writes.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('job') \g /dev/null
+SELECT * FROM pg_temp.start('job') \gset
+
+CREATE FUNCTION pg_temp.begin(run bigint, lease bigint, step text, input jsonb = NULL) RETURNS text LANGUAGE sql AS
+$$ SELECT concat_ws(' ', should_execute::text, status, 'output', coalesce(output::text, '-'), 'error', coalesce(error::text, '-'), 'attempt', attempt) FROM pgqrs_step_begin(run, lease, step, input) $$;
+CREATE FUNCTION pg_temp.step(run bigint, step text) RETURNS jsonb LANGUAGE sql AS
+$$ SELECT jsonb_strip_nulls(to_jsonb(s)) - '{run_id,step_id,started_at,completed_at,lease}'::text[] FROM pgqrs_workflow_steps s WHERE run_id = run AND step_id = step $$;
+CREATE FUNCTION pg_temp.output(run bigint, step text) RETURNS text LANGUAGE sql AS
+$$ SELECT output::text FROM pgqrs_workflow_steps WHERE run_id = run AND step_id = step $$;
+
+-- The first attempt.
+SELECT clock_timestamp() AS before \gset
+SELECT is(pg_temp.begin(:run, :lease, 'a', '{"n": 1}'), 'true RUNNING output - error - attempt 1', 'begin');
+SELECT is(pg_temp.step(:run, 'a'), '{"kind": "FUNCTION", "status": "RUNNING", "attempt": 1, "failures": 0, "input": {"n": 1}}', 'its row');
+SELECT ok(started_at BETWEEN :'before' AND clock_timestamp() AND completed_at IS NULL AND lease = :lease, 'started now, under this lease') FROM pgqrs_workflow_steps WHERE run_id = :run;
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.begin(:run, :lease, 'a', '{"n": 2}'), 'true RUNNING output - error - attempt 1', 'begin repeated: the same answer');
+SELECT is(pg_temp.contents(), :'contents', 'and nothing changes');
+SELECT pgqrs_step_complete(:run, :lease, 'a', '{"out": 1}');
+SELECT is(pg_temp.step(:run, 'a'), '{"kind": "FUNCTION", "status": "SUCCESS", "attempt": 1, "failures": 0, "input": {"n": 1}, "output": {"out": 1}}', 'complete');
+SELECT ok(completed_at BETWEEN started_at AND clock_timestamp(), 'completed now') FROM pgqrs_workflow_steps WHERE run_id = :run;
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.begin(:run, :lease, 'a'), 'false SUCCESS output {"out": 1} error - attempt 1', 'begin of a finished step: its output');
+SELECT pgqrs_step_complete(:run, :lease, 'a', '{"out": 1}');
+SELECT pgqrs_step_complete(:run, :lease, 'a', '{"out": 2}');
+SELECT pgqrs_step_complete(:run, :lease, 'a');
+SELECT is(pg_temp.contents(), :'contents', 'complete repeated: the first stored output stays');
+SELECT is((SELECT status || attempt FROM pgqrs_get_run(:run)), 'RUNNING1', 'the run goes on');
+
+-- Outputs.
+SELECT pgqrs_step_begin(:run, :lease, 'null'), pgqrs_step_complete(:run, :lease, 'null') \g /dev/null
+SELECT is(pg_temp.output(:run, 'null'), 'null', 'no output is stored as JSON null');
+SELECT is(pg_temp.begin(:run, :lease, 'null'), 'false SUCCESS output null error - attempt 1', 'and read as that');
+SELECT pgqrs_step_complete(:run, :lease, 'null', '1');
+SELECT is(pg_temp.output(:run, 'null'), 'null', 'it stays, too');
+SELECT pgqrs_step_complete(:run, :lease, 'big', jsonb_build_object('x', repeat('ab', 500000)));
+SELECT is(length(pg_temp.output(:run, 'big')), 1000009, 'a megabyte');
+SELECT is((SELECT output::text FROM pgqrs_step_begin(:run, :lease, 'big')), pg_temp.output(:run, 'big'), 'comes back whole');
+
+-- A step that was never begun.
+SELECT pgqrs_step_complete(:run, :lease, 'lost', '1');
+SELECT is(pg_temp.step(:run, 'lost'), '{"kind": "FUNCTION", "status": "SUCCESS", "attempt": 1, "failures": 0, "output": 1}', 'complete creates the step if begin was lost');
+SELECT ok(started_at <= completed_at, 'with a start') FROM pgqrs_workflow_steps WHERE run_id = :run AND step_id = 'lost';
+
+-- Ids are bytes.
+SELECT is(pg_temp.begin(:run, :lease, s), 'true RUNNING output - error - attempt 1', 'id ' || left(s, 12)) FROM unnest(ARRAY['A', 'a ', ' a', 'a*', 'pgqrs.a', 'ä', repeat('ä', 127), 'a''"\']) s;
+SELECT is(count(*), 12::bigint, 'all different') FROM pgqrs_list_steps(:run);
+
+-- In order of start.
+SELECT results_eq(format('SELECT step_id FROM pgqrs_list_steps(%s)', :run), format('SELECT step_id COLLATE "default" FROM pgqrs_workflow_steps WHERE run_id = %s ORDER BY started_at', :run), 'the list is in order of start');
+
+-- The next attempt, after a crash.
+SELECT pgqrs_step_begin(:run, :lease, 'crashed', '1') \g /dev/null
+SELECT pg_temp.claim(:run) AS second \gset
+SELECT is(pg_temp.begin(:run, :second, 'a'), 'false SUCCESS output {"out": 1} error - attempt 1', 'a finished step is not run again');
+SELECT is(pg_temp.begin(:run, :second, 'crashed', '2'), 'true RUNNING output - error - attempt 2', 'an unfinished one is');
+SELECT is(pg_temp.step(:run, 'crashed'), '{"kind": "FUNCTION", "status": "RUNNING", "attempt": 2, "failures": 0, "input": 2}', 'with the new input, and no failure');
+SELECT is(lease, :second::bigint, 'under the new lease') FROM pgqrs_workflow_steps WHERE run_id = :run AND step_id = 'crashed';
+SELECT is(pg_temp.begin(:run, :second, 'crashed'), 'true RUNNING output - error - attempt 2', 'repeated');
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, %L)', :run, :lease, s)), 'PQ006', 'F15: begin by the old holder, ' || s) FROM unnest('{a,crashed,new}'::text[]) s;
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, %L)', :run, :lease, s)), 'PQ006', 'F15: complete, ' || s) FROM unnest('{a,crashed,new}'::text[]) s;
+SELECT is(pg_temp.contents(), :'contents', 'F15: nothing changes');
+SELECT pg_temp.claim(:run) AS third \gset
+SELECT pgqrs_step_complete(:run, :third, 'crashed', '3');
+SELECT is(pg_temp.step(:run, 'crashed'), '{"kind": "FUNCTION", "status": "SUCCESS", "attempt": 3, "failures": 0, "input": 2, "output": 3}', 'complete when the third begin was lost');
+SELECT pg_temp.contents() AS contents \gset
+SELECT pgqrs_step_complete(:run, :third, 'a', '{"out": 3}');
+SELECT is(pg_temp.output(:run, 'a'), '{"out": 1}', 'a stored output stays under a later lease, too');
+
+-- Lost acknowledgements, also when the run completed meanwhile.
+SELECT pgqrs_step_begin(:run, :third, 'open') \g /dev/null
+SELECT pgqrs_complete_run(:run, :third, '"done"');
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''crashed'', ''4'')', :run, :third)), '', 'complete repeated');
+SELECT is(pg_temp.begin(:run, :third, 'crashed'), 'false SUCCESS output 3 error - attempt 3', 'begin repeated');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s, ''"other"'')', :run, :third)), '', 'complete_run repeated');
+SELECT pgqrs_step_complete(:run, :third, 'crashed', '4'), pgqrs_complete_run(:run, :third, '"other"'), pgqrs_complete_run(:run, :third) \g /dev/null
+SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
+SELECT is((SELECT output FROM pgqrs_result(:run)), '"done"', 'the first output of the run stays');
+SELECT is(pg_temp.answer(format(call, :run, :third)), 'PQ007 It is SUCCESS.', 'not a repetition: ' || call)
+	FROM unnest('{"SELECT pgqrs_step_complete(%s, %s, ''open'')","SELECT pgqrs_step_complete(%s, %s, ''new'')","SELECT pgqrs_step_begin(%s, %s, ''new'')","SELECT pgqrs_step_fail(%s, %s, ''crashed'', ''{}'')"}'::text[]) call;
+SELECT is(pg_temp.answer(format(call, :run, :second)), 'PQ007 It is SUCCESS.', 'nor under an older lease: ' || call)
+	FROM unnest('{"SELECT pgqrs_step_complete(%s, %s, ''a'')","SELECT pgqrs_step_begin(%s, %s, ''a'')","SELECT pgqrs_complete_run(%s, %s)"}'::text[]) call;
+
+-- A step id keeps its kind.
+SELECT * FROM pg_temp.start('job') \gset
+INSERT INTO pgqrs_workflow_steps (run_id, step_id, kind, status, started_at, attempt, failures, lease)
+	SELECT :run, k || ' ' || s, k, s, clock_timestamp(), 1, 0, :lease FROM unnest('{SLEEP,SIGNAL,CHILD,PAUSE}'::pgqrs_step_kind[]) k, unnest('{PENDING,RUNNING,PAUSED,SUCCESS,ERROR}'::pgqrs_step_status[]) s;
+SELECT pg_temp.contents() AS contents \gset
+SELECT is(pg_temp.answer(format('SELECT %s(%s, %s, %L%s)', f, :run, :lease, step_id, CASE f WHEN 'pgqrs_step_fail' THEN ', ''{}''' END)), format('PQ007 It is a step of kind %s.', kind), f || ' of ' || step_id)
+	FROM pgqrs_workflow_steps, unnest('{pgqrs_step_begin,pgqrs_step_complete,pgqrs_step_fail}'::text[]) f WHERE run_id = :run;
+SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
+
+-- Exactly once with the caller's own writes.
+CREATE TABLE effects (step text);
+BEGIN;
+INSERT INTO effects VALUES ('kept');
+SELECT pgqrs_step_begin(:run, :lease, 'kept'), pgqrs_step_complete(:run, :lease, 'kept', '1') \g /dev/null
+COMMIT;
+BEGIN;
+INSERT INTO effects VALUES ('undone');
+SELECT pgqrs_step_begin(:run, :lease, 'undone'), pgqrs_step_complete(:run, :lease, 'undone', '1') \g /dev/null
+SELECT is(pg_temp.begin(:run, :lease, 'undone'), 'false SUCCESS output 1 error - attempt 1', 'stored, as far as the transaction sees');
+ROLLBACK;
+SELECT results_eq('SELECT step FROM effects', '{kept}'::text[], 'the write of the one that was rolled back is gone');
+SELECT is(pg_temp.step(:run, 'undone'), NULL, 'so is its step');
+SELECT is(pg_temp.begin(:run, :lease, 'kept'), 'false SUCCESS output 1 error - attempt 1', 'the other is not executed again');
+SELECT is(pg_temp.begin(:run, :lease, 'undone'), 'true RUNNING output - error - attempt 1', 'this one is');
+CREATE FUNCTION pg_temp.stale(run bigint, lease bigint) RETURNS void LANGUAGE plpgsql AS
+$$
+BEGIN
+	INSERT INTO effects VALUES ('stale');
+	PERFORM pgqrs_step_complete(run, lease, 'undone', '1');
+EXCEPTION WHEN SQLSTATE 'PQ006' THEN
+END
+$$;
+SELECT pg_temp.claim(:run) AS newer \gset
+SELECT pg_temp.stale(:run, :lease);
+SELECT results_eq('SELECT step FROM effects', '{kept}'::text[], 'a holder that lost its lease loses its write');
+BEGIN;
+INSERT INTO effects VALUES ('savepoint');
+SAVEPOINT s;
+SELECT pgqrs_step_complete(:run, :newer, 'inner', '1');
+ROLLBACK TO s;
+SELECT is(pg_temp.begin(:run, :newer, 'inner'), 'true RUNNING output - error - attempt 1', 'gone with its savepoint');
+COMMIT;
+
+-- At SERIALIZABLE, behind a snapshot that sees none of it.
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT count(*) FROM pgqrs_workflow_steps \g /dev/null
+SELECT is(pg_temp.begin(:run, :newer, 'serial'), 'true RUNNING output - error - attempt 1', 'begin');
+SELECT pgqrs_step_complete(:run, :newer, 'serial', '1');
+SELECT is(pg_temp.begin(:run, :newer, 'serial'), 'false SUCCESS output 1 error - attempt 1', 'complete and begin again');
+SELECT pgqrs_complete_run(:run, :newer);
+COMMIT;
+SELECT is((SELECT status FROM pgqrs_result(:run)), 'SUCCESS', 'from begin to end in one transaction');
+
+-- A whole run in one transaction with its trigger.
+BEGIN;
+SELECT * FROM pg_temp.start('job') \gset
+SELECT pgqrs_step_begin(:run, :lease, 'a'), pgqrs_step_complete(:run, :lease, 'a', '1'), pgqrs_complete_run(:run, :lease, '2') \g /dev/null
+COMMIT;
+SELECT is(r::text, '(SUCCESS,2,)', 'from trigger to end in one transaction') FROM pgqrs_result(:run) r;
+
+SELECT * FROM finish();
