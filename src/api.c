@@ -255,45 +255,54 @@ pgqrs_arg_same_length(int count, const char *name, int other_count,
 				 errhint("Pass arrays of the same length.")));
 }
 
+/* item and earlier: places from 0. */
 static void
-refuse_duplicate(const char *name, const char *value)
+refuse_duplicate(const char *name, int item, int earlier, const char *value)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("array \"%s\" contains \"%s\" twice", name, value),
+			 errmsg("item %d of \"%s\" repeats item %d: \"%s\"", item + 1, name,
+					earlier + 1, value),
 			 errhint("Pass every value once.")));
 }
 
 static int
-compare_strings(const void *a, const void *b)
+compare_keys(const void *a, const void *b, void *arg)
 {
-	return strcmp(*(char *const *) a, *(char *const *) b);
+	char *const *keys = arg;
+	int x = *(const int *) a;
+	int y = *(const int *) b;
+	int result = strcmp(keys[x], keys[y]);
+
+	return result != 0 ? result : x - y;
 }
 
 void
 pgqrs_check_distinct(char **keys, int count, const char *name)
 {
-	char **sorted = palloc(count * sizeof(char *));
+	int *order = palloc(count * sizeof(int));
 	int n = 0;
 
 	for (int i = 0; i < count; i++)
 		if (keys[i] != NULL)
-			sorted[n++] = keys[i];
-	qsort(sorted, n, sizeof(char *), compare_strings);
+			order[n++] = i;
+	qsort_arg(order, n, sizeof(int), compare_keys, keys);
 	for (int i = 1; i < n; i++)
-		if (strcmp(sorted[i - 1], sorted[i]) == 0)
-			refuse_duplicate(name, sorted[i]);
-	pfree(sorted);
+		if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
+			refuse_duplicate(name, order[i], order[i - 1], keys[order[i]]);
+	pfree(order);
 }
 
 static int
-compare_places(const void *a, const void *b, void *arg)
+compare_ids(const void *a, const void *b, void *arg)
 {
 	const int64 *ids = arg;
-	int64 x = ids[*(const int *) a];
-	int64 y = ids[*(const int *) b];
+	int x = *(const int *) a;
+	int y = *(const int *) b;
 
-	return (x > y) - (x < y);
+	if (ids[x] != ids[y])
+		return ids[x] > ids[y] ? 1 : -1;
+	return x - y;
 }
 
 int *
@@ -303,7 +312,7 @@ pgqrs_ascending(const int64 *ids, int count)
 
 	for (int i = 0; i < count; i++)
 		order[i] = i;
-	qsort_arg(order, count, sizeof(int), compare_places, unconstify(int64 *, ids));
+	qsort_arg(order, count, sizeof(int), compare_ids, unconstify(int64 *, ids));
 	return order;
 }
 
@@ -337,7 +346,7 @@ pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
 	order = pgqrs_ascending(*ids, count);
 	for (int i = 1; i < count; i++)
 		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
-			refuse_duplicate("message_ids",
+			refuse_duplicate("message_ids", order[i], order[i - 1],
 							 psprintf(INT64_FORMAT, (*ids)[order[i]]));
 	pfree(order);
 	return count;

@@ -66,7 +66,7 @@ extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
 extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
 								  const char *other_name);
 
-/* 22023 if a key stands twice; NULL keys do not count. */
+/* 22023 if a key stands twice, naming the items; NULL keys do not count. */
 extern void pgqrs_check_distinct(char **keys, int count, const char *name);
 
 /* Arrays of message ids, all different, and their leases, of one length. */

@@ -13,47 +13,21 @@
 #include "utils/builtins.h"
 #include "worker.h"
 
-typedef struct Pattern
-{
-	char *text;
-	int item; /* 1-based */
-} Pattern;
-
-static int
-compare_patterns(const void *a, const void *b)
-{
-	const Pattern *x = a;
-	const Pattern *y = b;
-	int result = strcmp(x->text, y->text);
-
-	return result != 0 ? result : x->item - y->item;
-}
-
 /* An array of different patterns. */
 static Datum
 arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	Pattern *patterns;
 	Datum *values;
 	bool *nulls;
-	int count;
+	int count = pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, &values, &nulls);
+	char **patterns = palloc(count * sizeof(char *));
 
-	count = pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, &values, &nulls);
-	patterns = palloc(count * sizeof(Pattern));
 	for (int i = 0; i < count; i++)
 	{
-		patterns[i] = (Pattern){TextDatumGetCString(values[i]), i + 1};
-		pgqrs_check_pattern(patterns[i].text, psprintf("%s[%d]", name, i + 1));
+		patterns[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_pattern(patterns[i], psprintf("%s[%d]", name, i + 1));
 	}
-	qsort(patterns, count, sizeof(Pattern), compare_patterns);
-	for (int i = 1; i < count; i++)
-		if (strcmp(patterns[i - 1].text, patterns[i].text) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("item %d of \"%s\" repeats item %d: \"%s\"",
-							patterns[i].item, name, patterns[i - 1].item,
-							patterns[i].text),
-					 errhint("Name every pattern once.")));
+	pgqrs_check_distinct(patterns, count, name);
 	return PointerGetDatum(
 		construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
