@@ -76,6 +76,31 @@ $$
 	RETURNING message_id
 $$;
 
+-- Claims a message, which becomes the first of its priority for that, and
+-- returns its lease.
+CREATE FUNCTION pg_temp.claim(id bigint) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	d record;
+BEGIN
+	UPDATE pgqrs_messages SET visible_after = '2000-01-01' WHERE message_id = id;
+	SELECT q.* INTO d FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id), pgqrs_dequeue(name) q WHERE m.message_id = id;
+	IF d.message_id IS DISTINCT FROM id THEN
+		RAISE 'claimed % instead of %', d.message_id, id;
+	END IF;
+	RETURN d.lease;
+END
+$$;
+
+-- Sends a message and claims it.
+CREATE FUNCTION pg_temp.held(queue text, OUT id bigint, OUT lease bigint) LANGUAGE plpgsql AS
+$$
+BEGIN
+	id := pgqrs_enqueue(queue, '"held"');
+	lease := pg_temp.claim(id);
+END
+$$;
+
 -- Where a message is: live or held with attempt and failures, or its outcome.
 CREATE FUNCTION pg_temp.state(id bigint) RETURNS text LANGUAGE sql AS
 $$

@@ -1,0 +1,64 @@
+-- Idempotency keys of messages: contract section 2.  F26, as far as one
+-- session can tell.
+\ir include/messages.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_queue('q', max_attempts => 1) AS q, pgqrs_create_queue('other'), pgqrs_create_queue('brief', retention => '0') \gset
+SELECT pgqrs_create_workflow('flow', key_scope => 'active') \g /dev/null
+
+CREATE FUNCTION pg_temp.send(key text, payload jsonb = '1') RETURNS bigint LANGUAGE sql AS
+$$ SELECT pgqrs_enqueue('q', payload, idempotency_key => key) $$;
+
+-- The first one stays, whatever the second says.
+SELECT pgqrs_enqueue('q', '{"n": 1}', priority => -5, idempotency_key => 'k', headers => '"h"') AS first \gset
+SELECT pg_temp.contents() AS before \gset
+SELECT is(pg_temp.send('k', '{"n": 1}'), :first::bigint, 'the same message again');
+SELECT is(pgqrs_enqueue('q', '{"n": 2}', delay => '1 h', priority => 5, idempotency_key => 'k'), :first::bigint, 'and another one of that key');
+SELECT is(pg_temp.contents(), :'before', 'nothing changes');
+SELECT is(pg_temp.send('k') = pg_temp.send('k') AND pg_temp.send('twice') = pg_temp.send('twice'), true, 'in one statement');
+SELECT isnt(pg_temp.send(NULL), pg_temp.send(NULL), 'no key, no duplicate');
+SELECT is(idempotency_key, NULL, 'and none is stored') FROM pg_temp.message(pg_temp.send(NULL));
+
+-- What a key is.
+SELECT isnt(pgqrs_enqueue('other', '1', idempotency_key => 'k'), :first::bigint, 'another queue, another key');
+SELECT isnt(pg_temp.send(key), :first::bigint, 'not the same key: ' || to_json(key)) FROM unnest(ARRAY['K', 'k ', ' k', 'kk', '*', 'k*', 'ｋ']) key;
+SELECT isnt(pg_temp.send(E'\u00e9'), pg_temp.send(E'e\u0301'), 'keys are bytes');
+SELECT is(pg_temp.send(key), id, 'also a key is ' || left(to_json(key)::text, 20))
+	FROM (SELECT key, pg_temp.send(key) AS id FROM unnest(ARRAY[repeat('k', 255), '''"', ' ', '\', 'pgqrs.', '%']) key OFFSET 0) AS first;
+
+-- Among messages that still exist.
+CREATE TEMP TABLE ends (how text, call text, free boolean);
+INSERT INTO ends VALUES
+	('waiting', 'SELECT 1', false),
+	('delayed', 'SELECT pgqrs_set_visibility(%s, ''2100-01-01'')', false),
+	('held', 'SELECT pg_temp.claim(%s)', false),
+	('held, run out', 'SELECT pg_temp.claim(%1$s), pg_temp.due(%1$s)', false),
+	('released', 'SELECT pgqrs_release_message(%1$s, pg_temp.claim(%1$s))', false),
+	('archived', 'SELECT pgqrs_archive_message(%1$s, pg_temp.claim(%1$s))', true),
+	('deleted', 'SELECT pgqrs_delete_message(%1$s, pg_temp.claim(%1$s))', true),
+	('dead by nack', 'SELECT pgqrs_nack_message(%1$s, pg_temp.claim(%1$s))', true),
+	('dead by expiry', 'SELECT pg_temp.claim(%1$s), pg_temp.due(%1$s), (SELECT count(*) FROM pgqrs_dequeue(''q'', batch_size => 100))', true),
+	('purged', 'SELECT pgqrs_purge_queue(''q'')', true);
+CREATE FUNCTION pg_temp.free(how text, call text) RETURNS boolean LANGUAGE plpgsql AS
+$$
+DECLARE id bigint := pg_temp.send(how);
+BEGIN
+	EXECUTE format(call, id);
+	RETURN pg_temp.send(how) <> id;
+END
+$$;
+SELECT is(pg_temp.free(how, call), free, 'the key of one that is ' || how) FROM ends;
+SELECT pgqrs_enqueue('brief', '1', idempotency_key => 'k') \g /dev/null
+SELECT message_id AS id FROM pgqrs_dequeue('brief') d, pgqrs_archive_message(message_id, lease) \gset
+SELECT isnt(pgqrs_enqueue('brief', '1', idempotency_key => 'k'), :id::bigint, 'archived without a trace');
+
+-- Transactions and savepoints, at each isolation level.
+CREATE FUNCTION pg_temp.count(key text) RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM pgqrs_messages WHERE idempotency_key = key $$;
+\set level 'READ COMMITTED'
+\ir include/idempotency.sql
+\set level 'REPEATABLE READ'
+\ir include/idempotency.sql
+\set level 'SERIALIZABLE'
+\ir include/idempotency.sql
+
+SELECT * FROM finish();

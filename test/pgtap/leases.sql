@@ -1,0 +1,231 @@
+-- What the holder of a lease can do, and who is none: contract sections 0
+-- and 2.
+\ir include/messages.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_queue('q', visibility_timeout => '1 min') AS q, pgqrs_create_queue('brief', retention => '0') AS brief,
+	pgqrs_create_queue('other') \gset
+
+--
+-- Archive and delete
+--
+
+SELECT pgqrs_enqueue('q', '{"a": 1}', priority => 3, idempotency_key => 'k', headers => '{"h": 2}') AS id \gset
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT pgqrs_nack_message(:id, :lease, '"once"', '0') \g /dev/null
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT to_jsonb(m) AS message FROM pg_temp.message(:id) m \gset
+SELECT clock_timestamp() AS before \gset
+SELECT pgqrs_archive_message(:id, :lease);
+SELECT is(count(*), 0::bigint, 'no live message any more') FROM pgqrs_messages WHERE message_id = :id;
+SELECT is(to_jsonb(a) - '{archived_at,outcome}'::text[], :'message'::jsonb, 'all of it is in the archive') FROM pg_temp.archived(:id) a;
+SELECT is(outcome, 'DONE', 'as done') FROM pg_temp.archived(:id);
+SELECT ok(archived_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms', 'archived_at') FROM pg_temp.archived(:id);
+SELECT pg_temp.contents() AS before \gset
+SELECT lives_ok(format('SELECT pgqrs_archive_message(%s, %s)', :id, :lease), 'the same call again gives the same answer');
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{t}', 'also as a batch');
+SELECT is(pg_temp.contents(), :'before', 'and changes nothing');
+
+SELECT * FROM pg_temp.held('q') \gset
+BEGIN;
+SELECT pgqrs_archive_message(:id, :lease), pgqrs_archive_message(:id, :lease);
+SELECT is(pg_temp.state(:id), 'DONE 1 0', 'twice in a transaction');
+ROLLBACK;
+SELECT is(pg_temp.state(:id), 'held 1 0', 'a rollback gives it back to the holder');
+SELECT pgqrs_delete_message(:id, :lease);
+SELECT is(pg_temp.state(:id), 'DELETED 1 0', 'deleted');
+
+SELECT * FROM pg_temp.held('brief') \gset
+SELECT pgqrs_archive_message(:id, :lease);
+SELECT is(pg_temp.state(:id), 'gone', 'retention 0: not kept at all');
+INSERT INTO refused VALUES (format('pgqrs_archive_message(%s, %s)', :id, :lease), 'PQ006');
+SELECT is(got, state, 'so the same call again finds no lease') FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{f}', 'nor does a batch');
+SELECT pgqrs_alter_queue('brief', retention => '1 us');
+SELECT * FROM pg_temp.held('brief') \gset
+SELECT pgqrs_archive_message(:id, :lease);
+SELECT is(pg_temp.state(:id), 'DONE 1 0', 'any retention keeps it');
+
+--
+-- Release
+--
+
+SELECT * FROM pg_temp.held('q') \gset
+SELECT pgqrs_nack_message(:id, :lease, delay => '0') \g /dev/null
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT pgqrs_release_message(:id, :lease);
+SELECT is(pg_temp.state(:id), 'live 2 1', 'released: no failure');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'claimable at once');
+SELECT is(ROW(attempt, failures)::text, '(3,1)', 'and claimed as if nothing had happened') FROM pgqrs_dequeue('q');
+SELECT lease FROM pg_temp.message(:id) \gset
+SELECT pgqrs_release_message(:id, :lease, '90 s');
+SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'delay');
+SELECT is(count(*), 0::bigint, 'not yet') FROM pgqrs_dequeue('q');
+
+--
+-- Nack
+--
+
+SELECT pgqrs_create_queue('nack', max_attempts => 2147483647) AS nack \gset
+SELECT * FROM pg_temp.held('nack') \gset
+SELECT pgqrs_nack_message(:id, :lease, '{"type": "first"}', '90 s') AS at \gset
+SELECT is(visible_after, :'at', 'returns when it can be claimed again') FROM pg_temp.message(:id);
+SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'after the delay');
+SELECT is(ROW(pg_temp.state(:id), last_error)::text, '("live 1 1","{""type"": ""first""}")', 'one failure, and the error') FROM pg_temp.message(:id);
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT is(pg_temp.state(:id), 'held 2 1', 'the next claim adds none');
+SELECT pgqrs_nack_message(:id, :lease, '"second"', '0') AS at \gset
+SELECT is(ROW(pg_temp.state(:id), last_error, pg_temp.wait(:id) <= 0)::text, '("live 2 2","""second""",t)', 'again, at once') FROM pg_temp.message(:id);
+SELECT is(count(*), 1::bigint, 'delivered') FROM pgqrs_dequeue('nack');
+SELECT lease FROM pg_temp.message(:id) \gset
+SELECT pgqrs_nack_message(:id, :lease, jsonb_build_object('type', 'big', 'message', repeat('x', 3000000))) \g /dev/null
+SELECT is(last_error ->> 'type', 'big', 'of an oversized error the type is kept') FROM pg_temp.message(:id);
+SELECT ok(last_error::text ~ 'truncated' AND last_error::text ~ 'xxxx' AND length(last_error::text) < 2000000, 'and the beginning, marked') FROM pg_temp.message(:id);
+
+-- min(60 s, 1 s * 2^(failures-1)) +- 25 %
+CREATE FUNCTION pg_temp.backoff(id bigint, failed int) RETURNS numeric LANGUAGE plpgsql AS
+$$
+DECLARE
+	lease bigint := pg_temp.claim(id);
+	before timestamptz;
+	at timestamptz;
+BEGIN
+	UPDATE pgqrs_messages SET failures = failed - 1 WHERE message_id = id;
+	before := clock_timestamp();
+	at := pgqrs_nack_message(id, lease);
+	RETURN extract(epoch FROM at - before);
+END
+$$;
+SELECT ok(bool_and(delay BETWEEN 0.75 * base AND 1.25 * base + 0.5), format('backoff after %s failures', failed))
+	FROM (VALUES (1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (64, 60), (1100, 60), (2147483646, 60)) b (failed, base),
+	LATERAL (SELECT pg_temp.backoff(:id, failed) AS delay FROM generate_series(1, 20)) d GROUP BY failed ORDER BY failed;
+SELECT ok(min(delay) < 54 AND max(delay) > 66 AND count(DISTINCT delay) > 30, 'spread over the whole range')
+	FROM (SELECT pg_temp.backoff(:id, 10) AS delay FROM generate_series(1, 40)) d;
+
+--
+-- Extend
+--
+
+SELECT * FROM pg_temp.held('q') \gset
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(t,f)', 'extended');
+SELECT ok(pg_temp.wait(:id) BETWEEN 3570 AND 3600, 'the new end is now + visibility_timeout');
+SELECT is(pgqrs_extend_lease(:id, :lease)::text, '(t,f)', 'extended by the queue''s');
+SELECT ok(pg_temp.wait(:id) BETWEEN 30 AND 60, 'also if earlier');
+SELECT is(pgqrs_extend_lease(:id, :lease, visibility_timeout => '1 day')::text, '(t,f)', 'by a day');
+SELECT ok(pg_temp.wait(:id) BETWEEN 86370 AND 86400, 'which has 24 hours');
+SELECT is(ROW(lease, attempt, failures)::text, format('(%s,1,0)', :lease), 'and nothing else') FROM pg_temp.message(:id);
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 us')::text, '(t,f)', 'by nearly nothing');
+SELECT is(ROW(attempt, failures)::text, '(2,1)', 'claimable at once') FROM pgqrs_dequeue('q');
+SELECT to_jsonb(m) AS before FROM pg_temp.message(:id) m \gset
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(f,f)', 'a stale lease');
+SELECT is(pgqrs_extend_leases(ARRAY[:id], ARRAY[:lease], '1 h')::text, format('(%s,f,f)', :id), 'and in a batch');
+SELECT is(to_jsonb(m), :'before'::jsonb, 'changes nothing') FROM pg_temp.message(:id) m;
+
+--
+-- An expired lease that nobody has re-claimed is still current
+--
+
+CREATE TEMP TABLE uses (call text, first text, again text);
+INSERT INTO uses VALUES
+	('pgqrs_archive_message(%s, %s)', 'DONE 1 0', 'accepted'),
+	('pgqrs_delete_message(%s, %s)', 'DELETED 1 0', 'PQ006'),
+	('pgqrs_release_message(%s, %s)', 'live 1 0', 'PQ006'),
+	('pgqrs_nack_message(%s, %s)', 'live 1 1', 'PQ006'),
+	('pgqrs_extend_lease(%s, %s)', 'held 1 0', 'accepted'),
+	('pgqrs_archive_messages(ARRAY[%s], ARRAY[%s])', 'DONE 1 0', 'accepted'),
+	('pgqrs_extend_leases(ARRAY[%s], ARRAY[%s])', 'held 1 0', 'accepted');
+CREATE FUNCTION pg_temp.use(call text, OUT id bigint, OUT lease bigint, OUT state text) LANGUAGE plpgsql AS
+$$
+BEGIN
+	SELECT h.id, h.lease INTO id, lease FROM pg_temp.held('q') h;
+	PERFORM pg_temp.due(id);
+	EXECUTE 'SELECT ' || format(call, id, lease);
+	state := pg_temp.state(id);
+END
+$$;
+CREATE TEMP TABLE used AS SELECT uses.*, used.* FROM uses, pg_temp.use(call) used;
+SELECT is(state, first, 'after the end of the lease: ' || call) FROM used;
+
+-- The same call again under the same lease.
+INSERT INTO refused SELECT format(call, id, lease), again FROM used WHERE again <> 'accepted';
+INSERT INTO refused SELECT format(call, id, lease), again FROM used WHERE again = 'accepted';
+SELECT is(split_part(got, ' after', 1), state, 'repeated: ' || call) FROM pg_temp.refusals();
+SELECT is(pg_temp.state(id), first, 'repeated, nothing changes: ' || call) FROM used;
+
+-- Another call under a lease that was given up or ended.
+INSERT INTO refused SELECT format(uses.call, id, lease), 'PQ006' FROM used, uses
+	WHERE used.first !~ 'held' AND uses.call !~ 'extend|messages' AND NOT (used.first ~ 'DONE' AND uses.call ~ 'archive');
+SELECT is(got, state, 'given up before: ' || call) FROM pg_temp.refusals();
+
+--
+-- Who holds no lease
+--
+
+SELECT * FROM pg_temp.held('q') \gset
+SELECT other.id AS other_id, other.lease AS other_lease FROM pg_temp.held('other') other \gset
+SELECT pgqrs_enqueue('q', '"waits"', delay => '1 day') AS waits \gset
+SELECT * FROM pg_temp.held('q') AS old (old_id, old_lease) \gset
+SELECT pg_temp.claim(:old_id) AS new_lease \gset
+CREATE TEMP TABLE stale (what text, id bigint, lease bigint);
+INSERT INTO stale VALUES ('another message''s', :id, :other_lease), ('the next number', :id, CASE :lease WHEN 9007199254740991 THEN 1 ELSE :lease + 1 END),
+	('0', :id, 0), ('-1', :id, -1), ('the largest number', :id, 9223372036854775807), ('the least number', :id, -9223372036854775808),
+	('of a message that is not held', :waits, :lease), ('0 of one that is not held', :waits, 0), ('superseded', :old_id, :old_lease),
+	('of no message', 9007199254740991, :lease), ('of message 0', 0, :lease), ('of message -1', -1, :lease);
+SELECT pg_temp.contents() AS before \gset
+INSERT INTO refused SELECT format(call, id, lease), 'PQ006' FROM uses, stale WHERE call !~ 'extend|messages';
+SELECT is(got, state, call) FROM pg_temp.refusals();
+SELECT is(pgqrs_extend_lease(id, lease)::text, '(f,f)', 'extend: ' || what) FROM stale;
+SELECT is(pgqrs_archive_messages(ARRAY[id], ARRAY[lease]), '{f}', 'archive: ' || what) FROM stale;
+SELECT is(e::text, format('(%s,f,f)', id), 'extend many: ' || what) FROM stale, pgqrs_extend_leases(ARRAY[id], ARRAY[lease]) e;
+SELECT is(pg_temp.contents(), :'before', 'a stale lease changes nothing');
+
+--
+-- Batches answer per item
+--
+
+SELECT pgqrs_create_queue('batch', visibility_timeout => '1 min') AS batch \gset
+CREATE TEMP TABLE held AS SELECT n, h.* FROM generate_series(1, 6) n, pg_temp.held(CASE WHEN n > 0 THEN 'batch' END) h;
+UPDATE held SET lease = lease # 1 WHERE n = 2;
+SELECT pgqrs_release_message(id, lease) FROM held WHERE n = 3;
+SELECT pgqrs_archive_message(id, lease) FROM held WHERE n = 4;
+SELECT pg_temp.due(id) FROM held WHERE n = 5 \g /dev/null
+SELECT array_agg(id ORDER BY -n) || '{0}' AS ids, array_agg(lease ORDER BY -n) || '{1}' AS leases FROM held \gset
+SELECT results_eq(format('SELECT * FROM pgqrs_extend_leases(%L, %L, ''1 h'')', :'ids', :'leases'),
+	format('SELECT * FROM unnest(%L::bigint[], ''{t,t,f,f,f,t,f}''::boolean[], ''{f,f,f,f,f,f,f}''::boolean[])', :'ids'), 'extend_leases: in the order given');
+SELECT is(array_agg(round(pg_temp.wait(id) / 3600) ORDER BY n), '{1,0,0,NULL,1,1}', 'extends those that are held') FROM held;
+SELECT results_eq(format('SELECT extended FROM pgqrs_extend_leases(%L, %L)', :'ids', :'leases'), 'SELECT unnest(''{t,t,f,f,f,t,f}''::boolean[])', 'by the queue''s');
+SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{1,1,0,NULL,1,1}', 'also if earlier') FROM held;
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,t,f,f,t,f}', 'archive_messages: in the order given, true for what was done under this lease');
+SELECT is(string_agg(pg_temp.state(id), ',' ORDER BY n), 'DONE 1 0,held 1 0,live 1 0,DONE 1 0,DONE 1 0,DONE 1 0', 'archives those that are held') FROM held;
+SELECT pg_temp.contents() AS before \gset
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,t,f,f,t,f}', 'again: the same answer');
+SELECT is(pg_temp.contents(), :'before', 'and nothing changes');
+SELECT pgqrs_enqueue_batch('batch', array_fill('0'::jsonb, ARRAY[10000])) \g /dev/null
+SELECT array_agg(message_id) AS ids, array_agg(lease) AS leases FROM pgqrs_dequeue('batch', batch_size => 10000) \gset
+SELECT is(count(*) FILTER (WHERE extended), 10000::bigint, 'extend 10000') FROM pgqrs_extend_leases(:'ids', :'leases');
+SELECT is(cardinality(array_positions(pgqrs_archive_messages(:'ids', :'leases'), true)), 10000, 'archive 10000');
+
+--
+-- set_visibility
+--
+
+SELECT * FROM pg_temp.held('q') \gset
+SELECT pgqrs_nack_message(:id, :lease, '"error"', '0') \g /dev/null
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT pgqrs_set_visibility(:id, '2100-01-01 00:00Z');
+SELECT is(ROW(pg_temp.state(:id), visible_after, last_error)::text, ROW('live 2 1', '2100-01-01 00:00Z'::timestamptz, '"error"'::jsonb)::text,
+	'a lease is revoked without a failure') FROM pg_temp.message(:id);
+INSERT INTO refused SELECT format(call, :id, :lease), 'PQ006' FROM uses WHERE call !~ 'extend|messages';
+SELECT is(got, state, 'revoked: ' || call) FROM pg_temp.refusals();
+SELECT is(extended, false, 'revoked: extend') FROM pgqrs_extend_lease(:id, :lease);
+SELECT pgqrs_set_visibility(:id, '2020-01-01');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'past instants count as now');
+SELECT pgqrs_set_visibility(:id, '-infinity');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'any past');
+SELECT pg_temp.claim(:id) AS lease \gset
+SELECT is(pg_temp.state(:id), 'held 3 1', 'the next claim adds no failure');
+SELECT pgqrs_archive_message(:id, :lease);
+INSERT INTO refused SELECT format('pgqrs_set_visibility(%s, ''2100-01-01'')', id), 'PQ004' FROM unnest(ARRAY[:id, 9007199254740991, 0, -1]) id;
+SELECT is(got, state, call) FROM pg_temp.refusals();
+
+SELECT * FROM finish();
