@@ -305,6 +305,10 @@ pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
 /*
  * Locks the version of a row that the slot holds.  ROW_CHANGED: it is no
  * longer the current one; fetch again and look again.
+ *
+ * A key-share lock does not wait for an update that leaves the key alone; then
+ * the version that is being made is locked with it, so that the lock holds
+ * whichever way the update ends.
  */
 PgqrsLockResult
 pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
@@ -312,11 +316,14 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 {
 	TM_FailureData tmfd;
 	ItemPointerData tid = slot->tts_tid;
+	uint8 flags = mode == LockTupleKeyShare ?
+		TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS :
+		0;
 	TM_Result result;
 
 	PushActiveSnapshot(GetLatestSnapshot());
 	result = table_tuple_lock(table->rel, &tid, GetActiveSnapshot(), slot,
-							  GetCurrentCommandId(false), mode, wait, 0, &tmfd);
+							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);
 	PopActiveSnapshot();
 	switch (result)
 	{
