@@ -314,12 +314,16 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
  * Complete
  */
 
-/* One look at the step and what follows from it; false: look again. */
+/*
+ * One look at the step and what follows from it; false: look again.
+ * *stored: the step succeeded just now.
+ */
 static bool
-try_complete(StepRows *s, Datum output)
+try_complete(StepRows *s, Datum output, bool *stored)
 {
 	PgqrsRow row;
 
+	*stored = true;
 	fetch_step(s, STEP_KIND_FUNCTION);
 	if (!s->found)
 	{
@@ -328,7 +332,10 @@ try_complete(StepRows *s, Datum output)
 		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
 	}
 	if (step_status(s->step) == STEP_SUCCESS)
-		return true; /* the first stored output stays */
+	{
+		*stored = false; /* the first stored output stays */
+		return true;
+	}
 	if (!lock_step(s))
 		return false;
 	copy_step(&row, s, STEP_SUCCESS);
@@ -341,6 +348,7 @@ void
 pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 {
 	StepRows s;
+	bool stored;
 
 	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s.run, lease))
@@ -354,9 +362,10 @@ pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 		}
 	}
 	pgqrs_run_fence(&s.run, lease, false);
-	while (!try_complete(&s, output))
+	while (!try_complete(&s, output, &stored))
 		;
-	forget_crashes(&s);
+	if (stored)
+		forget_crashes(&s);
 	close_step(&s);
 }
 
