@@ -1,0 +1,146 @@
+-- The messages of runs, used as messages: contract section 2.
+\ir include/messages.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('flow', visibility_timeout => '1 min', max_crashes => 3) AS flow, pgqrs_create_queue('plain') AS plain \gset
+
+CREATE FUNCTION pg_temp.run(run bigint) RETURNS pgqrs_workflow_runs LANGUAGE sql AS
+$$ SELECT r FROM pgqrs_workflow_runs r WHERE run_id = run $$;
+-- The status of a run and the state of its message.
+CREATE FUNCTION pg_temp.both(run bigint) RETURNS text LANGUAGE sql AS
+$$ SELECT status || ', ' || pg_temp.state(run) FROM pgqrs_workflow_runs WHERE run_id = run $$;
+
+--
+-- What is delivered
+--
+
+SELECT pgqrs_trigger('flow', '{"n": 1}', priority => 4, headers => '{"h": 1}') AS run \gset
+SELECT is(to_jsonb(d) - '{lease,enqueued_at,visible_after}'::text[], format('{"message_id": %s, "queue": "flow", "attempt": 1, "failures": 0, "priority": 4, "payload": {"run_id": %1$s}, '
+	'"headers": {"h": 1}, "run_id": %1$s, "workflow": "flow", "input": {"n": 1}}', :run)::jsonb, 'a run') FROM pgqrs_dequeue('flow') d;
+SELECT lease FROM pg_temp.message(:run) \gset
+SELECT is(pg_temp.both(:run), 'RUNNING, held 1 0', 'is running');
+SELECT is(ROW(lease, attempt, worker_id)::text, format('(%s,1,)', :lease), 'under the lease') FROM pg_temp.run(:run);
+SELECT pgqrs_trigger('flow') AS other \gset
+SELECT is(ROW(payload, input, headers)::text, format('("{""run_id"": %s}",,)', :other), 'without input or headers') FROM pgqrs_dequeue('flow');
+SELECT pgqrs_trigger('flow', 'null') \g /dev/null
+SELECT is(input, 'null', 'a JSON null is an input') FROM pgqrs_dequeue('flow');
+SELECT pgqrs_enqueue('plain', format('{"run_id": %s}', :run)::jsonb) \g /dev/null
+SELECT is(ROW(run_id, workflow, input)::text, '(,,)', 'a plain message that looks like one is none') FROM pgqrs_dequeue('plain');
+
+--
+-- What is refused, before the lease is looked at
+--
+
+SELECT pg_temp.contents() AS before \gset
+INSERT INTO refused SELECT format(call, :run, l), 'PQ007' FROM unnest(ARRAY[:lease, 1, 0, -1]) l,
+	unnest(ARRAY['pgqrs_archive_message(%s, %s)', 'pgqrs_delete_message(%s, %s)', 'pgqrs_nack_message(%s, %s)', 'pgqrs_nack_message(%s, %s, ''"x"'', ''1 h'')']) call;
+INSERT INTO refused VALUES ('pgqrs_enqueue(''flow'', ''1'')', 'PQ007'), ('pgqrs_enqueue(''flow'', ''1'', idempotency_key => ''k'')', 'PQ007'), ('pgqrs_enqueue_batch(''flow'', ''{1,2}'')', 'PQ007'),
+	(format('pgqrs_replay_message(%s)', :run), 'PQ007'), (format('pgqrs_release_message(%s, 1)', :run), 'PQ006');
+SELECT is(got, state, call) FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:run, :other], ARRAY[:lease, 1]), '{f,f}', 'a batch does not raise');
+SELECT is(extended, false, 'a stale lease extends nothing') FROM pgqrs_extend_lease(:run, 1);
+SELECT is(pg_temp.contents(), :'before', 'nothing changes');
+SELECT alike(pg_temp.answer(format('SELECT pgqrs_archive_message(%s, %s)', :run, :lease)), 'PQ007 %run%', 'the error says that it is a run''s');
+
+--
+-- What is allowed
+--
+
+SELECT is(pgqrs_extend_lease(:run, :lease, '1 h')::text, '(t,f)', 'extend');
+SELECT ok(pg_temp.wait(:run) BETWEEN 3570 AND 3600, 'by the time given');
+SELECT is(pgqrs_extend_lease(:run, :lease)::text, '(t,f)', 'extend by the workflow''s');
+SELECT ok(pg_temp.wait(:run) BETWEEN 30 AND 60, 'also if earlier');
+SELECT is(e::text, format('(%s,t,f)', :run), 'extend many') FROM pgqrs_extend_leases(ARRAY[:run], ARRAY[:lease], '1 h') e;
+UPDATE pgqrs_workflow_runs SET cancel_requested_at = clock_timestamp() WHERE run_id = :run;
+SELECT is(pgqrs_extend_lease(:run, :lease)::text, '(t,t)', 'tells of a request to cancel');
+SELECT is(e::text, format('(%s,t,t)', :run), 'also for many') FROM pgqrs_extend_leases(ARRAY[:run], ARRAY[:lease]) e;
+UPDATE pgqrs_workflow_runs SET cancel_requested_at = NULL WHERE run_id = :run;
+
+SELECT pgqrs_release_message(:run, :lease, '1 h');
+SELECT is(pg_temp.both(:run), 'RUNNING, live 1 0', 'released: no failure');
+SELECT ok(pg_temp.wait(:run) BETWEEN 3570 AND 3600, 'delay');
+INSERT INTO refused SELECT format(call, :run, :lease), state FROM (VALUES ('pgqrs_complete_run(%s, %s)', 'PQ006'), ('pgqrs_fail_run(%s, %s, ''{}'')', 'PQ006'),
+	('pgqrs_step_begin(%s, %s, ''s'')', 'PQ006'), ('pgqrs_set_progress(%s, %s, ''1'')', 'PQ006'), ('pgqrs_release_message(%s, %s)', 'PQ006'), ('pgqrs_archive_message(%s, %s)', 'PQ007')) v (call, state);
+SELECT is(split_part(got, ' after', 1), state, 'after release: ' || call) FROM pg_temp.refusals();
+SELECT is(extended, false, 'after release: extend') FROM pgqrs_extend_lease(:run, :lease);
+SELECT pgqrs_set_visibility(:run, '2020-01-01');
+SELECT is(ROW(message_id, attempt, failures)::text, format('(%s,2,0)', :run), 'set visible, delivered again') FROM pgqrs_dequeue('flow');
+SELECT lease FROM pg_temp.message(:run) \gset
+SELECT is(ROW(lease, attempt, status)::text, format('(%s,2,RUNNING)', :lease), 'the run follows') FROM pg_temp.run(:run);
+SELECT pgqrs_set_visibility(:run, '2100-01-01');
+SELECT is(pg_temp.both(:run), 'RUNNING, live 2 0', 'revoked: no failure');
+INSERT INTO refused SELECT format(call, :run, :lease), 'PQ006' FROM unnest(ARRAY['pgqrs_complete_run(%s, %s)', 'pgqrs_step_begin(%s, %s, ''s'')', 'pgqrs_step_complete(%s, %s, ''s'')',
+	'pgqrs_step_fail(%s, %s, ''s'', ''{}'')', 'pgqrs_release_message(%s, %s)']) call;
+SELECT is(split_part(got, ' after', 1), state, 'revoked: ' || call) FROM pg_temp.refusals();
+SELECT is(count(*), 0::bigint, 'nothing of it was stored') FROM pgqrs_workflow_steps;
+
+--
+-- The end of a run is the end of its message
+--
+
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_complete_run(:run, :lease, '{"ok": true}');
+SELECT is(pg_temp.both(:run), 'SUCCESS, DONE 3 0', 'completed');
+INSERT INTO refused VALUES (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_set_visibility(%s, ''2100-01-01'')', :run), 'PQ004'),
+	(format('pgqrs_replay_message(%s)', :run), 'PQ007');
+SELECT is(split_part(got, ' after', 1), state, 'ended: ' || call) FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:run], ARRAY[:lease]), '{f}', 'and was not archived as a message');
+SELECT is(extended, false, 'and cannot be extended') FROM pgqrs_extend_lease(:run, :lease);
+
+-- F18 for runs: max_crashes deliveries, then ERROR.
+SELECT pgqrs_trigger('flow') AS run \gset
+SELECT pg_temp.claim(:run) FROM generate_series(1, 3) \g /dev/null
+SELECT is(pg_temp.both(:run), 'RUNNING, held 3 2', 'delivered max_crashes times');
+SELECT lease FROM pg_temp.message(:run) \gset
+SELECT pg_temp.due(:run) \g /dev/null
+SELECT is(count(*), 0::bigint, 'and no more') FROM pgqrs_dequeue('flow') WHERE run_id = :run;
+SELECT is(pg_temp.both(:run), 'ERROR, DEAD 3 3', 'but dead');
+SELECT is(error ->> 'type', 'max_crashes', 'with the reason') FROM pg_temp.run(:run);
+
+--
+-- Replay of a failed run
+--
+
+SELECT pgqrs_trigger('flow', '{"n": 2}', priority => 9, timeout => '1 h', tags => '{"t": 1}') AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_step_begin(:run, :lease, 'good'), pgqrs_step_complete(:run, :lease, 'good', '"kept"'), pgqrs_step_begin(:run, :lease, 'bad') \g /dev/null
+SELECT outcome FROM pgqrs_step_fail(:run, :lease, 'bad', '{"type": "broken"}', retryable => false) \gset
+SELECT is(:'outcome' || ' ' || pg_temp.both(:run), 'RUN_FAILED ERROR, DEAD 1 0', 'a run that failed');
+SELECT started_at FROM pg_temp.run(:run) \gset
+UPDATE pgqrs_workflow_runs SET deadline_at = '2020-01-01' WHERE run_id = :run;
+SELECT clock_timestamp() AS before \gset
+SELECT pgqrs_replay_message(:run);
+SELECT is(pg_temp.both(:run), 'QUEUED, live 0 0', 'replayed');
+SELECT is(ROW(error, completed_at, attempt, failures, priority, input, tags)::text, '(,,0,0,9,"{""n"": 2}","{""t"": 1}")', 'error and completed_at are cleared, the rest is kept') FROM pg_temp.run(:run);
+SELECT is(ROW(priority, pg_temp.wait(:run) BETWEEN -5 AND 0)::text, '(9,t)', 'its message is claimable, with its priority') FROM pg_temp.message(:run);
+SELECT ok(r.deadline_at - interval '1 h' BETWEEN :'before' AND clock_timestamp() AND r.deadline_at = m.deadline_at, 'the deadline is counted anew') FROM pg_temp.run(:run) r, pg_temp.message(:run) m;
+SELECT is(string_agg(concat_ws(' ', step_id, status, failures, output, error), ', ' ORDER BY step_id), 'bad PENDING 0, good SUCCESS 0 "kept"', 'finished steps are kept, failed ones are open')
+	FROM pgqrs_workflow_steps WHERE run_id = :run;
+INSERT INTO refused VALUES (format('pgqrs_complete_run(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_replay_message(%s)', :run), 'PQ007');
+SELECT is(split_part(got, ' after', 1), state, 'replayed: ' || call) FROM pg_temp.refusals();
+SELECT is(to_jsonb(d) - '{lease,enqueued_at,visible_after,headers}'::text[], format('{"message_id": %s, "queue": "flow", "attempt": 1, "failures": 0, "priority": 9, "payload": {"run_id": %1$s}, '
+	'"run_id": %1$s, "workflow": "flow", "input": {"n": 2}}', :run)::jsonb, 'it is delivered like a new one') FROM pgqrs_dequeue('flow') d;
+SELECT lease FROM pg_temp.message(:run) \gset
+SELECT is(ROW(should_execute, status, output)::text, '(f,SUCCESS,"""kept""")', 'what was done is not done again') FROM pgqrs_step_begin(:run, :lease, 'good');
+SELECT is(ROW(should_execute, status)::text, '(t,RUNNING)', 'what failed is') FROM pgqrs_step_begin(:run, :lease, 'bad');
+SELECT pgqrs_step_complete(:run, :lease, 'bad', '"better"'), pgqrs_complete_run(:run, :lease, '"done"');
+SELECT is(pg_temp.both(:run) || (SELECT output FROM pg_temp.run(:run)), 'SUCCESS, DONE 1 0"done"', 'and this time it ends well');
+SELECT ok(completed_at IS NOT NULL AND error IS NULL, 'completed') FROM pg_temp.run(:run);
+
+-- Many, and what cannot be replayed.
+SELECT pgqrs_trigger_batch('flow', '{1,2,3,4}') AS runs \gset
+SELECT pgqrs_fail_run(run, pg_temp.claim(run), '{"type": "x"}') FROM unnest(:'runs'::bigint[]) run \g /dev/null
+UPDATE pgqrs_workflow_runs SET deleted_at = clock_timestamp() WHERE run_id = (:'runs'::bigint[])[2];
+SELECT pgqrs_purge_dead_letters('flow', '1 day') AS purged \gset
+SELECT is(:purged, 0, 'none is that old');
+DELETE FROM pgqrs_archive WHERE message_id = (:'runs'::bigint[])[3];
+SELECT is(pgqrs_replay_queue('flow'), 3::bigint, 'a queue of runs: those of this list and the one that crashed');
+SELECT is(string_agg(status::text, ' ' ORDER BY run_id), 'QUEUED ERROR ERROR QUEUED', 'not one that was deleted, nor one without a dead letter') FROM pgqrs_workflow_runs WHERE run_id = ANY (:'runs');
+INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[2]), 'PQ007'), (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[3]), 'PQ004');
+SELECT is(split_part(got, ' after', 1), state, call) FROM pg_temp.refusals();
+SELECT is(pgqrs_purge_dead_letters('flow', '0'), 1::bigint, 'purged');
+SELECT is(status, 'ERROR', 'the run stays') FROM pg_temp.run((:'runs'::bigint[])[2]);
+INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[2]), 'PQ004');
+SELECT is(got, state, 'but can no longer be replayed') FROM pg_temp.refusals();
+
+SELECT * FROM finish();
