@@ -38,7 +38,7 @@ COMMENT ON FUNCTION pgqrs_delete_message(bigint, bigint) IS
 CREATE FUNCTION pgqrs_release_message(message_id bigint, lease bigint, delay interval = '0')
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_release_message';
 COMMENT ON FUNCTION pgqrs_release_message(bigint, bigint, interval) IS
-'gives the message, or the run it belongs to, back without a failure, to be claimed again after delay. Errors: PQ006 stale lease, 42501.';
+'gives the message, or the run it belongs to, back without a failure, to be claimed again after delay. Errors: PQ006 stale lease, PQ007 past the run''s deadline, 42501.';
 
 CREATE FUNCTION pgqrs_nack_message(message_id bigint, lease bigint, error jsonb = NULL, delay interval = NULL)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_nack_message';

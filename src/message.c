@@ -277,6 +277,14 @@ fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
 	return FENCE_PASSED;
 }
 
+/* Past the deadline of the run that it belongs to. */
+static bool
+is_late(TupleTableSlot *slot, TimestampTz now)
+{
+	return !pgqrs_is_null(slot, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now;
+}
+
 static void
 refuse_run(int64 id)
 {
@@ -393,6 +401,18 @@ pgqrs_message_discard(int64 id, int64 lease)
 	pgqrs_table_close(messages);
 }
 
+/* Past a run's deadline its holder has nothing to give back. */
+static void
+refuse_late(TupleTableSlot *slot, int64 id)
+{
+	if (is_late(slot, pgqrs_clock()))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " has ended", id),
+				 errdetail("It is past its deadline."),
+				 errhint("Drop it; nothing more can be stored for it.")));
+}
+
 void
 pgqrs_message_release(int64 id, int64 lease, int64 delay)
 {
@@ -402,6 +422,7 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	PgqrsRow row;
 
 	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
+	refuse_late(slot, id);
 	pgqrs_row_copy(&row, messages, slot);
 	pgqrs_message_give_up(&row, pgqrs_clock() + delay);
 	pgqrs_row_update(messages, slot, &row);
@@ -477,9 +498,7 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requeste
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
 	now = pgqrs_clock();
-	if (current && !pgqrs_is_null(slot, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now)
-		current = false;
+	current = current && !is_late(slot, now);
 	*cancel_requested = current && !pgqrs_is_null(slot, Messages_run_id) &&
 		run_cancelled(id);
 	if (current)
