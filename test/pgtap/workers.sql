@@ -63,9 +63,9 @@ SELECT lives_ok($$ SELECT pgqrs_register_worker(repeat('x', 255), '{jobs}', repe
 
 -- Signs of life.
 SELECT is(pgqrs_heartbeat(:full_id), 'READY', 'heartbeat');
-SELECT pg_temp.age(pg_temp.fresh(), '9 s') AS id \gset
+SELECT pg_temp.age(pg_temp.fresh(), '5 s') AS id \gset
 SELECT pgqrs_heartbeat(:id);
-SELECT cmp_ok(pg_temp.silence(:id), '>', '9 s'::interval, 'a heartbeat within heartbeat_flush is not written');
+SELECT cmp_ok(pg_temp.silence(:id), '>', '5 s'::interval, 'a heartbeat within heartbeat_flush is not written');
 SELECT pg_temp.age(pg_temp.fresh(), '11 s') AS id \gset
 SELECT pgqrs_heartbeat(:id);
 SELECT cmp_ok(pg_temp.silence(:id), '<', '9 s'::interval, 'a later one is');

@@ -11,6 +11,7 @@ $node->init;
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'pgqrs'
 fsync = off
+pgqrs.worker_timeout = '10 min'
 client_min_messages = error
 CONF
 $node->start;
@@ -68,12 +69,12 @@ my ($m1, $lease1) = claim($dead);
 my ($m2, $lease2) = claim($dead);
 my ($m3, $lease3) = claim($works);
 my ($m4, $lease4) = claim($extends);
-clock('50 s');
+clock('8 min');
 is(maintain(), '', 'nobody has been silent long enough');
 is(sql("SELECT pgqrs_heartbeat($calls)"), 'READY', 'one calls');
 is(sql("SELECT extended FROM pgqrs_extend_lease($m3, $lease3, '1 hour')"), 't', 'one works');
 is(sql("SELECT extended FROM pgqrs_extend_worker($extends, '1 hour')"), 't', 'one extends');
-clock('65 s');
+clock('11 min');
 is(sql("SELECT pgqrs_trigger('flow', require_worker => true) > 0"), 't', 'some live ones serve a workflow');
 is(maintain(), 'leases_reaped 1, messages_dead 1, workers_stopped 1', 'the silent one is stopped');
 is(live(), 'calls extends works', 'and nobody else');
@@ -87,7 +88,7 @@ is(maintain(), '', 'another pass finds nothing');
 is(register('dead') > $dead, 1, 'its name is free');
 
 # Nobody serves a workflow whose workers are silent, stopped or not.
-clock('10 min');
+clock('30 min');
 is($node->psql('postgres', "SELECT pgqrs_trigger('flow', require_worker => true)"), 3, 'all are silent');
 is(maintain(), 'workers_stopped 4', 'and stopped');
 
@@ -98,30 +99,27 @@ sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '1 hour' WH
 $node->restart;
 is(maintain(), '', 'a start is as good as a call');
 is(live(), 'old', 'so the worker lives');
-clock('65 s');
+clock('11 min');
 is(maintain(), 'workers_stopped 1', 'as long as a call');
 clock('0');
 
-# A setting that is a third of the time-out or more.
-sql("ALTER SYSTEM SET pgqrs.worker_timeout = '3 s'");
-sql("ALTER SYSTEM SET pgqrs.heartbeat_flush = '1 min'");
-$node->restart;
+# A flush interval that is longer than a third of the time-out.
+sql("ALTER SYSTEM SET pgqrs.heartbeat_flush = '1 h'");
 my $often = register('often');
-clock('1500 ms');
+clock('4 min');
+is(sql('SHOW pgqrs.heartbeat_flush'), '1h', 'a long flush interval');
 sql("SELECT pgqrs_heartbeat($often)");
-clock('4 s');
+clock('11 min');
 is(live() . maintain(), 'often', 'calls are written at least every third of worker_timeout');
-sql("ALTER SYSTEM RESET pgqrs.worker_timeout");
-sql("ALTER SYSTEM RESET pgqrs.heartbeat_flush");
+sql('ALTER SYSTEM RESET pgqrs.heartbeat_flush');
 clock('0');
-sql('SELECT pgqrs_maintain(), pgqrs_purge_queue(\'jobs\'), pgqrs_purge_queue(\'flow\')');
-sql("UPDATE pgqrs_workers SET status = 'STOPPED', stopped_at = clock_timestamp() WHERE stopped_at IS NULL");
+sql("SELECT pgqrs_stop_worker($often), pgqrs_purge_queue('jobs'), pgqrs_purge_queue('flow')");
 
 # An open step transaction that wrote the worker's row.
 my $busy = register('busy');
 my $run = sql("SELECT pgqrs_trigger('flow')");
 my (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('flow', $busy, 1, '1 hour')");
-sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '30 s' WHERE worker_id = $busy");
+sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '5 min' WHERE worker_id = $busy");
 my $step = $node->background_psql('postgres');
 $step->query_safe('BEGIN');
 $step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
@@ -132,7 +130,7 @@ for my $call ("pgqrs_heartbeat($busy)", "pgqrs_extend_worker($busy, '1 hour')", 
 {
 	is($node->psql('postgres', "SET statement_timeout = '20 s'; SELECT count(*) FROM $call"), 0, "$call does not wait for it");
 }
-clock('10 min');
+clock('20 min');
 is(maintain(), '', 'nor does the reaper, which takes it for a sign of life');
 $step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
 $step->query_safe('COMMIT');
