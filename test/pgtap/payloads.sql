@@ -1,0 +1,94 @@
+-- JSON values that are too large, progress, and errors, which are never lost.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('job', non_retryable => '{fatal}') \g /dev/null
+
+-- A string that makes a value of so many bytes.
+CREATE FUNCTION pg_temp.sized(bytes int) RETURNS jsonb LANGUAGE sql AS
+$$ SELECT to_jsonb(repeat('x', bytes - 12)) $$;
+SELECT is(pg_column_size(pg_temp.sized(b)), b, b || ' bytes') FROM unnest('{2000,2097152}'::int[]) b;
+
+-- At the limit, and one byte over it.
+SELECT * FROM pg_temp.start('job') \gset
+CREATE TEMP TABLE calls (call text);
+INSERT INTO calls VALUES ('pgqrs_trigger(''job'', pg_temp.sized(%3$s))'), ('pgqrs_trigger(''job'', tags => pg_temp.sized(%3$s))'), ('pgqrs_trigger(''job'', headers => pg_temp.sized(%3$s))'),
+	('pgqrs_trigger_batch(''job'', ARRAY[''1'', pg_temp.sized(%3$s)])'), ('pgqrs_trigger_batch(''job'', ''{1}'', tags => pg_temp.sized(%3$s))'), ('pgqrs_step_begin(%1$s, %2$s, ''a'', pg_temp.sized(%3$s))'),
+	('pgqrs_step_complete(%1$s, %2$s, ''a'', pg_temp.sized(%3$s))'), ('pgqrs_complete_run(%1$s, %2$s, pg_temp.sized(%3$s))'), ('pgqrs_set_progress(%1$s, %2$s, pg_temp.sized(%3$s))');
+SELECT is(left(pg_temp.answer(format('SELECT ' || call, :run, :lease, 2097152)), 5) ~ '^PQ|^22', false, 'at the limit: ' || call) FROM calls;
+SELECT pg_temp.contents() AS contents \gset
+SELECT format('SELECT is(pg_temp.refusal(%L), ''PQ008'', %L)', format('SELECT ' || call, :run, :lease, 2097153), 'over it: ' || call) FROM calls \gexec
+SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''job'', retry_policy => jsonb_build_object(''non_retryable'', jsonb_build_array(repeat(''x'', 3000000))))'), 'PQ008', 'a retry policy');
+SELECT is(pg_temp.contents(), :'contents', 'nothing was written');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'', pg_temp.sized(3000000))', :run, :lease + 1)), 'PQ008 It has 3000000 bytes, pgqrs.payload_max allows 2097152.', 'the size counts before the lease');
+
+-- What is compressed in a table counts with its whole size.
+CREATE TABLE compressed AS SELECT pg_temp.sized(3000000) AS value;
+SELECT cmp_ok(pg_column_size(value), '<', 100000, 'small on disk') FROM compressed;
+SELECT is(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', value) FROM compressed'), 5), 'PQ008', 'but too large');
+
+-- Progress: replaced, cleared, kept by the end.
+SELECT pgqrs_set_progress(:run, :lease, '{"done": 1}');
+SELECT is(progress, '{"done": 1}', 'progress') FROM pgqrs_get_run(:run);
+SELECT pgqrs_set_progress(:run, :lease, '"half"');
+SELECT is(progress, '"half"', 'replaced') FROM pgqrs_get_run(:run);
+SELECT pgqrs_set_progress(:run, :lease, 'null');
+SELECT is(progress, 'null', 'a JSON null') FROM pgqrs_get_run(:run);
+SELECT pgqrs_set_progress(:run, :lease, NULL);
+SELECT is(progress, NULL, 'cleared') FROM pgqrs_get_run(:run);
+SELECT pgqrs_set_progress(:run, :lease, '3');
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT is(progress, '3', 'it stays over a crash') FROM pgqrs_get_run(:run);
+SELECT pgqrs_complete_run(:run, :lease);
+SELECT is(progress, '3', 'and over the end') FROM pgqrs_get_run(:run);
+SELECT is(pg_temp.answer(format('SELECT pgqrs_set_progress(%s, %s, ''4'')', :run, :lease)), 'PQ007 It is SUCCESS.', 'which is final');
+
+-- Errors that fit are stored as they are.
+CREATE FUNCTION pg_temp.failed(error jsonb, how text = 'fail_run') RETURNS jsonb LANGUAGE plpgsql AS
+$$
+DECLARE
+	run bigint := pgqrs_trigger('job');
+	lease bigint := pg_temp.claim(run);
+BEGIN
+	IF how = 'fail_run' THEN
+		PERFORM pgqrs_fail_run(run, lease, error);
+	ELSE
+		PERFORM pgqrs_step_fail(run, lease, 's', error, retryable => false);
+	END IF;
+	RETURN (SELECT jsonb_build_object('run', r.error, 'letter', a.last_error, 'step', s.error, 'history', s.history->0->'error')
+		FROM pgqrs_workflow_runs r JOIN pgqrs_archive a USING (run_id) LEFT JOIN pgqrs_workflow_steps s USING (run_id) WHERE r.run_id = run);
+END
+$$;
+SELECT is(pg_temp.failed(e), jsonb_build_object('run', e, 'letter', e, 'step', NULL, 'history', NULL), 'fail_run ' || left(e::text, 40)) FROM unnest(ARRAY['{"type": "x", "n": [1]}', '"text"', '[]', '1', 'true', 'null', '{}', pg_temp.sized(2097152)]::jsonb[]) e;
+SELECT is(pg_temp.failed(e, 'step'), jsonb_build_object('run', e, 'letter', e, 'step', e, 'history', e), 'step_fail ' || left(e::text, 40)) FROM unnest(ARRAY['{"type": "x", "n": [1]}', '"text"', '[]', '1', 'true', 'null', '{}', pg_temp.sized(2097152)]::jsonb[]) e;
+
+-- Oversized ones are truncated and marked, not refused.
+SELECT is(jsonb_object_agg(place, e.truncated ORDER BY place), jsonb_build_object('run', true, 'letter', true, 'step', true, 'history', true), 'marked everywhere')
+	FROM jsonb_each(pg_temp.failed('{"type": "disk.full"}' || jsonb_build_object('message', repeat('ab', 2000000)), 'step')) f (place, error), jsonb_to_record(error) e (truncated boolean);
+CREATE TEMP TABLE oversized (what text, error jsonb, type text, message text);
+INSERT INTO oversized VALUES
+	('type and message', jsonb_build_object('type', 'disk.full', 'message', repeat('ab', 2000000)), 'disk.full', '^(ab)+$'),
+	('message, and much else', jsonb_build_object('type', 'disk.full', 'message', 'no room', 'rest', repeat('x', 3000000)), 'disk.full', '^no room$'),
+	('type alone', jsonb_build_object('type', 'disk.full', 'rest', repeat('x', 3000000)), 'disk.full', '^\{"rest": "xx'),
+	('a long type', jsonb_build_object('type', repeat('t', 3000000), 'message', 'm'), repeat('t', 10), '^m$'),
+	('a type of characters of two bytes', jsonb_build_object('type', 'x' || repeat('ä', 2000000), 'message', repeat('ü', 2000000)), 'xä', '^ü+$'),
+	('no object', to_jsonb(repeat('y', 3000000)), NULL, '^"yyy'),
+	('an array', jsonb_build_array(repeat('z', 3000000)), NULL, '^\["zz'),
+	('a message that is no string', jsonb_build_object('message', jsonb_build_array(repeat('z', 3000000))), NULL, '^\{"message": \["zz');
+SELECT ok((e->'truncated') = 'true' AND (e->>'message') ~ message AND starts_with(coalesce(e->>'type', ''), coalesce(type, '')) AND (e ? 'type') = (type IS NOT NULL) AND octet_length(e::text) BETWEEN 10 AND 10000, what)
+	FROM oversized, LATERAL (SELECT pg_temp.failed(error)->'run' AS e) f;
+
+-- It still decides on the retry.
+SELECT * FROM pg_temp.start('job') \gset
+SELECT is(outcome, 'RETRY', 'retried') FROM pgqrs_step_fail(:run, :lease, 'a', jsonb_build_object('type', 'x', 'message', repeat('ab', 2000000)));
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT is(outcome, 'RUN_FAILED', 'permanent') FROM pgqrs_step_fail(:run, :lease, 'a', jsonb_build_object('type', 'fatal', 'message', repeat('ab', 2000000)));
+
+-- F31: what jsonb cannot hold is refused by PostgreSQL, and nothing is poisoned.
+SELECT * FROM pg_temp.start('job') \gset
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'', %L)', :run, :lease, '"\u0000"')), 5), '22P05', 'F31: a NUL');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'', %L)', :run, :lease, '"\ud800"')), 5), '22P02', 'F31: half a surrogate');
+SELECT pgqrs_step_complete(:run, :lease, 'a', '"\\u0000"'), pgqrs_fail_run(:run, :lease, '{"type": "unserializable_error"}') \g /dev/null
+SELECT is(error, '{"type": "unserializable_error"}', 'F31: the worker says so instead') FROM pgqrs_result(:run);
+
+SELECT * FROM finish();
