@@ -330,6 +330,45 @@ SELECT pgqrs_enqueue('brief', '1') \g /dev/null
 SELECT is(pgqrs_delete_queue('brief', true), true, 'at SERIALIZABLE');
 COMMIT;
 
+-- A transaction that wrote a message and does not end: refused within a second,
+-- and whatever happens meanwhile leaves the transaction usable.
+SELECT pgqrs_create_queue('busy') \g /dev/null
+BEGIN;
+SELECT pgqrs_enqueue('busy', '1') \g /dev/null
+PREPARE TRANSACTION 'pgqrs queue_admin';
+CREATE FUNCTION pg_temp.interrupted() RETURNS text LANGUAGE plpgsql AS
+$$
+BEGIN
+	INSERT INTO uses VALUES ('before');
+	BEGIN
+		INSERT INTO uses VALUES ('undone');
+		PERFORM pgqrs_delete_queue('busy', true);
+	EXCEPTION WHEN query_canceled THEN
+		INSERT INTO uses VALUES ('after');
+	END;
+	RETURN (SELECT string_agg(what, ' ') FROM uses WHERE make IS NULL);
+END
+$$;
+SET statement_timeout = '300 ms';
+SELECT is(pg_temp.interrupted(), 'before after', 'cancelled while it waits');
+RESET statement_timeout;
+CREATE FUNCTION pg_temp.timed(query text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	start timestamptz := clock_timestamp();
+	answer text := left(pg_temp.refusal(query), 5);
+BEGIN
+	RETURN answer || CASE WHEN clock_timestamp() - start < interval '5 s' THEN ' soon' ELSE ' late' END;
+END
+$$;
+SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'', true)'), '55P03 soon', 'somebody writes messages');
+SET lock_timeout = '20 ms';
+SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'')'), '55P03 soon', 'with a lock_timeout');
+SELECT is(current_setting('lock_timeout'), '20ms', 'which stays');
+RESET lock_timeout;
+ROLLBACK PREPARED 'pgqrs queue_admin';
+SELECT is(pgqrs_delete_queue('busy'), true, 'and then nobody');
+
 --
 -- Roles
 --
