@@ -1,5 +1,17 @@
 -- Messages.
 
+-- Claims start at a place in shared memory past what is dead.  Rows written
+-- past the functions, by hand, COPY or logical replication, are told to it.
+CREATE FUNCTION pgqrs_messages_written()
+RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_messages_written';
+COMMENT ON FUNCTION pgqrs_messages_written() IS
+'row trigger of pgqrs_messages: claims must look at what is written past the functions of pgqrs';
+CREATE TRIGGER pgqrs_messages_written BEFORE INSERT OR UPDATE OR DELETE ON pgqrs_messages
+	FOR EACH ROW EXECUTE FUNCTION pgqrs_messages_written();
+ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written;
+COMMENT ON TRIGGER pgqrs_messages_written ON pgqrs_messages IS
+'tells claims of rows that are written past the functions of pgqrs';
+
 CREATE FUNCTION pgqrs_enqueue(queue text, payload jsonb, delay interval = '0', run_at timestamptz = NULL,
 	priority int = 0, idempotency_key text = NULL, headers jsonb = NULL, concurrency_key text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue';

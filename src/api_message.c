@@ -4,13 +4,17 @@
  */
 #include "api.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "errors.h"
+#include "floor.h"
 #include "funcapi.h"
 #include "json.h"
 #include "message.h"
 #include "replay.h"
 #include "utils/array.h"
+#include "utils/rel.h"
 #include "utils/builtins.h"
 
 /* Priorities are a smallint, given as int. */
@@ -188,6 +192,45 @@ pgqrs_set_visibility(PG_FUNCTION_ARGS)
 	pgqrs_message_set_visibility(pgqrs_arg_int64(fcinfo, 0, "message_id"),
 								 pgqrs_arg_instant(fcinfo, 1, "visible_after"));
 	PG_RETURN_VOID();
+}
+
+/*
+ * Row trigger: somebody writes pgqrs_messages past our functions, by hand, by
+ * COPY or as a subscriber.
+ */
+PG_FUNCTION_INFO_V1(pgqrs_messages_written);
+Datum
+pgqrs_messages_written(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	TupleDesc desc;
+	HeapTuple row;
+	bool isnull[3];
+	Datum values[3];
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("pgqrs_messages_written() must be fired BEFORE, FOR EACH ROW"),
+				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+	{
+		pgqrs_floor_modified();
+		return PointerGetDatum(trigger->tg_trigtuple);
+	}
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple :
+													   trigger->tg_trigtuple;
+	desc = RelationGetDescr(trigger->tg_relation);
+	values[0] = heap_getattr(row, Messages_queue_id, desc, &isnull[0]);
+	values[1] = heap_getattr(row, Messages_priority, desc, &isnull[1]);
+	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
+	/* a NULL is refused by the table */
+	if (!isnull[0] && !isnull[1] && !isnull[2])
+		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
+								  DatumGetInt16(values[1]),
+								  DatumGetTimestampTz(values[2]));
+	return PointerGetDatum(row);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_replay_message);

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "common/pg_prng.h"
 #include "errors.h"
+#include "floor.h"
 #include "json.h"
 #include "miscadmin.h"
 #include "names.h"
@@ -25,6 +26,7 @@
 #define CLAIM_QUEUE			1
 #define CLAIM_PRIORITY		2
 #define CLAIM_VISIBLE_AFTER 3
+#define CLAIM_MESSAGE		4
 
 #define HIGHEST_PRIORITY 100
 
@@ -98,7 +100,7 @@ bool
 pgqrs_claim_revoke(PgqrsRunRows *rows)
 {
 	int failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures)) + 1;
-	TimestampTz now = pgqrs_clock();
+	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id);
 	PgqrsRow row;
 
 	if (pgqrs_claim_end_if_due(rows, failures, now))
@@ -216,7 +218,7 @@ claim_message(Claim *claim)
 	if (!pgqrs_is_null(rows->message, Messages_lease))
 		failures++;
 
-	now = pgqrs_clock();
+	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
 	if (pgqrs_claim_end_if_due(rows, failures, now))
 	{
 		claim->may_end--;
@@ -266,11 +268,58 @@ count_live(PgqrsTable *messages, PgqrsIndexId index, int64 id)
 	return live;
 }
 
+/*
+ * What is due at one priority, from its floor on.  What the floor's protocol
+ * asks of a scan is in floor.c: the clock and what is pending are read before
+ * the snapshot is taken.
+ */
+static void
+scan_priority(Claim *claim, int priority)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsFloorScan floor;
+	PgqrsScan scan;
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, (Datum) 0, true,
+		 (Datum) 0},
+	};
+
+	pgqrs_floor_scan_begin(&floor, rows->queue.queue_id, priority);
+	keys[2].value = TimestampTzGetDatum(floor.start.visible_after);
+	keys[2].next_value = Int64GetDatum(floor.start.message_id);
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 3, keys);
+	while (claim->wanted > 0 && claim->may_end > 0 && pgqrs_scan_next_key(&scan))
+	{
+		PgqrsFloorKey key;
+
+		CHECK_FOR_INTERRUPTS();
+		key.visible_after = DatumGetTimestampTz(
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+		if (key.visible_after > floor.now)
+			break;
+		key.message_id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
+		floor.entries++;
+		if (!pgqrs_scan_fetch(&scan, rows->message))
+			continue;
+		if (!floor.has_first)
+			floor.first = key;
+		floor.has_first = true;
+		claim_message(claim);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_floor_scan_end(&floor);
+}
+
+/*
+ * The priorities of a queue from high to low.  They are found by index entries
+ * whose rows may be dead, so that a level of nothing else costs one of them.
+ */
 static void
 scan_queue(Claim *claim)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	TimestampTz now = pgqrs_clock();
 	int priority = HIGHEST_PRIORITY;
 	PgqrsScan scan;
 	PgqrsKey keys[2] = {
@@ -279,14 +328,12 @@ scan_queue(Claim *claim)
 	};
 
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	pgqrs_scan_raw(&scan);
 	while (claim->wanted > 0 && claim->may_end > 0 && pgqrs_scan_next_key(&scan))
 	{
-		CHECK_FOR_INTERRUPTS();
 		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
-		if (DatumGetTimestampTz(pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER)) > now)
-			pgqrs_scan_restart(&scan, 1, Int16GetDatum(priority - 1));
-		else if (pgqrs_scan_fetch(&scan, rows->message))
-			claim_message(claim);
+		scan_priority(claim, priority);
+		pgqrs_scan_restart(&scan, 1, Int16GetDatum(priority - 1));
 	}
 	pgqrs_scan_end(&scan);
 }
@@ -396,6 +443,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	List *queues;
 	int count;
 
+	pgqrs_floor_call_begin();
 	pgqrs_run_open(&claim.rows);
 	if (worker_id != 0)
 	{

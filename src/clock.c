@@ -8,6 +8,8 @@
 
 #include "common/int.h"
 #include "guc.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 /* A backward step of the operating system's clock that is more than this is followed. */
@@ -16,22 +18,78 @@
 /* Leases fit into what a JSON or JavaScript number holds exactly. */
 #define LEASE_BITS 53
 
+/* Shared by all backends where the library is preloaded. */
+typedef struct Clock
+{
+	pg_atomic_uint64 last;	/* the last reading; by compare and exchange */
+	pg_atomic_uint32 epoch; /* how often it was set back */
+} Clock;
+
+static Clock *shared = NULL;
+
+Size
+pgqrs_clock_shmem_size(void)
+{
+	return MAXALIGN(sizeof(Clock));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_clock_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs clock", sizeof(Clock), &found);
+	if (!found)
+	{
+		pg_atomic_init_u64(&shared->last, 0);
+		pg_atomic_init_u32(&shared->epoch, 0);
+	}
+}
+
+uint32
+pgqrs_clock_epoch(void)
+{
+	return shared == NULL ? 0 : pg_atomic_read_u32(&shared->epoch);
+}
+
+/*
+ * The next reading after the last one.  A small backward step of the operating
+ * system's clock makes it creep by a microsecond per reading until real time
+ * has caught up; a large one is followed.
+ */
+static TimestampTz
+next_reading(TimestampTz last)
+{
+	TimestampTz now = GetCurrentTimestamp() + pgqrs_clock_offset * INT64CONST(1000);
+
+	return now > last || now <= last - MAX_CREEP ? now : last + 1;
+}
+
 /*
  * The server's time, to be read at the moment of use and after any lock wait.
- * Readings within a backend are strictly increasing, so that a batch gets
- * strictly increasing keys; after a small backward step they creep by a
- * microsecond until real time has caught up.
+ * Readings are unique and strictly increasing across all backends where the
+ * library is preloaded, else within each.  The epoch is advanced before the
+ * clock is set back, so that no reading of the new epoch bears the old one's
+ * number.
  */
 TimestampTz
 pgqrs_clock(void)
 {
-	static TimestampTz last = 0;
+	static TimestampTz local = 0;
+	uint64 last;
 	TimestampTz now;
 
-	now = GetCurrentTimestamp() + pgqrs_clock_offset * INT64CONST(1000);
-	if (now <= last && now > last - MAX_CREEP)
-		now = last + 1;
-	last = now;
+	if (shared == NULL)
+		return local = next_reading(local);
+
+	last = pg_atomic_read_u64(&shared->last);
+	do
+	{
+		now = next_reading((TimestampTz) last);
+		if (now < (TimestampTz) last)
+			pg_atomic_fetch_add_u32(&shared->epoch, 1);
+	} while (!pg_atomic_compare_exchange_u64(&shared->last, &last, (uint64) now));
 	return now;
 }
 

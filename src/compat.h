@@ -12,10 +12,18 @@
 #error "pgqrs needs PostgreSQL 15 or later"
 #endif
 
+#include "access/genam.h"
 #include "access/tableam.h"
 #include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+
+#if PG_VERSION_NUM >= 170000
+#include "storage/procnumber.h"
+#else
+#include "storage/backendid.h"
+#endif
 
 #if PG_VERSION_NUM >= 160000
 #include "parser/parse_relation.h"
@@ -103,6 +111,17 @@ pgqrs_init_range_table(EState *estate, Relation rel, Bitmapset *updated)
 #else
 	(void) perms;
 	ExecInitRangeTable(estate, list_make1(rte));
+#endif
+}
+
+/* 17: MyProcNumber, counted from 0, took the place of MyBackendId */
+static inline int
+pgqrs_backend_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyBackendId;
 #endif
 }
 

@@ -6,10 +6,12 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 int pgqrs_clock_offset = 0;
 int pgqrs_heartbeat_flush = 10000;
+int pgqrs_max_floors = 4096;
 int pgqrs_payload_max = 2 * 1024 * 1024;
 int pgqrs_payload_warn = 1024 * 1024;
 int pgqrs_worker_timeout = 60000;
@@ -27,6 +29,14 @@ pgqrs_guc_init(void)
 							"At most one row is written per worker in this time. A third of pgqrs.worker_timeout is used where that is less.",
 							&pgqrs_heartbeat_flush, 10000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	/* sizes shared memory, which there is only where the library is preloaded */
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("pgqrs.max_floors",
+								"How many queues and priorities have their claims start past what is dead.",
+								"Claims of further ones scan from the start.",
+								&pgqrs_max_floors, 4096, 0, 1024 * 1024,
+								PGC_POSTMASTER, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.payload_max", "Largest JSON value accepted.",
 							NULL, &pgqrs_payload_max, 2 * 1024 * 1024, 1024,

@@ -9,9 +9,10 @@
 
 extern int pgqrs_clock_offset;	  /* milliseconds */
 extern int pgqrs_heartbeat_flush; /* milliseconds */
-extern int pgqrs_payload_max;	  /* bytes */
-extern int pgqrs_payload_warn;	  /* bytes */
-extern int pgqrs_worker_timeout;  /* milliseconds */
+extern int pgqrs_max_floors;
+extern int pgqrs_payload_max;	 /* bytes */
+extern int pgqrs_payload_warn;	 /* bytes */
+extern int pgqrs_worker_timeout; /* milliseconds */
 
 extern void pgqrs_guc_init(void);
 

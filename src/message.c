@@ -13,6 +13,7 @@
 #include "backoff.h"
 #include "clock.h"
 #include "errors.h"
+#include "floor.h"
 #include "grants.h"
 #include "json.h"
 #include "utils/builtins.h"
@@ -179,7 +180,8 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 	if (m->idempotency_key == NULL)
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		pgqrs_message_fill(&row, messages, queue.queue_id, id, m, pgqrs_clock());
+		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
+						   pgqrs_floor_writer_clock(queue.queue_id));
 		pgqrs_row_insert(messages, &row);
 		pgqrs_table_close(messages);
 		return id;
@@ -196,7 +198,8 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 		}
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		pgqrs_message_fill(&row, messages, queue.queue_id, id, m, pgqrs_clock());
+		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
+						   pgqrs_floor_writer_clock(queue.queue_id));
 		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
 			break;
 	}
@@ -223,7 +226,7 @@ pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
 		if (m.has_headers)
 			m.headers = headers[i];
 		pgqrs_message_fill(&rows[i], messages, queue.queue_id, ids[i], &m,
-						   pgqrs_clock());
+						   pgqrs_floor_writer_clock(queue.queue_id));
 	}
 	pgqrs_row_insert_many(messages, rows, count);
 	pfree(rows);
@@ -424,7 +427,7 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
 	refuse_late(slot, id);
 	pgqrs_row_copy(&row, messages, slot);
-	pgqrs_message_give_up(&row, pgqrs_clock() + delay);
+	pgqrs_message_give_up(&row, pgqrs_floor_writer_clock(queue.queue_id) + delay);
 	pgqrs_row_update(messages, slot, &row);
 	pgqrs_table_close(messages);
 }
@@ -454,7 +457,7 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 	{
 		if (delay < 0)
 			delay = pgqrs_backoff_delay(&nack_backoff, failures);
-		*retry_at = pgqrs_clock() + delay;
+		*retry_at = pgqrs_floor_writer_clock(queue.queue_id) + delay;
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row, *retry_at);
 		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
@@ -497,7 +500,7 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requeste
 
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
-	now = pgqrs_clock();
+	now = current ? pgqrs_floor_writer_clock(queue.queue_id) : 0;
 	current = current && !is_late(slot, now);
 	*cancel_requested = current && !pgqrs_is_null(slot, Messages_run_id) &&
 		run_cancelled(id);
@@ -538,7 +541,9 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
 	pgqrs_row_copy(&row, messages, slot);
-	pgqrs_message_give_up(&row, Max(visible_after, pgqrs_clock()));
+	pgqrs_message_give_up(&row,
+						  Max(visible_after,
+							  pgqrs_floor_writer_clock(queue.queue_id)));
 	pgqrs_row_update(messages, slot, &row);
 	pgqrs_table_close(messages);
 }

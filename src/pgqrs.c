@@ -5,16 +5,55 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "clock.h"
+#include "commit.h"
+#include "floor.h"
 #include "fmgr.h"
 #include "guc.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
 
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void
+request_shmem(void)
+{
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
+	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
+	RequestNamedLWLockTranche("pgqrs floors", 1);
+}
+
+static void
+start_shmem(void)
+{
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	pgqrs_clock_shmem_init();
+	pgqrs_floor_shmem_init();
+	LWLockRelease(AddinShmemInitLock);
+}
+
 void
 _PG_init(void)
 {
 	pgqrs_guc_init();
+	pgqrs_commit_init();
 	pgqrs_catalog_init();
+
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = start_shmem;
 }

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "floor.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "step.h"
@@ -145,7 +146,8 @@ typedef enum ReplayResult
 static ReplayResult
 replay(Replay *r)
 {
-	TimestampTz now = pgqrs_clock();
+	TimestampTz now = pgqrs_floor_writer_clock(
+		DatumGetInt64(pgqrs_get(r->letter, Archive_queue_id)));
 	bool is_run = !pgqrs_is_null(r->letter, Archive_run_id);
 	bool has_key = !pgqrs_is_null(r->letter, Archive_idempotency_key);
 	PgqrsRow message;

@@ -15,6 +15,7 @@
 #include "rows.h"
 
 #include "access/heapam.h"
+#include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -23,11 +24,15 @@
 #include "compat.h"
 #include "errors.h"
 #include "executor/executor.h"
+#include "floor.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+
+/* Tells floor.c of what is written past this file. */
+#define OUR_TRIGGER "pgqrs_messages_written"
 
 /* How many tuples go to the table at once. */
 #define INSERT_CHUNK 500
@@ -52,7 +57,8 @@ check_plain(Relation rel)
 	else if (rel->trigdesc != NULL)
 	{
 		for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-			if (!rel->trigdesc->triggers[i].tgisinternal)
+			if (!rel->trigdesc->triggers[i].tgisinternal &&
+				strcmp(rel->trigdesc->triggers[i].tgname, OUR_TRIGGER) != 0)
 				what = "has triggers";
 	}
 	if (what != NULL)
@@ -156,6 +162,28 @@ make_scan_key(ScanKey key, Relation index, const PgqrsKey *k)
 						   comparison(type, k->strategy), k->value);
 }
 
+/* A row comparison, as the executor makes one of (a, b) >= (x, y). */
+static void
+make_pair_key(ScanKey key, ScanKeyData *pair, Relation index, const PgqrsKey *k)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		AttrNumber column = k->column + i;
+
+		ScanKeyEntryInitializeWithInfo(&pair[i],
+									   SK_ROW_MEMBER | (i == 1 ? SK_ROW_END : 0),
+									   column, k->strategy, InvalidOid,
+									   index->rd_indcollation[column - 1],
+									   index_getprocinfo(index, column, BTORDER_PROC),
+									   i == 0 ? k->value : k->next_value);
+	}
+	memset(key, 0, sizeof(*key));
+	key->sk_flags = SK_ROW_HEADER;
+	key->sk_attno = k->column;
+	key->sk_strategy = k->strategy;
+	key->sk_argument = PointerGetDatum(pair);
+}
+
 /*
  * Starts a scan in index order.  The snapshot stays active until the end of
  * the scan.
@@ -173,7 +201,12 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 	scan->index = index_open(pgqrs_catalog_index(index), AccessShareLock);
 	scan->nkeys = nkeys;
 	for (int i = 0; i < nkeys; i++)
-		make_scan_key(&scan->keys[i], scan->index, &keys[i]);
+	{
+		if (keys[i].is_pair)
+			make_pair_key(&scan->keys[i], scan->pair, scan->index, &keys[i]);
+		else
+			make_scan_key(&scan->keys[i], scan->index, &keys[i]);
+	}
 
 	PushActiveSnapshot(table->snapshot ? table->snapshot : GetLatestSnapshot());
 	scan->snapshot = GetActiveSnapshot();
@@ -202,6 +235,13 @@ pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table)
 	};
 
 	pgqrs_scan_begin(scan, table, primary[table->id], 0, NULL);
+}
+
+/* From now on entries count that are known to be dead, too. */
+void
+pgqrs_scan_raw(PgqrsScan *scan)
+{
+	scan->desc->ignore_killed_tuples = false;
 }
 
 /* Starts over under the same snapshot with another value for one key. */
@@ -278,7 +318,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 	bool found;
 
 	for (int i = 0; i < nkeys; i++)
-		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i]};
+		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i], false, (Datum) 0};
 	pgqrs_scan_begin(&scan, table, index, nkeys, k);
 	found = pgqrs_scan_next(&scan, slot);
 	pgqrs_scan_end(&scan);
@@ -440,6 +480,14 @@ store_row(PgqrsTable *table, const PgqrsRow *row)
 	return fill_slot(table, table->writer, row);
 }
 
+/* A transaction that changes messages sees them differently from then on. */
+static void
+note_write(PgqrsTable *table)
+{
+	if (table->id == TABLE_MESSAGES)
+		pgqrs_floor_modified();
+}
+
 static void
 insert_index_entries(PgqrsTable *table, TupleTableSlot *slot, bool update,
 					 bool only_summarizing)
@@ -459,6 +507,7 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 	TupleTableSlot *slot = store_row(table, row);
 
 	open_indexes(table, row->changed);
+	note_write(table);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, slot, false, false);
 	CommandCounterIncrement();
@@ -473,6 +522,7 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 
 	for (int i = 0; i < nslots; i++)
 		slots[i] = pgqrs_table_slot(table);
+	note_write(table);
 	for (int start = 0; start < count; start += nslots)
 	{
 		int n = Min(nslots, count - start);
@@ -515,6 +565,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 			return false;
 
 		conflict = false;
+		note_write(table);
 		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
 		table_tuple_insert_speculative(table->rel, slot,
 									   GetCurrentCommandId(true), 0, NULL, token);
@@ -542,6 +593,7 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 	bool all_indexes;
 	bool any_index;
 
+	note_write(table);
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
 								GetCurrentCommandId(true), &tmfd, &mode,
 								&all_indexes, &any_index);
@@ -563,6 +615,7 @@ pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
 	TM_FailureData tmfd;
 	TM_Result result;
 
+	note_write(table);
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,
 								InvalidSnapshot, true, &tmfd, false);

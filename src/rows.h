@@ -53,12 +53,17 @@ typedef enum PgqrsLockResult
 	ROW_BUSY	 /* somebody else has it, and we do not wait */
 } PgqrsLockResult;
 
-/* A condition on an index column: a btree strategy, 1-based column. */
+/*
+ * A condition on an index column: a btree strategy, 1-based column; or on a
+ * pair of columns, which is compared as a row.
+ */
 typedef struct PgqrsKey
 {
 	AttrNumber column;
 	StrategyNumber strategy;
 	Datum value;
+	bool is_pair;
+	Datum next_value; /* of the next column */
 } PgqrsKey;
 
 #define PGQRS_MAX_KEYS 4
@@ -71,6 +76,7 @@ typedef struct PgqrsScan
 	ScanDirection direction; /* forward, unless the caller changes it */
 	IndexScanDesc desc;
 	ScanKeyData keys[PGQRS_MAX_KEYS];
+	ScanKeyData pair[2]; /* what a row comparison consists of */
 	int nkeys;
 	bool by_hand; /* SERIALIZABLE: visibility checked here */
 } PgqrsScan;
@@ -94,6 +100,7 @@ extern PgqrsLockResult pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot,
 extern void pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table,
 							 PgqrsIndexId index, int nkeys, const PgqrsKey *keys);
 extern void pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table);
+extern void pgqrs_scan_raw(PgqrsScan *scan);
 extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
 extern Datum pgqrs_scan_key(PgqrsScan *scan, AttrNumber column);

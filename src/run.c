@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "floor.h"
 #include "grants.h"
 #include "json.h"
 #include "utils/builtins.h"
@@ -185,7 +186,7 @@ fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
 	if (workflow->key_scope == KEY_ACTIVE)
 		m.idempotency_key = r->idempotency_key;
 	pgqrs_message_fill(message, rows->messages, workflow->workflow_id, id, &m,
-					   pgqrs_clock());
+					   pgqrs_floor_writer_clock(workflow->workflow_id));
 	fill_run(run, rows->runs, workflow, r, message);
 }
 
@@ -590,7 +591,7 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 		return false;
 	if (retry_after < 0)
 		retry_after = pgqrs_backoff_delay(&workflow.retry.backoff, failures);
-	*retry_at = pgqrs_clock() + retry_after;
+	*retry_at = pgqrs_floor_writer_clock(rows->queue.queue_id) + retry_after;
 
 	/* a retry that could not start in time is none */
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||

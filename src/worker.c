@@ -12,7 +12,7 @@
 #include "worker.h"
 
 #include "claim.h"
-#include "clock.h"
+#include "floor.h"
 #include "message.h"
 
 static int
@@ -218,7 +218,9 @@ pgqrs_worker_stop(int64 worker_id)
 				ROW_LOCKED)
 				continue;
 			pgqrs_row_copy(&row, messages, slot);
-			pgqrs_message_give_up(&row, pgqrs_clock());
+			pgqrs_message_give_up(&row,
+								  pgqrs_floor_writer_clock(DatumGetInt64(
+									  pgqrs_get(slot, Messages_queue_id))));
 			pgqrs_row_update(messages, slot, &row);
 			released++;
 		}

@@ -1,0 +1,594 @@
+/*
+ * floor.c
+ *	  Where the claims of a queue and priority may start.
+ *
+ * Dead index entries pile up at the head of a queue, and vacuum may not remove
+ * them while any old snapshot lives.  A floor is a key (visible_after,
+ * message_id) from which claims scan.  Invariant: every message that is
+ * claimable, or can become so by a commit or abort already under way, has a
+ * key at or above its floor.
+ *
+ * Runs in every backend that writes or claims messages.  Shared memory only; a
+ * floor is guarded by its spinlock, the list of floors and the parked entries
+ * by floors_lock, a backend's published key is written by that backend alone.
+ *
+ * A scanner (1) reads the clock, (2) reads the published keys that concern its
+ * queue, (3) takes its snapshot, (4) scans from the floor to its reading, and
+ * (5) raises the floor to the first row that it saw, but not past what was
+ * published.  A writer publishes a reading, and only then reads the clock for
+ * the key that it writes; it withdraws at the end of its transaction, when the
+ * end is visible to snapshots.  So a writer that withdrew before (2) is in the
+ * scanner's snapshot, one that had published by then caps the floor, and one
+ * that publishes later gets a key later than the scanner's reading.
+ *
+ * What a transaction itself has changed it does not see as others do, and may
+ * undo: a call raises a floor only if its transaction had modified no message
+ * before.
+ *
+ * A prepared transaction's key is parked until its xid is no longer in
+ * progress.  After a start, floors are off until the transactions that were
+ * prepared before it are known.
+ */
+#include "floor.h"
+
+#include "access/transam.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "clock.h"
+#include "compat.h"
+#include "common/hashfn.h"
+#include "executor/spi.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+/*
+ * A floor is raised when scans have looked at this many index entries since it
+ * was: each claim leaves one that is dead.
+ */
+#define RAISE_AFTER 8
+
+/* How far a floor may stand from its place in the table. */
+#define MAX_PROBES 64
+
+/* A published key that is below every other. */
+#define LOWEST_KEY 1
+
+typedef struct PgqrsFloor
+{
+	/* written once, under floors_lock, before used is set */
+	pg_atomic_uint32 used;
+	Oid db;
+	int64 queue_id;
+	int16 priority;
+
+	slock_t mutex; /* guards the rest */
+	PgqrsFloorKey key;
+	uint32 epoch;	   /* of the clock that key was read from */
+	uint32 generation; /* counts how often it was lowered */
+	int entries;	   /* that were looked at since it was raised */
+} PgqrsFloor;
+
+/* What a backend's transaction may write; written by that backend alone. */
+typedef struct Published
+{
+	pg_atomic_uint64 key;	   /* a reading of the clock, or 0: nothing */
+	pg_atomic_uint64 queue_id; /* or 0: many */
+	Oid db;
+	uint32 epoch;
+} Published;
+
+typedef union PaddedPublished
+{
+	Published p;
+	char pad[PG_CACHE_LINE_SIZE];
+} PaddedPublished;
+
+/* The same of a prepared transaction; guarded by floors_lock. */
+typedef struct Parked
+{
+	TransactionId xid; /* or invalid: free */
+	Oid db;			   /* or invalid: any */
+	int64 queue_id;	   /* or 0: many */
+	uint64 key;
+	uint32 epoch;
+} Parked;
+
+typedef struct Floors
+{
+	LWLock *lock;
+	pg_atomic_uint32 backends; /* as many of the published keys are in use */
+	pg_atomic_uint32 parked;   /* as many parked entries are taken */
+	bool prepared_known;	   /* guarded by lock; only ever set */
+	int max_parked;
+	int max_floors;
+	PaddedPublished *published; /* by backend */
+	Parked *parkings;
+	PgqrsFloor *floors;
+} Floors;
+
+static Floors *shared = NULL;
+
+/* Whether the transaction has changed a message, and had when the call began. */
+static bool modified = false;
+static bool modified_before = false;
+
+/*
+ * Shared memory
+ */
+
+static int
+max_parked(void)
+{
+	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
+}
+
+static Size
+published_size(void)
+{
+	return mul_size(MaxBackends + 1, sizeof(PaddedPublished));
+}
+
+static Size
+parkings_size(void)
+{
+	return MAXALIGN(mul_size(max_parked(), sizeof(Parked)));
+}
+
+Size
+pgqrs_floor_shmem_size(void)
+{
+	Size size = MAXALIGN(sizeof(Floors)) + PG_CACHE_LINE_SIZE;
+
+	size = add_size(size, published_size());
+	size = add_size(size, parkings_size());
+	return add_size(size, mul_size(pgqrs_max_floors, sizeof(PgqrsFloor)));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_floor_shmem_init(void)
+{
+	bool found;
+	char *p;
+
+	shared = ShmemInitStruct("pgqrs floors", pgqrs_floor_shmem_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, pgqrs_floor_shmem_size());
+	shared->lock = &GetNamedLWLockTranche("pgqrs floors")->lock;
+	pg_atomic_init_u32(&shared->backends, 0);
+	pg_atomic_init_u32(&shared->parked, 0);
+	shared->prepared_known = max_prepared_xacts == 0;
+	shared->max_parked = max_parked();
+	shared->max_floors = pgqrs_max_floors;
+
+	p = (char *) CACHELINEALIGN((char *) shared + MAXALIGN(sizeof(Floors)));
+	shared->published = (PaddedPublished *) p;
+	p += published_size();
+	shared->parkings = (Parked *) p;
+	p += parkings_size();
+	shared->floors = (PgqrsFloor *) p;
+
+	for (int i = 0; i <= MaxBackends; i++)
+	{
+		pg_atomic_init_u64(&shared->published[i].p.key, 0);
+		pg_atomic_init_u64(&shared->published[i].p.queue_id, 0);
+	}
+	for (int i = 0; i < pgqrs_max_floors; i++)
+	{
+		pg_atomic_init_u32(&shared->floors[i].used, 0);
+		SpinLockInit(&shared->floors[i].mutex);
+	}
+}
+
+/*
+ * Floors
+ */
+
+static bool
+floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
+{
+	return floor->db == MyDatabaseId && floor->queue_id == queue_id &&
+		floor->priority == priority;
+}
+
+/*
+ * Looks for a floor from its place on.  NULL: there is none; *place is then
+ * where it could be, or -1 if the places are taken.
+ */
+static PgqrsFloor *
+look_up(int64 queue_id, int16 priority, int *place)
+{
+	uint32 hash = hash_combine(murmurhash32(MyDatabaseId),
+							   hash_combine(murmurhash32((uint32) queue_id),
+											murmurhash32((uint32) priority)));
+
+	*place = -1;
+	for (int i = 0; i < Min(MAX_PROBES, shared->max_floors); i++)
+	{
+		int at = (hash + i) % shared->max_floors;
+		PgqrsFloor *floor = &shared->floors[at];
+
+		if (pg_atomic_read_u32(&floor->used) == 0)
+		{
+			*place = at;
+			return NULL;
+		}
+		pg_read_barrier();
+		if (floor_is(floor, queue_id, priority))
+			return floor;
+	}
+	return NULL;
+}
+
+/* Finds or makes the floor of a queue and priority; NULL: no place for it. */
+static PgqrsFloor *
+get_floor(int64 queue_id, int16 priority)
+{
+	int place;
+	PgqrsFloor *floor = look_up(queue_id, priority, &place);
+
+	if (floor != NULL || place < 0)
+		return floor;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	floor = look_up(queue_id, priority, &place);
+	if (floor == NULL && place >= 0)
+	{
+		floor = &shared->floors[place];
+		floor->db = MyDatabaseId;
+		floor->queue_id = queue_id;
+		floor->priority = priority;
+		floor->key.visible_after = DT_NOBEGIN;
+		floor->key.message_id = 0;
+		floor->epoch = pgqrs_clock_epoch();
+		pg_write_barrier();
+		pg_atomic_write_u32(&floor->used, 1);
+	}
+	LWLockRelease(shared->lock);
+	return floor;
+}
+
+static int
+compare_keys(PgqrsFloorKey a, PgqrsFloorKey b)
+{
+	if (a.visible_after != b.visible_after)
+		return a.visible_after < b.visible_after ? -1 : 1;
+	return (a.message_id > b.message_id) - (a.message_id < b.message_id);
+}
+
+/*
+ * Writing
+ */
+
+static Published *
+my_published(void)
+{
+	return &shared->published[pgqrs_backend_number()].p;
+}
+
+/* Makes known that from now on a key of this queue may be written. */
+static void
+publish(int64 queue_id, uint64 key)
+{
+	Published *mine = my_published();
+
+	if (pg_atomic_read_u64(&mine->key) == 0)
+	{
+		uint32 backends = pg_atomic_read_u32(&shared->backends);
+
+		while (backends <= pgqrs_backend_number() &&
+			   !pg_atomic_compare_exchange_u32(&shared->backends, &backends,
+											   pgqrs_backend_number() + 1))
+			;
+		mine->db = MyDatabaseId;
+		mine->epoch = pgqrs_clock_epoch();
+		pg_atomic_write_u64(&mine->queue_id, queue_id);
+		pg_write_barrier();
+		pg_atomic_write_u64(&mine->key, key);
+	}
+	else
+	{
+		if (pg_atomic_read_u64(&mine->queue_id) != queue_id)
+			pg_atomic_write_u64(&mine->queue_id, 0);
+		if (key < pg_atomic_read_u64(&mine->key))
+			pg_atomic_write_u64(&mine->key, key);
+	}
+	pg_memory_barrier();
+}
+
+/* The transaction changes a message. */
+void
+pgqrs_floor_modified(void)
+{
+	modified = true;
+}
+
+/*
+ * The clock for whoever writes a message's visible_after: the reading, or
+ * something later, is the key.  Called after all waiting is done.
+ */
+TimestampTz
+pgqrs_floor_writer_clock(int64 queue_id)
+{
+	modified = true;
+	if (shared != NULL)
+	{
+		Published *mine = my_published();
+
+		/* a reading taken before the first one is below it all the same */
+		if (pg_atomic_read_u64(&mine->key) == 0 ||
+			(pg_atomic_read_u64(&mine->queue_id) != 0 &&
+			 pg_atomic_read_u64(&mine->queue_id) != queue_id))
+			publish(queue_id, (uint64) pgqrs_clock());
+	}
+	return pgqrs_clock();
+}
+
+/*
+ * A message is written past our functions, with any key.  The key is published
+ * for as long as the transaction lives, and the floor lowered at once: a scan
+ * that began before sees the generation change, a later one sees what is
+ * published.
+ */
+void
+pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_after)
+{
+	PgqrsFloor *floor;
+
+	modified = true;
+	if (shared == NULL)
+		return;
+	publish(queue_id,
+			visible_after < LOWEST_KEY ? LOWEST_KEY : (uint64) visible_after);
+	floor = get_floor(queue_id, priority);
+	if (floor == NULL)
+		return;
+	SpinLockAcquire(&floor->mutex);
+	if (visible_after <= floor->key.visible_after)
+	{
+		floor->key.visible_after = visible_after < LOWEST_KEY ? DT_NOBEGIN :
+																visible_after;
+		floor->key.message_id = 0;
+	}
+	floor->generation++;
+	SpinLockRelease(&floor->mutex);
+}
+
+/*
+ * Prepared transactions
+ */
+
+static void
+park(TransactionId xid, Oid db, int64 queue_id, uint64 key, uint32 epoch)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (TransactionIdIsValid(parked->xid))
+			continue;
+		parked->xid = xid;
+		parked->db = db;
+		parked->queue_id = queue_id;
+		parked->key = key;
+		parked->epoch = epoch;
+		pg_atomic_fetch_add_u32(&shared->parked, 1);
+		return;
+	}
+	elog(ERROR, "no place to park a prepared transaction");
+}
+
+/* Forgets what has ended; the caller holds the lock and takes its snapshot later. */
+static void
+unpark(void)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (!TransactionIdIsValid(parked->xid) ||
+			TransactionIdIsInProgress(parked->xid))
+			continue;
+		parked->xid = InvalidTransactionId;
+		pg_atomic_fetch_sub_u32(&shared->parked, 1);
+	}
+}
+
+/*
+ * Before the transaction is prepared: whether it will be committed no callback
+ * tells, so its key is left where scanners look after its xid.
+ */
+void
+pgqrs_floor_pre_prepare(void)
+{
+	Published *mine;
+
+	if (shared == NULL)
+		return;
+	mine = my_published();
+	if (pg_atomic_read_u64(&mine->key) == 0)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	unpark();
+	park(GetTopTransactionId(), mine->db, pg_atomic_read_u64(&mine->queue_id),
+		 pg_atomic_read_u64(&mine->key), mine->epoch);
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * What was prepared before the server started could have written anything.
+ */
+static void
+learn_prepared(void)
+{
+	TransactionId *xids;
+	int count;
+
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute("SELECT transaction FROM pg_catalog.pg_prepared_xacts",
+					true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read pg_prepared_xacts");
+	count = (int) SPI_processed;
+	xids = SPI_palloc((count + 1) * sizeof(TransactionId));
+	for (int i = 0; i < count; i++)
+	{
+		bool isnull;
+
+		xids[i] = DatumGetTransactionId(
+			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	SPI_finish();
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (!shared->prepared_known)
+	{
+		unpark();
+		for (int i = 0; i < count; i++)
+			park(xids[i], InvalidOid, 0, LOWEST_KEY, pgqrs_clock_epoch());
+		shared->prepared_known = true;
+	}
+	LWLockRelease(shared->lock);
+	pfree(xids);
+}
+
+/*
+ * Scanning
+ */
+
+/*
+ * At the beginning of a call that scans, before it takes a snapshot or changes
+ * anything.
+ */
+void
+pgqrs_floor_call_begin(void)
+{
+	modified_before = modified;
+	if (shared != NULL && !shared->prepared_known)
+		learn_prepared();
+}
+
+/*
+ * The least key that somebody may be writing to the queue; the lowest of all
+ * if it was published under another epoch of the clock.
+ */
+static uint64
+read_pending(int64 queue_id, uint32 epoch)
+{
+	uint64 pending = PG_INT64_MAX;
+	uint32 backends = pg_atomic_read_u32(&shared->backends);
+
+	for (uint32 i = 0; i < backends; i++)
+	{
+		Published *other = &shared->published[i].p;
+		uint64 key = pg_atomic_read_u64(&other->key);
+		int64 queue;
+
+		if (key == 0)
+			continue;
+		pg_read_barrier();
+		queue = pg_atomic_read_u64(&other->queue_id);
+		if (other->db != MyDatabaseId || (queue != 0 && queue != queue_id))
+			continue;
+		pending = Min(pending, other->epoch == epoch ? key : LOWEST_KEY);
+	}
+
+	if (pg_atomic_read_u32(&shared->parked) > 0)
+	{
+		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+		unpark();
+		for (int i = 0; i < shared->max_parked; i++)
+		{
+			Parked *parked = &shared->parkings[i];
+
+			if (!TransactionIdIsValid(parked->xid) ||
+				(OidIsValid(parked->db) && parked->db != MyDatabaseId) ||
+				(parked->queue_id != 0 && parked->queue_id != queue_id))
+				continue;
+			pending = Min(pending,
+						  parked->epoch == epoch ? parked->key : LOWEST_KEY);
+		}
+		LWLockRelease(shared->lock);
+	}
+	return pending;
+}
+
+/* Steps (1) and (2); the caller takes its snapshot after this. */
+void
+pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
+{
+	PgqrsFloor *floor;
+	int entries;
+
+	memset(scan, 0, sizeof(*scan));
+	scan->start.visible_after = DT_NOBEGIN;
+	floor = shared == NULL || !shared->prepared_known ?
+		NULL :
+		get_floor(queue_id, priority);
+	if (floor == NULL)
+	{
+		scan->now = pgqrs_clock();
+		return;
+	}
+
+	scan->floor = floor;
+	scan->epoch = pgqrs_clock_epoch();
+	SpinLockAcquire(&floor->mutex);
+	if (floor->epoch == scan->epoch)
+		scan->start = floor->key;
+	scan->generation = floor->generation;
+	entries = floor->entries;
+	SpinLockRelease(&floor->mutex);
+
+	scan->now = pgqrs_clock();
+	pg_memory_barrier();
+	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
+	if (scan->may_raise)
+		scan->limit.visible_after = (TimestampTz) read_pending(queue_id,
+															   scan->epoch);
+	pg_memory_barrier();
+}
+
+/* Step (5) */
+void
+pgqrs_floor_scan_end(PgqrsFloorScan *scan)
+{
+	PgqrsFloor *floor = scan->floor;
+	PgqrsFloorKey to = scan->first;
+
+	if (floor == NULL)
+		return;
+	if (!scan->has_first)
+		to = (PgqrsFloorKey){scan->now, 0};
+	if (scan->may_raise && compare_keys(scan->limit, to) < 0)
+		to = scan->limit;
+
+	SpinLockAcquire(&floor->mutex);
+	floor->entries = scan->may_raise ? 0 : floor->entries + scan->entries;
+	if (scan->may_raise && floor->generation == scan->generation &&
+		scan->epoch == pgqrs_clock_epoch() &&
+		(floor->epoch != scan->epoch || compare_keys(to, floor->key) > 0))
+	{
+		floor->key = to;
+		floor->epoch = scan->epoch;
+	}
+	SpinLockRelease(&floor->mutex);
+}
+
+/*
+ * The transaction has ended, visibly to every snapshot from here on, or is
+ * prepared and its key parked.
+ */
+void
+pgqrs_floor_end(void)
+{
+	bool written = modified;
+
+	modified = modified_before = false;
+	if (written && shared != NULL)
+		pg_atomic_write_u64(&my_published()->key, 0);
+}
