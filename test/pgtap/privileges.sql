@@ -334,7 +334,8 @@ CREATE TEMP VIEW ours AS
 		JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 		AND d.refclassid = 'pg_extension'::regclass
-		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs');
+		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs')
+		AND p.prorettype <> 'trigger'::regtype;
 
 SELECT is_empty('SELECT proname FROM ours WHERE pgqrs_function_privileges(proname) IS NULL',
 	'every function is classified');

@@ -98,7 +98,7 @@ my $members = q{FROM pg_depend d LEFT JOIN pg_proc p ON p.oid = objid AND classi
 my %members = map { $_ => 1 } @{ values_of("SELECT coalesce(proname, relname, typname) $members") };
 is_deeply([ grep { !$members{$_} } @{ unique($readme =~ /\bpgqrs_\w+/g) } ], [], 'what is named exists');
 is_deeply(unique(section('### Functions') =~ /`(pgqrs_\w+)`(?=[^\n]*\|\n)/g),
-	values_of(qq{SELECT proname $members AND proname IS NOT NULL ORDER BY proname COLLATE "C"}),
+	values_of(qq{SELECT proname $members AND prorettype <> 'trigger'::regtype ORDER BY proname COLLATE "C"}),
 	'functions');
 is_deeply(unique(section('### Views') =~ /^\| `(pgqrs_\w+)`/gm),
 	values_of(qq{SELECT relname $members AND relkind = 'v' ORDER BY relname COLLATE "C"}), 'views');
@@ -107,7 +107,8 @@ my %settings = section('### Settings') =~ /^\| `(pgqrs\.\w+)` \| ([^|]+?) \|/gm;
 is_deeply([ map { "$_ $settings{$_}" } sort keys %settings ],
 	values_of(q{SELECT name || ' ' || CASE unit
 			WHEN 'ms' THEN coalesce(nullif(setting::int / 1000, 0) || ' s', '0')
-			WHEN 'B' THEN setting::int / 1024 / 1024 || ' MB' END
+			WHEN 'B' THEN setting::int / 1024 / 1024 || ' MB'
+			ELSE setting END
 		FROM pg_settings WHERE name LIKE 'pgqrs.%' ORDER BY name COLLATE "C"}),
 	'settings and their defaults');
 
