@@ -25,6 +25,9 @@ SELECT pg_temp.contents() AS before \gset
 SELECT lives_ok(format('SELECT pgqrs_archive_message(%s, %s)', :id, :lease), 'the same call again gives the same answer');
 SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{t}', 'also as a batch');
 SELECT is(pg_temp.contents(), :'before', 'and changes nothing');
+INSERT INTO refused SELECT format('pgqrs_archive_message(%s, %s)', :id, l), 'PQ006' FROM unnest(ARRAY[:lease # 1, 0]) l;
+SELECT is(got, state, 'under another lease it was not archived') FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease # 1]), '{f}', 'nor as a batch');
 
 SELECT * FROM pg_temp.held('q') \gset
 BEGIN;
