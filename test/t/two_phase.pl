@@ -1,0 +1,225 @@
+# Two-phase commit.  F10: what a prepared transaction did is there with COMMIT
+# PREPARED and gone with ROLLBACK PREPARED, also across a restart; until then
+# it is in nobody's way but where it must be.
+use strict;
+use warnings;
+
+use Pgqrs;
+use Test::More;
+
+my $node = new_node('two_phase', "max_prepared_transactions = 20\nfsync = off\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# Runs statements in a transaction that is prepared under a name.
+sub prepare
+{
+	my ($name, $query) = @_;
+	return sql("BEGIN; $query; PREPARE TRANSACTION '$name'");
+}
+
+sub commit
+{
+	my ($name) = @_;
+	return sql("COMMIT PREPARED '$name'");
+}
+
+sub rollback
+{
+	my ($name) = @_;
+	return sql("ROLLBACK PREPARED '$name'");
+}
+
+# Claims one and returns it as id|lease|attempt|failures; empty: nothing.
+sub claim
+{
+	my ($queue, $timeout) = @_;
+	$timeout = $timeout ? "'$timeout'" : 'NULL';
+	return sql("SELECT message_id, lease, attempt, failures FROM pgqrs_dequeue('$queue', visibility_timeout => $timeout)");
+}
+
+sub status
+{
+	my ($run) = @_;
+	return sql("SELECT status FROM pgqrs_result($run)");
+}
+
+sql("SELECT pgqrs_create_queue('jobs', visibility_timeout => '1 hour'), pgqrs_create_workflow('flow'),
+	pgqrs_create_queue('limited', max_in_flight => 2)");
+
+# Enqueue, trigger, and what a worker does; the server is restarted or not.
+for my $restart ('', 'fast', 'immediate')
+{
+	my $how = $restart ? " after a restart ($restart)" : '';
+
+	my $working = sql("SELECT pgqrs_trigger('flow')");
+	my (undef, $lease) = split /\|/, claim('flow', '1 hour');
+	my $ending = sql("SELECT pgqrs_trigger('flow')");
+	my (undef, $ending_lease) = split /\|/, claim('flow', '1 hour');
+	my $done = sql("SELECT pgqrs_enqueue('jobs', '\"done\"')");
+	my (undef, $done_lease) = split /\|/, claim('jobs');
+	for my $name ('stays', 'goes')
+	{
+		prepare("sent $name", "SELECT pgqrs_enqueue('jobs', '\"$name\"'), pgqrs_enqueue_batch('jobs', '{\"1\",\"2\"}'),
+			pgqrs_trigger('flow', '\"$name\"'), pgqrs_create_queue('new $name')");
+	}
+	prepare('step stays', "SELECT pgqrs_step_begin($working, $lease, 'a'), pgqrs_step_complete($working, $lease, 'a', '\"kept\"')");
+	prepare('step goes', "SELECT pgqrs_step_complete($working, $lease, 'b', '\"lost\"')");
+	prepare('end goes', "SELECT pgqrs_complete_run($ending, $ending_lease, '1'), pgqrs_archive_message($done, $done_lease)");
+
+	is(claim('jobs'), '', "a message of a prepared transaction is not delivered");
+	is(claim('flow'), '', "nor is a run");
+	if ($restart)
+	{
+		$node->stop($restart);
+		$node->start;
+		is(sql("SELECT count(*) FROM pg_prepared_xacts"), '5', "the transactions are there$how");
+	}
+	is(claim('jobs'), '', "a message is still not delivered$how");
+	is(sql("SELECT count(*) FROM pgqrs_list_steps($working)"), '0', "nor a step seen$how");
+
+	rollback('sent goes');
+	rollback('step goes');
+	rollback('end goes');
+	is(claim('jobs'), '', "a message that was rolled back is not delivered$how");
+	is(claim('flow'), '', "nor is a run$how");
+	is(status($ending), 'RUNNING', "a completion that was rolled back is none$how");
+	is(sqlstate($node, "SELECT pgqrs_enqueue('new goes', '1')"), 'PQ001', "nor is there the queue$how");
+	sql("SELECT pgqrs_complete_run($ending, $ending_lease, '1'), pgqrs_archive_message($done, $done_lease)");
+
+	commit('sent stays');
+	is(sql("SELECT string_agg(payload::text, ' ' ORDER BY message_id) FROM pgqrs_dequeue('jobs', batch_size => 10)"), '"stays" 1 2',
+		"the messages of a committed one are delivered$how");
+	is(sql("SELECT pgqrs_enqueue('new stays', '1') > 0"), 't', "into its queue can be sent$how");
+	my ($run, $run_lease) = split /\|/, sql("SELECT run_id, lease, input FROM pgqrs_dequeue('flow')");
+	is(sql("SELECT input FROM pgqrs_get_run($run)"), '"stays"', "its run is delivered$how");
+	sql("SELECT pgqrs_complete_run($run, $run_lease)");
+
+	commit('step stays');
+	is(sql("SELECT should_execute, output FROM pgqrs_step_begin($working, $lease, 'a')"), 'f|"kept"', "its step is stored$how");
+	is(sql("SELECT should_execute, attempt FROM pgqrs_step_begin($working, $lease, 'b')"), 't|1', "the other one is not$how");
+
+	prepare('end stays', "SELECT pgqrs_complete_run($working, $lease, '2')");
+	is(status($working), 'RUNNING', 'a prepared completion is none yet');
+	commit('end stays');
+	is(sql("SELECT status, output FROM pgqrs_result($working)"), 'SUCCESS|2', 'a committed one is');
+	sql("SELECT pgqrs_purge_queue('jobs'), pgqrs_purge_queue('flow'), pgqrs_delete_queue('new stays', force => true)");
+	sql('SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_messages WHERE lease IS NOT NULL');
+}
+
+# A claim that is prepared.
+my $m = sql("SELECT pgqrs_enqueue('jobs', '1')");
+prepare('claim', "SELECT message_id FROM pgqrs_dequeue('jobs')");
+is(claim('jobs'), '', 'what a prepared transaction has claimed is passed over');
+$node->restart;
+is(claim('jobs'), '', 'also after a restart');
+clock($node, '2 h');
+is(claim('jobs'), '', 'however late it is');
+clock($node, '0');
+rollback('claim');
+my ($id, $lease, $attempt, $failures) = split /\|/, claim('jobs');
+is("$id $attempt $failures", "$m 1 0", 'rolled back it was never claimed');
+sql("SELECT pgqrs_release_message($id, $lease)");
+
+$lease = prepare('claim', "SELECT lease FROM pgqrs_dequeue('jobs')");
+is(sqlstate($node, "SET lock_timeout = '10s'; SELECT pgqrs_archive_message($m, $lease)"), 'PQ006', 'its lease is none yet');
+commit('claim');
+is(claim('jobs'), '', 'once committed somebody has it');
+is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease)"), '', 'and that is the lease');
+
+# A limit counts the claims that are prepared.
+sql("SELECT pgqrs_enqueue_batch('limited', '{1,2,3,4}')");
+my ($first, $first_lease) = split /\|/, claim('limited', '1 hour');
+prepare('limited', "SELECT message_id FROM pgqrs_dequeue('limited', visibility_timeout => '1 hour')");
+is(claim('limited'), '', 'nobody gets past a limit while a claim is prepared');
+$node->restart;
+is(claim('limited'), '', 'also after a restart');
+commit('limited');
+is(claim('limited'), '', 'a committed claim counts');
+sql("SELECT pgqrs_archive_message($first, $first_lease)");
+prepare('limited', "SELECT message_id FROM pgqrs_dequeue('limited', visibility_timeout => '1 hour')");
+rollback('limited');
+isnt(claim('limited', '1 hour'), '', 'one that was rolled back does not');
+
+# A step that is prepared when its lease has run out.
+my $run = sql("SELECT pgqrs_trigger('flow')");
+(undef, $lease) = split /\|/, claim('flow', '1 hour');
+prepare('step', "SELECT pgqrs_step_complete($run, $lease, 'a', '1')");
+clock($node, '2 h');
+is(claim('flow'), '', 'a run with a prepared step is passed over by claims');
+is(sql("SELECT extended FROM pgqrs_extend_lease($run, $lease, '1 us')"), 't', 'but an extend does not wait for the step');
+commit('step');
+my ($run2, $lease2, $attempt2) = split /\|/, claim('flow', '1 hour');
+is("$run2 $attempt2", "$run 2", 'the next claim gets it afterwards');
+is(sql("SELECT should_execute, output FROM pgqrs_step_begin($run, $lease2, 'a')"), 'f|1', 'with the step');
+clock($node, '0');
+
+# Idempotency keys: the second waits for the first.
+for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
+{
+	for my $call ("pgqrs_enqueue('jobs', '1', idempotency_key => 'KEY')", "pgqrs_trigger('flow', idempotency_key => 'KEY')")
+	{
+		my ($function) = $call =~ /(\w+)/;
+
+		for my $outcome ('COMMIT', 'ROLLBACK')
+		{
+			(my $keyed = $call) =~ s/KEY/$level $outcome/;
+			my $first_id = prepare('key', "SELECT $keyed");
+			is(sqlstate($node, "SET lock_timeout = '10ms'; SELECT $keyed"), '55P03', "$function $level: waits for a key");
+			my $client = start_client($node, "SET application_name = 'second';
+				BEGIN ISOLATION LEVEL $level; SELECT 1 \\g /dev/null\nSELECT $keyed; COMMIT;");
+			waits_for_lock($node, 'second');
+			sql("$outcome PREPARED 'key'");
+			my $second_id = finish_client($client);
+			if ($outcome eq 'COMMIT')
+			{
+				is($second_id, $first_id, "$function $level: committed, there is one");
+			}
+			else
+			{
+				like($second_id, qr/^\d+$/, "$function $level: rolled back, there is another");
+				isnt($second_id, $first_id, "$function $level: of its own");
+			}
+			is(sql("SELECT $keyed"), $second_id, "$function $level: and from then on it is that");
+		}
+	}
+}
+
+# What a session remembers of queues and grants follows a prepared transaction.
+sql("CREATE ROLE tom; GRANT CONNECT ON DATABASE postgres TO tom");
+my $warm = $node->background_psql('postgres');
+my $tom = $node->background_psql('postgres', on_error_stop => 0);
+$tom->query_safe('SET SESSION AUTHORIZATION tom');
+sql("SELECT pgqrs_grant('other', 'tom', 'trigger')");
+$warm->query_safe("SELECT count(*) FROM pgqrs_dequeue('*', batch_size => 100)");
+unlike($tom->query("SELECT pgqrs_enqueue('late', '1')"), qr/\d/, 'and one that may do little');
+prepare('late', "SELECT pgqrs_create_queue('late'), pgqrs_grant('late', 'tom', 'trigger')");
+is($warm->query_safe("SELECT count(*) FROM pgqrs_dequeue('*', batch_size => 100)"), '0', 'nothing yet');
+unlike($tom->query("SELECT pgqrs_enqueue('late', '1')"), qr/\d/, 'not even a queue');
+commit('late');
+my $late = $tom->query("SELECT pgqrs_enqueue('late', '1')");
+like($late, qr/^\d+$/, 'after the commit the queue is there, and the privilege');
+is($warm->query_safe("SELECT message_id FROM pgqrs_dequeue('*')"), $late, 'a pattern finds it');
+
+# The session that prepared it forgets what it did.
+$warm->query_safe("BEGIN; SELECT pgqrs_create_queue('mine'), pgqrs_enqueue('mine', '1'); PREPARE TRANSACTION 'mine'");
+is($warm->query_safe("SELECT count(*) FROM pgqrs_queue_stats WHERE queue = 'mine'"), '0', 'its own queue is not there');
+$warm->query_safe("SELECT pgqrs_alter_queue('late', max_attempts => 9)");
+$warm->query_safe("BEGIN; SELECT pgqrs_alter_queue('late', max_attempts => 1), pgqrs_peek('late'); PREPARE TRANSACTION 'alter'");
+$warm->query_safe("SELECT pgqrs_release_message(message_id, lease) FROM pgqrs_messages WHERE message_id = $late");
+my (undef, $late_lease) = split /\|/, $warm->query_safe("SELECT message_id, lease FROM pgqrs_dequeue('late')");
+isnt($warm->query_safe("SELECT pgqrs_nack_message($late, $late_lease, delay => '0')"), '', 'a prepared setting does not count yet');
+commit('alter');
+(undef, $late_lease) = split /\|/, $warm->query_safe("SELECT message_id, lease FROM pgqrs_dequeue('late')");
+is($late_lease // '', '', 'committed it does: the message is dead');
+rollback('mine');
+$warm->quit;
+$tom->quit;
+is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $late"), 'DEAD', 'and archived');
+
+is(sql('SELECT count(*) FROM pg_prepared_xacts'), '0', 'nothing is left prepared');
+done_testing();
