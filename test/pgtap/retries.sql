@@ -38,6 +38,7 @@ SELECT is(run_id, :other::bigint, 'F22: the retry does not keep others waiting')
 -- The second and the third failure; three is the workflow's limit.
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(should_execute::text || ' ' || attempt || ' ' || coalesce(error::text, '-'), 'true 2 -', 'begin again') FROM pgqrs_step_begin(:run, :lease, 'a');
+SELECT is(pg_temp.step(:run, 'a'), '{"status": "RUNNING", "attempt": 2, "failures": 1, "input": 1}', 'while it runs it has no error');
 SELECT is(pg_temp.outcome(:run, :lease, 'a', '2'), 'RETRY', 'the second failure');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_step_begin(:run, :lease, 'a'), pgqrs_step_complete(:run, :lease, 'b', '1') \g /dev/null

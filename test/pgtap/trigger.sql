@@ -104,6 +104,7 @@ SELECT is(pg_temp.answer('SELECT pgqrs_trigger(''other.job'', require_worker => 
 SELECT pgqrs_pause_queue('plain');
 SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''plain'')'), 'accepted', 'paused');
 SELECT is(pg_temp.refusal('SELECT pgqrs_trigger_batch(''plain'', ''{1}'')'), 'accepted', 'paused for many');
+SELECT is(count(*), 0::bigint, 'but delivers nothing') FROM pgqrs_dequeue('plain');
 SELECT pgqrs_resume_queue('plain');
 
 -- Names that are none of a workflow.
