@@ -10,6 +10,7 @@
 #include "claim.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "common/pg_prng.h"
 #include "errors.h"
 #include "floor.h"
@@ -74,11 +75,13 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 	{
 		if (failures < rows->queue.max_attempts)
 			return false;
+		pgqrs_commit_must_last();
 		end_message(rows, failures);
 		return true;
 	}
 	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
 	{
+		pgqrs_commit_must_last();
 		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
 		return true;
 	}
@@ -92,6 +95,7 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 										  failures));
 	else
 		return false;
+	pgqrs_commit_must_last();
 	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
 	return true;
 }
@@ -444,6 +448,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	int count;
 
 	pgqrs_floor_call_begin();
+	pgqrs_commit_claim_begin();
 	pgqrs_run_open(&claim.rows);
 	if (worker_id != 0)
 	{
@@ -464,4 +469,5 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 			claim_queue(&claim, list_nth(queues, (start + i) % count));
 	}
 	pgqrs_run_close(&claim.rows);
+	pgqrs_commit_claim_end();
 }

@@ -7,6 +7,18 @@
 
 #include "postgres.h"
 
+extern Size pgqrs_commit_shmem_size(void);
+extern void pgqrs_commit_shmem_init(void);
 extern void pgqrs_commit_init(void);
+
+/*
+ * A call that only claims, that is, whose loss in a crash would be no more
+ * than a lease that ended early, stands between these two.
+ */
+extern void pgqrs_commit_claim_begin(void);
+extern void pgqrs_commit_claim_end(void);
+
+/* Such a call has done more than claim. */
+extern void pgqrs_commit_must_last(void);
 
 #endif /* PGQRS_COMMIT_H */

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+bool pgqrs_async_claims = true;
 int pgqrs_clock_offset = 0;
 int pgqrs_heartbeat_flush = 10000;
 int pgqrs_max_floors = 4096;
@@ -19,6 +20,12 @@ int pgqrs_worker_timeout = 60000;
 void
 pgqrs_guc_init(void)
 {
+	DefineCustomBoolVariable("pgqrs.async_claims",
+							 "Commits transactions that only claim without waiting for the WAL to be flushed.",
+							 "A crash may then lose such a claim, which equals a lease that ended early. Where the library is not preloaded, claims are always flushed.",
+							 &pgqrs_async_claims, true, PGC_SIGHUP, 0, NULL,
+							 NULL, NULL);
+
 	DefineCustomIntVariable("pgqrs.clock_offset",
 							"Moves the clock of all functions, for tests.", NULL,
 							&pgqrs_clock_offset, 0, INT_MIN, INT_MAX, PGC_SIGHUP,

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+extern bool pgqrs_async_claims;
 extern int pgqrs_clock_offset;	  /* milliseconds */
 extern int pgqrs_heartbeat_flush; /* milliseconds */
 extern int pgqrs_max_floors;

@@ -12,6 +12,7 @@
 
 #include "backoff.h"
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "floor.h"
 #include "grants.h"
@@ -498,6 +499,7 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requeste
 	TimestampTz now;
 	bool current;
 
+	pgqrs_commit_claim_begin();
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
 	now = current ? pgqrs_floor_writer_clock(queue.queue_id) : 0;
@@ -513,6 +515,7 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requeste
 		pgqrs_row_update(messages, slot, &row);
 	}
 	pgqrs_table_close(messages);
+	pgqrs_commit_claim_end();
 	return current;
 }
 

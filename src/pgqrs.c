@@ -29,6 +29,7 @@ request_shmem(void)
 		previous_request_hook();
 	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
 	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
+	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
 	RequestNamedLWLockTranche("pgqrs floors", 1);
 }
 
@@ -40,6 +41,7 @@ start_shmem(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	pgqrs_clock_shmem_init();
 	pgqrs_floor_shmem_init();
+	pgqrs_commit_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 

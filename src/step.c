@@ -10,6 +10,7 @@
 #include "step.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "json.h"
 #include "run.h"
@@ -292,6 +293,7 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 {
 	StepRows s;
 
+	pgqrs_commit_claim_begin();
 	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s.run, lease))
 	{
@@ -308,6 +310,7 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 	while (!try_begin(&s, has_input, input, state))
 		;
 	close_step(&s);
+	pgqrs_commit_claim_end();
 }
 
 /*

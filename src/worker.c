@@ -12,6 +12,7 @@
 #include "worker.h"
 
 #include "claim.h"
+#include "commit.h"
 #include "floor.h"
 #include "message.h"
 
@@ -128,8 +129,10 @@ pgqrs_worker_heartbeat(int64 worker_id)
 {
 	PgqrsWorker worker;
 
+	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
+	pgqrs_commit_claim_end();
 	return worker.status;
 }
 
@@ -154,6 +157,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	int held;
 	int count = 0;
 
+	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
 	ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &held);
@@ -181,6 +185,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	}
 	pfree(ids);
 	pgqrs_table_close(messages);
+	pgqrs_commit_claim_end();
 	return count;
 }
 

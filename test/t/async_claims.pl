@@ -1,0 +1,149 @@
+# Which transactions are flushed at commit: all but those that only claim.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('async_claims');
+$node->init(allows_streaming => 1);
+# Nothing but commits flushes the WAL.
+$node->append_conf('postgresql.conf', <<'CONF');
+shared_preload_libraries = 'pgqrs'
+fsync = off
+autovacuum = off
+wal_writer_delay = 10s
+wal_writer_flush_after = 1GB
+bgwriter_delay = 10s
+checkpoint_timeout = 1h
+wal_log_hints = off
+max_prepared_transactions = 5
+client_min_messages = error
+CONF
+$node->start;
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# Runs the statements in a session of its own, and tells whether the WAL up to
+# their end was flushed before anything else was done.
+sub flushed
+{
+	my ($statements) = @_;
+	return sql(<<SQL);
+\\set QUIET on
+\\o /dev/null
+$statements
+SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn() AS flushed \\gset
+\\o
+\\echo :flushed
+SQL
+}
+
+sql(<<'SQL');
+CREATE EXTENSION pgqrs;
+CREATE TABLE mine (n int);
+SELECT pgqrs_create_queue('q', visibility_timeout => '1 hour'), pgqrs_create_queue('dying', max_attempts => 1),
+	pgqrs_create_workflow('w', visibility_timeout => '1 hour');
+SELECT pgqrs_enqueue_batch('q', array_fill('1'::jsonb, '{100}')), pgqrs_trigger_batch('w', array_fill('1'::jsonb, '{20}'));
+SQL
+my $worker = sql(q{SELECT pgqrs_register_worker('w', '{*}')});
+my $run = sql(q{SELECT run_id || ', ' || lease FROM pgqrs_dequeue('w')});
+my $message = sql(q{SELECT message_id || ', ' || lease FROM pgqrs_dequeue('q')});
+my $claim = q{SELECT count(*) FROM pgqrs_dequeue('q');};
+
+# What CREATE EXTENSION left dead would be pruned, with WAL, by who looks first.
+sql('VACUUM');
+
+# What only claims.
+is(flushed($claim), 'f', 'a claim is not waited for');
+is(flushed(qq{BEGIN; $claim $claim COMMIT;}), 'f', 'nor are two');
+is(flushed(qq{SELECT count(*) FROM pgqrs_dequeue('q', worker_id => $worker);}), 'f', 'nor one of a worker');
+is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('w');}), 'f', 'nor one of a run');
+is(flushed(qq{SELECT pgqrs_step_begin($run, 'a');}), 'f', 'nor the begin of a step');
+is(flushed(qq{SELECT pgqrs_extend_lease($message);}), 'f', 'nor extending');
+is(flushed(qq{SELECT count(*) FROM pgqrs_extend_worker($worker);}), 'f', 'nor extending all that a worker holds');
+is(flushed(qq{BEGIN; $claim SAVEPOINT s; $claim RELEASE s; COMMIT;}), 'f', 'nor with a savepoint');
+is(flushed(qq{BEGIN ISOLATION LEVEL SERIALIZABLE; $claim COMMIT;}), 'f', 'nor under SERIALIZABLE');
+
+# What does more.
+is(flushed(q{SELECT pgqrs_enqueue('q', '1');}), 't', 'a message is flushed');
+is(flushed(qq{SELECT pgqrs_step_complete($run, 'a');}), 't', 'a step is');
+is(flushed(qq{BEGIN; INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'a row written before a claim is');
+is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); COMMIT;}), 't', 'a row written after a claim is');
+is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'a row written between claims is');
+is(flushed(qq{BEGIN; $claim SAVEPOINT s; INSERT INTO mine VALUES (1); RELEASE s; COMMIT;}), 't', 'a row written under a savepoint is');
+is(flushed(qq{WITH c AS MATERIALIZED (SELECT message_id FROM pgqrs_dequeue('q')) INSERT INTO mine SELECT 1 FROM c;}), 't', 'a row written by the claiming statement is');
+is(flushed(q{SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q');}), 't', 'an end is');
+is(flushed(qq{BEGIN; $claim PREPARE TRANSACTION 'p';}), 't', 'a prepared claim is');
+is(flushed(q{COMMIT PREPARED 'p';}), 't', 'its commit is');
+sql(q{SELECT pgqrs_enqueue('dying', '1'), pgqrs_dequeue('dying', visibility_timeout => '1 us')});
+is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('dying');}), 't', 'a claim that ends a message is');
+is(sql('SELECT count(*) FROM pgqrs_dead_letters'), 1, 'and it did');
+
+# The user's setting.
+is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'is back after the commit');
+is(sql(qq{SET synchronous_commit = local; $claim SHOW synchronous_commit}), "1\nlocal", 'whatever it was');
+is(sql(qq{BEGIN; SET LOCAL synchronous_commit = remote_apply; $claim COMMIT; SHOW synchronous_commit}), "1\non", 'also a local one');
+is($node->psql('postgres', <<SQL), 3, 'a commit that fails');
+\\set ON_ERROR_STOP on
+CREATE TEMP TABLE t (n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+BEGIN;
+INSERT INTO t VALUES (1), (1);
+$claim
+COMMIT;
+SQL
+
+# Synchronous standbys: there is none, so whoever waits for one waits.
+sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+sql('SELECT pg_reload_conf()');
+$node->poll_query_until('postgres', q{SELECT current_setting('synchronous_standby_names') = 'nobody'})
+  or die 'the setting does not arrive';
+is(sql($claim), 1, 'a claim does not wait for a standby');
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session->{stdin} .= "SELECT pgqrs_enqueue('q', '1');\n";
+$session->{run}->pump_nb;
+ok($node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%enqueue%')}), 'a message does');
+sql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'});
+$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')})
+  or die 'the wait does not end';
+$session->{stdin} .= "\\q\n";
+$session->{run}->finish;
+$node->adjust_conf('postgresql.auto.conf', 'synchronous_standby_names', "''");
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('synchronous_standby_names') = ''})
+  or die 'the setting does not arrive';
+
+# Off.
+sql(q{ALTER SYSTEM SET pgqrs.async_claims = off});
+sql('SELECT pg_reload_conf()');
+$node->poll_query_until('postgres', q{SELECT current_setting('pgqrs.async_claims') = 'off'})
+  or die 'the setting does not arrive';
+is(flushed($claim), 't', 'with async_claims off a claim is flushed');
+sql(q{ALTER SYSTEM RESET pgqrs.async_claims});
+sql('SELECT pg_reload_conf()');
+$node->poll_query_until('postgres', q{SELECT current_setting('pgqrs.async_claims') = 'on'})
+  or die 'the setting does not arrive';
+
+# A crash loses the claim: the next one is another lease, and the first is stale.
+sql('SELECT pgqrs_purge_queue(\'q\'); SELECT pgqrs_enqueue(\'q\', \'"lost"\'); CHECKPOINT');
+my $first = sql(q{SELECT message_id, lease, attempt FROM pgqrs_dequeue('q')});
+$node->stop('immediate');
+$node->start;
+my $second = sql(q{SELECT message_id, lease, attempt FROM pgqrs_dequeue('q')});
+my @first = split /\|/, $first;
+my @second = split /\|/, $second;
+is("$second[0] $second[2]", "$first[0] $first[2]", 'the claim was lost in the crash');
+isnt($second[1], $first[1], 'the lease is another one');
+my ($code, $out, $error) = $node->psql('postgres', "SELECT pgqrs_archive_message($first[0], $first[1])", on_error_stop => 1);
+like($error, qr/lease .* is not the current one/, 'the lost lease is stale');
+is(flushed(q{SELECT pgqrs_enqueue('q', '1'), pgqrs_enqueue('q', '2');} . $claim), 't', 'after a crash claims are flushed');
+$node->stop('fast');
+$node->start;
+is(flushed($claim), 'f', 'after a clean start they are not');
+
+done_testing();
