@@ -143,8 +143,10 @@ CREATE TABLE pgqrs_workflows (
 COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes';
 
 -- No index and no predicate mentions a column that changes while a run lives,
--- so its updates stay HOT as long as the page has room: a claim and an end
--- each write one new version, and the first reader prunes what they replaced.
+-- so its updates stay HOT as long as the page has room.  A claim and an end
+-- each write one new version, and the first reader prunes what they replaced;
+-- half a page is what it takes when a backlog filled the pages before any of
+-- its runs was claimed.
 CREATE TABLE pgqrs_workflow_runs (
 	run_id bigint NOT NULL,
 	workflow_id bigint NOT NULL,
@@ -182,7 +184,7 @@ CREATE TABLE pgqrs_workflow_runs (
 	error jsonb,
 	CONSTRAINT pgqrs_workflow_runs_pkey PRIMARY KEY (run_id),
 	CONSTRAINT pgqrs_workflow_runs_workflow_fkey FOREIGN KEY (workflow_id) REFERENCES pgqrs_workflows
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
 COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
 CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
 	WHERE idempotency_key IS NOT NULL AND key_scope = 'retained' AND deleted_at IS NULL;
