@@ -57,7 +57,7 @@ pgqrs_dequeue(PG_FUNCTION_ARGS)
 				 errhint("Name a queue or a pattern, or a worker to claim from what it subscribes to.")));
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery,
 				fcinfo->resultinfo);
 	return (Datum) 0;

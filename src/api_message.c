@@ -167,7 +167,7 @@ pgqrs_extend_leases(PG_FUNCTION_ARGS)
 	bool *cancel_requested = palloc(count * sizeof(bool));
 	bool nulls[3] = {false, false, false};
 
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (int i = 0; i < count; i++)
 		extended[order[i]] = pgqrs_message_extend(ids[order[i]],
 												  leases[order[i]], timeout,

@@ -80,7 +80,7 @@ pgqrs_list_runs(PG_FUNCTION_ARGS)
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
 	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
 	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1, PGQRS_MAX_BATCH);
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_read_runs(&filter, result->setResult, result->setDesc);
 	return (Datum) 0;
 }
@@ -92,7 +92,7 @@ pgqrs_list_steps(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_read_steps(run_id, result->setResult, result->setDesc);
 	return (Datum) 0;
 }
@@ -105,7 +105,7 @@ pgqrs_peek(PG_FUNCTION_ARGS)
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	int n = pgqrs_arg_int(fcinfo, 1, "n", 1, PGQRS_MAX_BATCH);
 
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_read_peek(queue, n, result->setResult, result->setDesc);
 	return (Datum) 0;
 }

@@ -68,7 +68,7 @@ pgqrs_extend_worker(PG_FUNCTION_ARGS)
 	PgqrsExtended *answers;
 	int count;
 
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	count = pgqrs_worker_extend(worker_id, timeout, &answers);
 	for (int i = 0; i < count; i++)
 	{
