@@ -122,6 +122,7 @@ pgqrs_random_lease(void)
 int64
 pgqrs_duration(const Interval *interval, const char *name)
 {
+	int64 days;
 	int64 usec;
 
 	if (interval->month != 0)
@@ -129,8 +130,9 @@ pgqrs_duration(const Interval *interval, const char *name)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" has months or years", name),
 				 errhint("Use days, hours or smaller units; a day is 24 hours.")));
-	if (pg_add_s64_overflow(interval->day * USECS_PER_DAY, interval->time, &usec) ||
-		usec < 0 || usec > PGQRS_MAX_DURATION)
+	if (pg_mul_s64_overflow(interval->day, USECS_PER_DAY, &days) ||
+		pg_add_s64_overflow(days, interval->time, &usec) || usec < 0 ||
+		usec > PGQRS_MAX_DURATION)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is out of range", name),

@@ -106,7 +106,7 @@ INSERT INTO bad VALUES
 	('lease time', '''0''', '22023');
 -- Months, negative and endless durations.
 INSERT INTO bad SELECT kind, quote_literal(value), '22023' FROM unnest('{duration,duration or null,lease time}'::text[]) kind,
-	unnest('{-1 us,-1 day,1 day -25 h,1 month,1 year,-1 month,1 month -30 days,1000 years,366001 days,2147483647 days,2147483647 days 2000000000 h,-2147483648 days}'::text[]) value;
+	unnest('{-1 us,-1 day,1 day -25 h,1 month,1 year,-1 month,1 month -30 days,1000 years,366001 days,2147483647 days,2147483647 days 2000000000 h,-2147483648 days,213503983 days,-213503982 days}'::text[]) value;
 -- Arrays; item: which one the message has to name.
 INSERT INTO bad SELECT kind, v.* FROM (VALUES
 	('payloads', 'jsonb', '1'), ('ids', 'bigint', '1'), ('leases', 'bigint', '1'), ('many headers', 'jsonb', '1')) a (kind, type, element),

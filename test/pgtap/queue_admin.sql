@@ -109,6 +109,7 @@ SELECT is(pgqrs_delete_queue('nobody', true), false, 'nothing to delete by force
 CREATE TEMP TABLE bad_settings AS SELECT unnest(ARRAY[
 	'visibility_timeout => ''0''', 'visibility_timeout => ''-1 s''', 'visibility_timeout => ''366 days 0.000001 s''',
 	'visibility_timeout => ''1 month''', 'visibility_timeout => ''-1 day 24 h''', 'visibility_timeout => ''2000000000 days''',
+	'visibility_timeout => ''213503983 days''', 'retention => ''-213503982 days''',
 	'max_attempts => 0', 'max_attempts => -1', 'max_attempts => -2147483648',
 	'max_in_flight => 0', 'max_in_flight => -1',
 	'retention => ''-1 s''', 'retention => ''1 year''', 'retention => ''366001 days''',
