@@ -290,13 +290,16 @@ pgqrs_catalog_generation(PgqrsTableId id)
 
 /*
  * Tells every backend to forget what it remembers of a table's rows: this one
- * now, the others when the transaction commits.
+ * now and, should the change be undone, then again; the others when the
+ * transaction commits.  An abort repeats only the invalidations of commands
+ * that are over, hence the end of this one.
  */
 void
 pgqrs_catalog_changed(PgqrsTableId id)
 {
 	generations[id]++;
 	CacheInvalidateRelcacheByRelid(pgqrs_catalog_table(id));
+	CommandCounterIncrement();
 }
 
 Datum

@@ -612,10 +612,7 @@ finish_change(PgqrsTable *table, bool changed, const char *grantee)
 {
 	pgqrs_table_close(table);
 	if (changed)
-	{
 		pgqrs_catalog_changed(TABLE_GRANTS);
-		CommandCounterIncrement();
-	}
 	sync_acls(grantee);
 }
 

@@ -406,5 +406,12 @@ SELECT is(pg_temp.refusal_for('administrator', 'SELECT pgqrs_create_queue(''t.ne
 SELECT is(pg_temp.refusal_for('administrator', 'SELECT pgqrs_create_queue(''t'')'), '42501', 'but not one beside the pattern');
 SELECT is(array_agg(name), '{t.new,t.q}', 'are there') FROM (SELECT name FROM pgqrs_queues WHERE name LIKE 't.%' ORDER BY 1) q;
 
+--
+-- A queue that its own command created and failed after is not remembered
+--
+
+SELECT throws_ok($$ SELECT pgqrs_create_queue('undone'), (SELECT count(*) FROM pgqrs_peek('undone')), 1 / (random() * 0)::int $$, '22012', NULL, 'a command fails');
+SELECT throws_ok($$ SELECT pgqrs_enqueue('undone', '1') $$, 'PQ001', NULL, 'its queue is not there');
+
 SELECT * FROM finish();
 ROLLBACK;
