@@ -141,14 +141,18 @@ PG_FUNCTION_INFO_V1(pgqrs_extend_lease);
 Datum
 pgqrs_extend_lease(PG_FUNCTION_ARGS)
 {
+	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 2);
+	int order = 0;
+	bool extended;
+	bool cancel_requested;
 	Datum values[2];
 	bool nulls[2] = {false, false};
-	bool cancel_requested;
 
-	values[0] = BoolGetDatum(
-		pgqrs_message_extend(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-							 pgqrs_arg_int64(fcinfo, 1, "lease"),
-							 pgqrs_arg_lease_time(fcinfo, 2), &cancel_requested));
+	pgqrs_message_extend_batch(1, &id, &lease, &order, timeout, &extended,
+							   &cancel_requested);
+	values[0] = BoolGetDatum(extended);
 	values[1] = BoolGetDatum(cancel_requested);
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
@@ -162,16 +166,13 @@ pgqrs_extend_leases(PG_FUNCTION_ARGS)
 	int64 *leases;
 	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
 	int64 timeout = pgqrs_arg_lease_time(fcinfo, 2);
-	int *order = pgqrs_ascending(ids, count);
 	bool *extended = palloc(count * sizeof(bool));
 	bool *cancel_requested = palloc(count * sizeof(bool));
 	bool nulls[3] = {false, false, false};
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	for (int i = 0; i < count; i++)
-		extended[order[i]] = pgqrs_message_extend(ids[order[i]],
-												  leases[order[i]], timeout,
-												  &cancel_requested[order[i]]);
+	pgqrs_message_extend_batch(count, ids, leases, pgqrs_ascending(ids, count),
+							   timeout, extended, cancel_requested);
 	for (int i = 0; i < count; i++)
 	{
 		Datum values[3] = {

@@ -490,16 +490,14 @@ run_cancelled(int64 run_id)
 }
 
 bool
-pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requested)
+pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
+					 int64 lease, int64 timeout, bool *cancel_requested)
 {
-	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
 	PgqrsRow row;
 	TimestampTz now;
 	bool current;
 
-	pgqrs_commit_claim_begin();
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
 	now = current ? pgqrs_floor_writer_clock(queue.queue_id) : 0;
@@ -514,9 +512,29 @@ pgqrs_message_extend(int64 id, int64 lease, int64 timeout, bool *cancel_requeste
 					  now + (timeout >= 0 ? timeout : queue.visibility_timeout)));
 		pgqrs_row_update(messages, slot, &row);
 	}
+	return current;
+}
+
+/* Answers per item; order: as for pgqrs_message_archive_batch(). */
+void
+pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
+						   const int *order, int64 timeout, bool *extended,
+						   bool *cancel_requested)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+
+	pgqrs_commit_claim_begin();
+	for (int i = 0; i < count; i++)
+	{
+		int item = order[i];
+
+		extended[item] = pgqrs_message_extend(messages, slot, ids[item],
+											  leases[item], timeout,
+											  &cancel_requested[item]);
+	}
 	pgqrs_table_close(messages);
 	pgqrs_commit_claim_end();
-	return current;
 }
 
 /* For the operator: moves the message and revokes a lease without a failure. */

@@ -51,9 +51,17 @@ extern void pgqrs_message_release(int64 id, int64 lease, int64 delay);
 extern bool pgqrs_message_nack(int64 id, int64 lease, bool has_error,
 							   Datum error, int64 delay, TimestampTz *retry_at);
 
-/* timeout < 0: the queue's; false: the lease is not the current one. */
-extern bool pgqrs_message_extend(int64 id, int64 lease, int64 timeout,
+/*
+ * The same; timeout < 0: the queue's; false: the lease is not the current one.
+ * slot: of messages, which are open for writing.
+ */
+extern bool pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot,
+								 int64 id, int64 lease, int64 timeout,
 								 bool *cancel_requested);
+extern void pgqrs_message_extend_batch(int count, const int64 *ids,
+									   const int64 *leases, const int *order,
+									   int64 timeout, bool *extended,
+									   bool *cancel_requested);
 
 extern void pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
 

@@ -59,14 +59,23 @@ is_held_by(TupleTableSlot *slot, int64 worker_id)
 		DatumGetInt64(pgqrs_get(slot, Messages_worker_id)) == worker_id;
 }
 
-/* Locks a message that the worker holds, unless somebody else has it. */
+/*
+ * Locks a message that the worker holds, unless somebody else has it;
+ * ROW_CHANGED: the worker does not hold it any more.
+ */
 static PgqrsLockResult
 lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id, int64 worker_id,
 		  LockTupleMode mode)
 {
-	if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
-		return ROW_CHANGED;
-	return pgqrs_row_lock(messages, slot, mode, LockWaitSkip);
+	while (pgqrs_row_fetch_id(messages, id, slot) && is_held_by(slot, worker_id))
+	{
+		PgqrsLockResult result = pgqrs_row_lock(messages, slot, mode, LockWaitSkip);
+
+		/* what somebody has extended meanwhile is held still */
+		if (result != ROW_CHANGED)
+			return result;
+	}
+	return ROW_CHANGED;
 }
 
 bool
@@ -177,7 +186,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 		{
 			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
 			answer->extended = may_work_on(slot) &&
-				pgqrs_message_extend(ids[i],
+				pgqrs_message_extend(messages, slot, ids[i],
 									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
 									 timeout, &answer->cancel_requested);
 		}

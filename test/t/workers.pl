@@ -165,4 +165,15 @@ is(scalar(grep { !$_->finish } @clients), 0, 'registrations of one name at once 
 is(live(), 'same', 'and one worker lives');
 is(sql("SELECT count(*) FROM pgqrs_workers WHERE name = 'same'"), '200', 'of all');
 
+# Several connections of one worker extend what it holds: none hears of a lease
+# that is lost.
+sql(q{SELECT pgqrs_enqueue_batch('jobs', array_fill('1'::jsonb, '{50}')) \g /dev/null
+	CREATE TABLE lost (message_id bigint)});
+my $many = register('many');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('jobs', $many, 50, '1 hour')"), '50', 'a worker holds many messages');
+$node->pgbench('-n -c 8 -j 2 -t 100', 0, [ qr{processed: 800/800} ], [ qr{^(?!.*ERROR)}s ], 'it extends them all at once',
+	{ extend => "INSERT INTO lost SELECT message_id FROM pgqrs_extend_worker($many, '1 hour') WHERE NOT extended" });
+is(sql('SELECT count(*) FROM lost'), '0', 'and keeps them');
+is(sql("SELECT pgqrs_stop_worker($many)"), '50', 'until it stops');
+
 done_testing();
