@@ -54,6 +54,8 @@ check_plain(Relation rel)
 		what = "has row-level security";
 	else if (rel->rd_rules != NULL)
 		what = "has rules";
+	else if (RelationGetNumberOfAttributes(rel) > PGQRS_MAX_COLUMNS)
+		what = "has too many columns";
 	else if (rel->trigdesc != NULL)
 	{
 		for (int i = 0; i < rel->trigdesc->numtriggers; i++)
@@ -96,10 +98,11 @@ pgqrs_table_close(PgqrsTable *table)
 		pgqrs_table_close(table->archive);
 	foreach(lc, table->slots)
 		ExecDropSingleTupleTableSlot(lfirst(lc));
-	if (table->indexes_open)
-		ExecCloseIndices(table->rri);
 	if (table->estate != NULL)
+	{
+		ExecCloseIndices(table->rri);
 		FreeExecutorState(table->estate);
+	}
 	table_close(table->rel, NoLock);
 	pfree(table);
 }
@@ -428,20 +431,21 @@ static void
 open_indexes(PgqrsTable *table, const bool *changed)
 {
 	Bitmapset *columns = NULL;
+	MemoryContext caller;
 
-	if (table->indexes_open)
+	if (table->estate != NULL)
 		return;
+	table->estate = CreateExecutorState();
+	caller = MemoryContextSwitchTo(table->estate->es_query_cxt);
 	for (int i = 0; i < RelationGetNumberOfAttributes(table->rel); i++)
 		if (changed[i])
 			columns = bms_add_member(columns,
 									 i + 1 - FirstLowInvalidHeapAttributeNumber);
-	if (table->estate == NULL)
-		table->estate = CreateExecutorState();
 	pgqrs_init_range_table(table->estate, table->rel, columns);
 	table->rri = makeNode(ResultRelInfo);
 	InitResultRelInfo(table->rri, table->rel, 1, NULL, 0);
 	ExecOpenIndices(table->rri, true);
-	table->indexes_open = true;
+	MemoryContextSwitchTo(caller);
 }
 
 /* Reports a column that must not be null, as the executor would. */

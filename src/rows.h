@@ -32,9 +32,8 @@ typedef struct PgqrsTable
 	List *slots;			/* dropped with the table */
 	TupleTableSlot *writer; /* what is being inserted or updated */
 	struct PgqrsTable *archive; /* of messages, opened by the first end */
-	EState *estate;				/* made by the first insert or update */
-	ResultRelInfo *rri;
-	bool indexes_open;
+	EState *estate;				/* made by the first insert or update ... */
+	ResultRelInfo *rri;			/* ... with this, whose indexes are open */
 } PgqrsTable;
 
 /* A row to be inserted, or the new version of one. */

@@ -24,6 +24,9 @@
 /* A session is warned once in this time that nobody serves a workflow. */
 #define WARN_INTERVAL (60 * USECS_PER_SEC)
 
+/* How often the message of a live run is looked for: replays are rare. */
+#define MAX_LOOKS 100
+
 /*
  * The moves of a run.  Out of ERROR only a replay leads; RUNNING to RUNNING is
  * the next claim after a retry or a crash.
@@ -425,7 +428,7 @@ void
 pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 				  LockTupleMode mode)
 {
-	for (;;)
+	for (int misses = 0; misses < MAX_LOOKS;)
 	{
 		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
 											   rows->message);
@@ -450,8 +453,12 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 						run_id, privilege);
 		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
 			return;
-		/* replayed between our two looks */
+		misses++; /* replayed between our two looks */
 	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("run " INT64_FORMAT " has no message", run_id),
+			 errhint("It was deleted past the functions of pgqrs, or a restore has not come to it yet.")));
 }
 
 static void

@@ -1,0 +1,55 @@
+-- What was done to the tables past the functions: what these would bypass is
+-- refused, what is missing is reported.
+SELECT * FROM no_plan();
+SET client_min_messages = error;
+
+SELECT pgqrs_create_queue('jobs'), pgqrs_create_workflow('flow'), pgqrs_enqueue('jobs', '1'), pgqrs_trigger('flow') AS run \gset
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+
+-- The SQLSTATE and message of a query after an alteration, which is undone.
+CREATE FUNCTION pg_temp.refusal(alteration text, query text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	hint text;
+BEGIN
+	EXECUTE alteration;
+	EXECUTE query;
+	RAISE 'accepted' USING ERRCODE = 'AAAAA';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RETURN SQLSTATE || ' ' || SQLERRM || CASE WHEN hint = '' AND SQLSTATE <> 'AAAAA' THEN ', without a hint' ELSE '' END;
+END
+$$;
+
+CREATE TEMP TABLE alterations (alteration text, answer text);
+INSERT INTO alterations VALUES
+	('ANALYZE %s', 'AAAAA accepted'),
+	('CREATE INDEX ON %s ((1))', 'AAAAA accepted'),
+	('CREATE TRIGGER mine BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION nothing()', '55000 table "%s" has triggers'),
+	('CREATE TRIGGER mine AFTER UPDATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION nothing()', '55000 table "%s" has triggers'),
+	('CREATE RULE mine AS ON INSERT TO %s DO ALSO NOTIFY mine', '55000 table "%s" has rules'),
+	('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', '55000 table "%s" has row-level security'),
+	('CREATE TABLE child () INHERITS (%s)', '55000 table "%s" takes part in inheritance'),
+	('ALTER TABLE %s ADD COLUMN mine int', 'AAAAA accepted'),
+	('ALTER TABLE %1$s ADD COLUMN ' || (SELECT string_agg('c' || n || ' int', ', ADD COLUMN ') FROM generate_series(1, 40) n), '55000 table "%s" has too many columns');
+CREATE TEMP TABLE queries (query text, tables text[]);
+INSERT INTO queries VALUES
+	('SELECT pgqrs_enqueue(''jobs'', ''1'')', '{pgqrs_messages}'),
+	('SELECT * FROM pgqrs_peek(''jobs'')', '{pgqrs_messages}'),
+	('SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue(''jobs'')', '{pgqrs_messages,pgqrs_archive}'),
+	('SELECT pgqrs_trigger(''flow'', ''1'')', '{pgqrs_messages,pgqrs_workflows,pgqrs_workflow_runs}'),
+	('SELECT pgqrs_step_begin(run_id, lease, ''s'') FROM pgqrs_dequeue(''flow'')', '{pgqrs_messages,pgqrs_workflow_runs,pgqrs_workflow_steps}'),
+	('SELECT pgqrs_create_queue(''new'')', '{pgqrs_queues}'),
+	('SELECT pgqrs_register_worker(''me'', ''{*}'')', '{pgqrs_workers}'),
+	('SELECT pgqrs_grant(''*'', ''public'', ''work'')', '{pgqrs_grants}');
+SELECT is(pg_temp.refusal(format(alteration, name), query), format(answer, name), query || ' after ' || left(format(alteration, name), 70))
+	FROM queries, unnest(tables) AS name, alterations;
+
+-- A run whose message was deleted.
+DELETE FROM pgqrs_messages WHERE run_id = :run;
+SET statement_timeout = '20 s';
+SELECT throws_ok(format(call, :run), 'XX001', format('run %s has no message', :run), call)
+	FROM unnest(ARRAY['SELECT pgqrs_complete_run(%s, 1)', 'SELECT pgqrs_step_begin(%s, 1, ''s'')', 'SELECT pgqrs_set_progress(%s, 1, ''1'')']) AS call;
+SELECT is(status, 'QUEUED', 'it can be looked at') FROM pgqrs_get_run(:run);
+
+SELECT * FROM finish();
