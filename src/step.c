@@ -287,6 +287,19 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	return begin_again(s, has_input, input, state);
 }
 
+/* A repeated call after the run's end: the answer may have been lost. */
+static bool
+answer_again(StepRows *s, PgqrsStepState *state)
+{
+	if (!pgqrs_run_completed_under(&s->run, s->lease))
+		return false;
+	fetch_step(s, STEP_KIND_FUNCTION);
+	if (!s->found || step_status(s->step) == STEP_RUNNING)
+		return false;
+	answer(s, state, false);
+	return true;
+}
+
 void
 pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 				 Datum input, PgqrsStepState *state)
@@ -295,20 +308,12 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 
 	pgqrs_commit_claim_begin();
 	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
-	if (pgqrs_run_completed_under(&s.run, lease))
+	if (!answer_again(&s, state))
 	{
-		/* a repeated call: the answer may have been lost with the connection */
-		fetch_step(&s, STEP_KIND_FUNCTION);
-		if (s.found && step_status(s.step) != STEP_RUNNING)
-		{
-			answer(&s, state, false);
-			close_step(&s);
-			return;
-		}
+		pgqrs_run_fence(&s.run, lease, true);
+		while (!try_begin(&s, has_input, input, state))
+			;
 	}
-	pgqrs_run_fence(&s.run, lease, true);
-	while (!try_begin(&s, has_input, input, state))
-		;
 	close_step(&s);
 	pgqrs_commit_claim_end();
 }
