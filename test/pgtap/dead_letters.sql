@@ -215,7 +215,9 @@ SELECT is(pg_temp.drain('letters'), '["a1", "c1"]', 'one for each key');
 SELECT is(pgqrs_replay_queue('letters'), 1::bigint, 'later, those that can be by then');
 SELECT is(pg_temp.drain('letters'), '["a2"]', 'the next of that key');
 
-SELECT pg_temp.dead('letters') FROM generate_series(1, 3000) \g /dev/null
+SELECT pgqrs_enqueue_batch('letters', array_fill('0'::jsonb, ARRAY[3000])) \g /dev/null
+SELECT count(*) FROM pgqrs_dequeue('letters', batch_size => 3000, visibility_timeout => '1 us') \g /dev/null
+SELECT count(*) FROM generate_series(1, 4) n, pgqrs_dequeue('letters', batch_size => n) \g /dev/null
 SELECT is(pgqrs_replay_queue('letters'), 3000::bigint, 'thousands');
 SELECT is(array_agg(DISTINCT ROW(attempt, failures, lease)::text), '{"(0,0,)"}', 'all reset') FROM pgqrs_messages WHERE queue_id = :letters AND idempotency_key IS NULL;
 
