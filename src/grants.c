@@ -602,6 +602,7 @@ sync_acls(const char *grantee)
 static PgqrsTable *
 open_for_change(void)
 {
+	pgqrs_require_writable();
 	LockRelationOid(pgqrs_catalog_table(TABLE_GRANTS), ShareRowExclusiveLock);
 	return pgqrs_table_open(TABLE_GRANTS, true);
 }

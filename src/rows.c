@@ -71,17 +71,22 @@ check_plain(Relation rel)
 				 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
 }
 
+/* Refuses a transaction that may not write. */
+void
+pgqrs_require_writable(void)
+{
+	PreventCommandIfReadOnly("pgqrs");
+	PreventCommandIfParallelMode("pgqrs");
+	PreventCommandDuringRecovery("pgqrs");
+}
+
 PgqrsTable *
 pgqrs_table_open(PgqrsTableId id, bool write)
 {
 	PgqrsTable *table = palloc0(sizeof(PgqrsTable));
 
 	if (write)
-	{
-		PreventCommandIfReadOnly("pgqrs");
-		PreventCommandIfParallelMode("pgqrs");
-		PreventCommandDuringRecovery("pgqrs");
-	}
+		pgqrs_require_writable();
 	table->id = id;
 	table->rel = table_open(pgqrs_catalog_table(id),
 							write ? RowExclusiveLock : AccessShareLock);

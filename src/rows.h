@@ -81,6 +81,7 @@ typedef struct PgqrsScan
 } PgqrsScan;
 
 /* tables */
+extern void pgqrs_require_writable(void);
 extern PgqrsTable *pgqrs_table_open(PgqrsTableId id, bool write);
 extern void pgqrs_table_close(PgqrsTable *table);
 extern TupleTableSlot *pgqrs_table_slot(PgqrsTable *table);

@@ -138,6 +138,8 @@ pgqrs_worker_heartbeat(int64 worker_id)
 {
 	PgqrsWorker worker;
 
+	/* also where this call would not write */
+	pgqrs_require_writable();
 	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
