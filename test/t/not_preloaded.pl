@@ -1,0 +1,177 @@
+# Without shared_preload_libraries the same SQL works on the tables alone; and
+# what a transaction that may not write, a standby and a parallel query get.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('primary');
+$node->init(allows_streaming => 1);
+$node->append_conf('postgresql.conf', "fsync = off\nclient_min_messages = error\nmax_prepared_transactions = 5\nhot_standby_feedback = on\n");
+$node->start;
+
+sub sql
+{
+	my ($query, $on) = @_;
+	return ($on // $node)->safe_psql('postgres', $query);
+}
+
+is(sql('SHOW shared_preload_libraries'), '', 'nothing is preloaded');
+sql('CREATE EXTENSION pgqrs');
+
+# The main path, each call in a session of its own.
+sql("SELECT pgqrs_create_queue('jobs', max_attempts => 2), pgqrs_create_workflow('flow', initial_interval => '1 us')");
+my $worker = sql("SELECT pgqrs_register_worker('w', '{*}')");
+my $m = sql("SELECT pgqrs_enqueue('jobs', '\"first\"')");
+is(sql("SELECT payload FROM pgqrs_peek('jobs')"), '"first"', 'a message is there');
+my (undef, $lease) = split /\|/, sql("SELECT payload, lease FROM pgqrs_dequeue(NULL, $worker)");
+is(sql("SELECT extended FROM pgqrs_extend_lease($m, $lease, '1 hour')"), 't', 'and is extended');
+is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease + 1)"), 'PQ006', 'a stale lease is refused');
+is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease)"), '', 'and it is archived');
+sql("SELECT pgqrs_enqueue_batch('jobs', '{1,2,3}', priority => 5), pgqrs_enqueue('jobs', '4', priority => 9)");
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10, visibility_timeout => '1 us')"), '4 1 2 3', 'in order');
+is(sql("SELECT string_agg(attempt || ' ' || failures, ', ') FROM pgqrs_dequeue('*', batch_size => 10, visibility_timeout => '1 us')"),
+	'2 1, 2 1, 2 1, 2 1', 'leases run out');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('jobs', batch_size => 10)"), '0', 'too often');
+is(sql("SELECT count(*) FROM pgqrs_dead_letters"), '4', 'and they are dead');
+is(sql("SELECT pgqrs_replay_queue('jobs')"), '4', 'and replayed');
+like(sql("SELECT pgqrs_nack_message(message_id, lease, '{}', '0') FROM pgqrs_dequeue('jobs')"), qr/^\d{4}-/, 'and fail');
+
+my $run = sql("SELECT pgqrs_trigger('flow', '{\"a\": 1}', idempotency_key => 'key')");
+is(sql("SELECT pgqrs_trigger('flow', idempotency_key => 'key')"), $run, 'a key');
+(undef, $lease) = split /\|/, sql("SELECT input, lease FROM pgqrs_dequeue('flow', $worker)");
+is(sql("SELECT should_execute, attempt FROM pgqrs_step_begin($run, $lease, 'a')"), 't|1', 'a step');
+sql("SELECT pgqrs_step_complete($run, $lease, 'a', '\"done\"')");
+is(sql("SELECT outcome FROM pgqrs_step_fail($run, $lease, 'b', '{}')"), 'RETRY', 'a failure');
+(undef, $lease) = split /\|/, sql("SELECT attempt, lease FROM pgqrs_dequeue('flow', $worker)");
+is(sql("SELECT should_execute, output FROM pgqrs_step_begin($run, $lease, 'a')"), 'f|"done"', 'a step that is done');
+sql("SELECT pgqrs_complete_run($run, $lease, '\"output\"')");
+is(sql("SELECT status, output FROM pgqrs_result($run)"), 'SUCCESS|"output"', 'a result');
+like(sql('SELECT pgqrs_maintain()'), qr/"workers_stopped": 0/, 'a pass');
+is(sql("BEGIN; SELECT pgqrs_enqueue('jobs', '\"prepared\"') > 0; PREPARE TRANSACTION 'p'"), 't', 'a prepared transaction');
+$node->restart;
+sql("COMMIT PREPARED 'p'");
+is(sql("SELECT count(*) FROM pgqrs_peek('jobs') WHERE payload = '\"prepared\"'"), '1', 'is there');
+is(sql("SELECT pgqrs_stop_worker($worker)"), '0', 'a worker stops');
+
+# Settings.
+is(sql("LOAD 'pgqrs'; SELECT string_agg(name || '=' || setting || coalesce(unit, ''), ' ' ORDER BY name) FROM pg_settings
+	WHERE name IN ('pgqrs.worker_timeout', 'pgqrs.heartbeat_flush', 'pgqrs.payload_warn', 'pgqrs.payload_max', 'pgqrs.clock_offset')"),
+	'pgqrs.clock_offset=0ms pgqrs.heartbeat_flush=10000ms pgqrs.payload_max=2097152B pgqrs.payload_warn=1048576B pgqrs.worker_timeout=60000ms',
+	'settings and their defaults');
+is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.payload_max = '1 MB'"), '55P02', 'none is a session\'s');
+is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.nonsense = '1'"), '42602', 'others do not exist');
+is(sqlstate($node, "LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 B'"), '22023', 'values have bounds');
+sql("LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 kB'");
+sql('SELECT pg_reload_conf()');
+$node->poll_query_until('postgres', "SELECT pgqrs_version() <> '' AND current_setting('pgqrs.payload_max') = '1kB'")
+  or die 'the setting does not arrive';
+is(sqlstate($node, "SELECT pgqrs_enqueue('jobs', to_jsonb(repeat('x', 2000)))"), 'PQ008', 'one that is changed counts');
+sql("LOAD 'pgqrs'; ALTER SYSTEM RESET pgqrs.payload_max");
+$node->reload;
+
+# Every function, by what it may do where nothing may be written.
+$worker = sql("SELECT pgqrs_register_worker('live', '{*}')");
+my @writers = (
+	"pgqrs_create_queue('new')", "pgqrs_alter_queue('jobs', '1 min')", "pgqrs_delete_queue('jobs', true)", "pgqrs_purge_queue('jobs')",
+	"pgqrs_pause_queue('jobs')", "pgqrs_resume_queue('jobs')", "pgqrs_enqueue('jobs', '1')", "pgqrs_enqueue_batch('jobs', '{1}')",
+	"pgqrs_dequeue('jobs')", "pgqrs_dequeue('jobs', $worker)", "pgqrs_archive_message($m, 1)", "pgqrs_archive_messages('{$m}', '{1}')",
+	"pgqrs_delete_message($m, 1)", "pgqrs_release_message($m, 1)", "pgqrs_nack_message($m, 1)", "pgqrs_extend_lease($m, 1)",
+	"pgqrs_extend_leases('{$m}', '{1}')", "pgqrs_set_visibility($m, now())", "pgqrs_replay_message($m)", "pgqrs_replay_queue('jobs')",
+	"pgqrs_purge_dead_letters('jobs', '0')", "pgqrs_register_worker('new', '{*}')", "pgqrs_heartbeat($worker)", "pgqrs_extend_worker($worker)",
+	"pgqrs_suspend_worker($worker)", "pgqrs_resume_worker($worker)", "pgqrs_stop_worker($worker)", "pgqrs_create_workflow('new')",
+	"pgqrs_alter_workflow('flow', max_attempts => 5)", "pgqrs_delete_workflow('flow', true)", "pgqrs_trigger('flow')",
+	"pgqrs_trigger_batch('flow', '{1}')", "pgqrs_step_begin($run, 1, 'a')", "pgqrs_step_complete($run, 1, 'a')", "pgqrs_step_fail($run, 1, 'a', '{}')",
+	"pgqrs_complete_run($run, 1)", "pgqrs_fail_run($run, 1, '{}')", "pgqrs_set_progress($run, 1, '1')", "pgqrs_maintain()",
+	"pgqrs_grant('jobs', 'public', 'work')", "pgqrs_revoke('jobs', 'public', 'work')", "pgqrs_sync_grants()");
+my %readers = (
+	"pgqrs_get_run($run)" => "(pgqrs_get_run($run)).status", "pgqrs_result($run)" => "(pgqrs_result($run)).output",
+	"pgqrs_find_run('flow', 'key')" => undef, 'pgqrs_list_runs()' => '(pgqrs_list_runs()).run_id',
+	"pgqrs_list_steps($run)" => "string_agg((s).step_id || (s).status, ' ') FROM pgqrs_list_steps($run) s", "pgqrs_peek('jobs')" => '(pgqrs_peek(\'jobs\')).message_id',
+	'pgqrs_version()' => undef, 'pgqrs_readable_queues()' => undef, "pgqrs_function_privileges('pgqrs_peek')" => undef,
+	"pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'');
+my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
+my $tested = join ' ', sort map { /^(\w+)/ } @writers, keys %readers;
+is(sql("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
+	WHERE proname LIKE 'pgqrs%' AND prorettype <> 'trigger'::regtype AND proname <> ALL ('{pgqrs_dequeue}')"),
+	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'every function is tested');
+
+sub contents
+{
+	my ($on) = @_;
+	my $tables = sql("SELECT string_agg(format('SELECT %L, r::text FROM %s AS r', relname, oid::regclass), ' UNION ALL ')
+		FROM pg_class WHERE relname LIKE 'pgqrs%' AND relkind = 'r'", $on);
+	return sql("$tables ORDER BY 1, 2", $on);
+}
+
+my $before = contents($node);
+for my $call (@writers)
+{
+	is(sqlstate($node, "BEGIN READ ONLY; SELECT $call"), '25006', "read only: $call");
+}
+is(contents($node), $before, 'read only: nothing was written');
+for my $call (sort keys %readers)
+{
+	my $query = 'SELECT ' . ($readers{$call} // $call);
+	is(sql("BEGIN READ ONLY; $query"), sql($query), "read only: $call");
+}
+is(sqlstate($node, "BEGIN READ ONLY; SELECT * FROM $_"), '', "read only: $_") for @views;
+
+# A parallel query never runs one of ours in a worker.
+sql('CREATE TABLE many AS SELECT g FROM generate_series(1, 10000) g; ALTER TABLE many SET (parallel_workers = 2); ANALYZE many');
+my $parallel = "SET force_parallel_mode = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0";
+$parallel =~ s/force_parallel_mode/debug_parallel_query/ if $node->pg_version >= 16;
+like(sql("$parallel; EXPLAIN SELECT count(*) FROM many"), qr/Gather/, 'a parallel plan');
+unlike(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_enqueue('jobs', '1') > 0"), qr/Gather/, 'none with a function of ours');
+is(sql("$parallel; SELECT count(pgqrs_enqueue('jobs', '1')) FROM many WHERE g <= 10"), '10', 'which works all the same');
+like(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), qr/Gather/, 'the clock may be read anywhere');
+is(sql("$parallel; SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), '10000', 'also in a worker');
+is(sqlstate($node, "$parallel; SELECT * FROM $_"), '', "parallel: $_") for @views;
+is(sql("$parallel; SELECT (pgqrs_get_run($run)).status"), 'SUCCESS', 'parallel: get_run');
+
+# A standby.
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+$before = contents($node);
+is(contents($standby), $before, 'standby: the same content');
+for my $call (@writers)
+{
+	is(sqlstate($standby, "SELECT $call"), '25006', "standby: $call");
+}
+for my $call (sort keys %readers)
+{
+	my $query = 'SELECT ' . ($readers{$call} // $call);
+	is(sql($query, $standby), sql($query), "standby: $call");
+}
+is(sql("SELECT count(*) FROM $_", $standby), sql("SELECT count(*) FROM $_"), "standby: $_") for @views;
+
+# What a session of the standby remembers follows the primary.
+sql('CREATE ROLE tom');
+$node->wait_for_catchup($standby);
+my $tom = $standby->background_psql('postgres', on_error_stop => 0);
+$tom->query_safe('SET SESSION AUTHORIZATION tom');
+is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '', 'standby: no privilege and no queue');
+sql("SELECT pgqrs_create_queue('later'), pgqrs_enqueue('later', '1'), pgqrs_grant('later', 'tom', 'work')");
+$node->wait_for_catchup($standby);
+is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '1', 'standby: until they arrive');
+is($tom->query('SELECT queue FROM pgqrs_queue_stats'), 'later', 'standby: in views too');
+
+# Promoted it goes on where the primary was.
+my $last = sql("SELECT pgqrs_enqueue('later', '2', priority => -5)");
+my $held = sql("SELECT message_id || ', ' || lease FROM pgqrs_dequeue('later', visibility_timeout => '1 hour')");
+$node->wait_for_catchup($standby);
+$node->stop('immediate');
+$standby->promote;
+is(sqlstate($standby, "SELECT pgqrs_archive_message($held)"), '', 'promoted: a lease is what it was');
+cmp_ok(sql("SELECT pgqrs_enqueue('later', '3')", $standby), '>', $last, 'promoted: ids go on');
+is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '3', 'promoted: a session of the standby works');
+is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '2', 'promoted: on all there is');
+$tom->quit;
+
+done_testing();
