@@ -1,48 +1,6 @@
 -- Administration of queues: create, alter, pause, purge, delete.
 SELECT * FROM no_plan();
-SET client_min_messages = error;
-
--- The SQLSTATE of a query that is refused; whether the refusal lacks a HINT,
--- and whether it came after something was written.  Runs by itself, outside of
--- a transaction block.
-CREATE FUNCTION pg_temp.refusal(query text) RETURNS text LANGUAGE plpgsql AS
-$$
-DECLARE
-	state text;
-	hint text;
-BEGIN
-	BEGIN
-		EXECUTE query;
-		RETURN 'accepted';
-	EXCEPTION WHEN OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, hint = PG_EXCEPTION_HINT;
-	END;
-	RETURN concat_ws(' ', state, CASE WHEN hint = '' THEN 'without a hint' END,
-		CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN 'after a write' END);
-END
-$$;
-
--- The same for many, before any of them is reported, since that writes.
-CREATE FUNCTION pg_temp.refusals(VARIADIC calls text[]) RETURNS TABLE (call text, got text) LANGUAGE plpgsql AS
-$$
-BEGIN
-	FOREACH call IN ARRAY calls LOOP
-		got := pg_temp.refusal('SELECT ' || call);
-		RETURN NEXT;
-	END LOOP;
-END
-$$;
-
--- Everything that administration can change.
-CREATE FUNCTION pg_temp.contents() RETURNS text LANGUAGE sql AS
-$$
-	SELECT concat((SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
-		(SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
-		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
-		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
-		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s))
-$$;
+\ir include/refusals.sql
 
 CREATE FUNCTION pg_temp.settings(queue text) RETURNS text LANGUAGE sql AS
 $$
@@ -97,8 +55,8 @@ INSERT INTO calls VALUES ('pgqrs_create_queue(%L)'), ('pgqrs_alter_queue(%L)'), 
 CREATE TEMP TABLE bad_names AS SELECT unnest(ARRAY[NULL, '', repeat('n', 256), repeat('n', 254) || 'ü', '*', 'a.*', 'a*b',
 	E'a\tb', E'a\n', E'\x7f', ' a', 'a ', ' ', 'pgqrs.', 'pgqrs.queue']) AS name;
 SELECT is(got, CASE WHEN call ~ 'NULL' THEN '22004' ELSE '22023' END, call)
-	FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format(call, name) FROM calls, bad_names));
-SELECT is(got, 'PQ001', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format(call, 'nobody') FROM calls WHERE call !~ 'create|delete'));
+	FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, name) FROM calls, bad_names));
+SELECT is(got, 'PQ001', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, 'nobody') FROM calls WHERE call !~ 'create|delete'));
 SELECT is(pgqrs_delete_queue('nobody'), false, 'nothing to delete');
 SELECT is(pgqrs_delete_queue('nobody', true), false, 'nothing to delete by force');
 
@@ -114,14 +72,14 @@ CREATE TEMP TABLE bad_settings AS SELECT unnest(ARRAY[
 	'max_in_flight => 0', 'max_in_flight => -1',
 	'retention => ''-1 s''', 'retention => ''1 year''', 'retention => ''366001 days''',
 	'dead_retention => ''-0.000001 s''', 'dead_retention => ''1 month -30 days''']) AS setting;
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format(call, setting) FROM bad_settings,
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, setting) FROM bad_settings,
 	unnest(ARRAY['pgqrs_create_queue(''bad'', %s)', 'pgqrs_create_queue(''q'', %s)', 'pgqrs_alter_queue(''q'', %s)', 'pgqrs_alter_queue(''nobody'', %s)']) AS call));
-SELECT is(got, '22004', call) FROM pg_temp.refusals('pgqrs_create_queue(''bad'', visibility_timeout => NULL)', 'pgqrs_create_queue(''bad'', max_attempts => NULL)',
+SELECT is(got, '22004', call) FROM pg_temp.refusals_of('pgqrs_create_queue(''bad'', visibility_timeout => NULL)', 'pgqrs_create_queue(''bad'', max_attempts => NULL)',
 	'pgqrs_create_queue(''bad'', retention => NULL)', 'pgqrs_create_queue(''bad'', dead_retention => NULL)', 'pgqrs_delete_queue(''q'', NULL)',
 	'pgqrs_alter_queue(''q'', reset => NULL)', 'pgqrs_alter_queue(''q'', reset => ''{NULL}'')', 'pgqrs_alter_queue(''q'', reset => ''{max_attempts,NULL}'')');
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_alter_queue(''q'', reset => %L)', reset)
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_alter_queue(''q'', reset => %L)', reset)
 	FROM unnest(ARRAY['{nothing}', '{""}', '{MAX_ATTEMPTS}', '{name}', '{paused_at}', '{max_crashes}', '{{max_attempts},{retention}}']) AS reset));
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_alter_queue(''q'', %1$s => %2$s, reset => ''{%1$s}'')', setting, value)
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_alter_queue(''q'', %1$s => %2$s, reset => ''{%1$s}'')', setting, value)
 	FROM (VALUES ('visibility_timeout', '''1 s'''), ('max_attempts', '5'), ('max_in_flight', '1'), ('retention', '''1 s'''), ('dead_retention', '''1 s''')) AS s (setting, value)));
 
 --

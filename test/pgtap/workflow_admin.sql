@@ -1,48 +1,6 @@
 -- Administration of workflows: create, alter, delete; retry policies.
 SELECT * FROM no_plan();
-SET client_min_messages = error;
-
--- The SQLSTATE of a query that is refused; whether the refusal lacks a HINT,
--- and whether it came after something was written.  Runs by itself, outside of
--- a transaction block.
-CREATE FUNCTION pg_temp.refusal(query text) RETURNS text LANGUAGE plpgsql AS
-$$
-DECLARE
-	state text;
-	hint text;
-BEGIN
-	BEGIN
-		EXECUTE query;
-		RETURN 'accepted';
-	EXCEPTION WHEN OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, hint = PG_EXCEPTION_HINT;
-	END;
-	RETURN concat_ws(' ', state, CASE WHEN hint = '' THEN 'without a hint' END,
-		CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN 'after a write' END);
-END
-$$;
-
--- The same for many, before any of them is reported, since that writes.
-CREATE FUNCTION pg_temp.refusals(VARIADIC calls text[]) RETURNS TABLE (call text, got text) LANGUAGE plpgsql AS
-$$
-BEGIN
-	FOREACH call IN ARRAY calls LOOP
-		got := pg_temp.refusal('SELECT ' || call);
-		RETURN NEXT;
-	END LOOP;
-END
-$$;
-
--- Everything that administration can change.
-CREATE FUNCTION pg_temp.contents() RETURNS text LANGUAGE sql AS
-$$
-	SELECT concat((SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
-		(SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
-		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
-		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
-		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s))
-$$;
+\ir include/refusals.sql
 
 CREATE FUNCTION pg_temp.settings(workflow text) RETURNS text LANGUAGE sql AS
 $$
@@ -102,7 +60,7 @@ CREATE TEMP TABLE calls AS SELECT unnest(ARRAY['pgqrs_create_workflow(%L)', 'pgq
 CREATE TEMP TABLE bad_names AS SELECT unnest(ARRAY[NULL, '', repeat('n', 256), repeat('n', 254) || 'ü', '*', 'a.*', 'a*b',
 	E'a\tb', E'a\n', E'\x7f', ' a', 'a ', ' ', 'pgqrs.', 'pgqrs.queue']) AS name;
 SELECT is(got, CASE WHEN call ~ 'NULL' THEN '22004' ELSE '22023' END, call)
-	FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format(call, name) FROM calls, bad_names));
+	FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, name) FROM calls, bad_names));
 SELECT is(pg_temp.refusal('SELECT pgqrs_alter_workflow(''nobody'')'), 'PQ002', 'nothing to alter');
 SELECT is(pgqrs_delete_workflow('nobody'), false, 'nothing to delete');
 SELECT is(pgqrs_delete_workflow('nobody', true), false, 'nothing to delete by force');
@@ -126,16 +84,16 @@ INSERT INTO bad_settings
 	'visibility_timeout => ''0''', 'visibility_timeout => ''-1 s''', 'visibility_timeout => ''367 days''', 'visibility_timeout => ''1 month''',
 	'max_crashes => 0', 'max_crashes => -1',
 	'key_scope => ''''', 'key_scope => ''RETAINED''', 'key_scope => ''forever''']), '22023';
-SELECT is(got, state, call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format(call, setting) FROM bad_settings,
+SELECT is(got, state, call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, setting) FROM bad_settings,
 	unnest(ARRAY['pgqrs_create_workflow(''bad'', %s)', 'pgqrs_create_workflow(''w'', %s)', 'pgqrs_alter_workflow(''w'', %s)', 'pgqrs_alter_workflow(''nobody'', %s)']) AS call))
 	JOIN bad_settings ON strpos(call, ', ' || setting || ')') > 0;
-SELECT is(got, '22004', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_create_workflow(''bad'', %s => NULL)', setting)
+SELECT is(got, '22004', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_create_workflow(''bad'', %s => NULL)', setting)
 	FROM unnest(ARRAY['max_attempts', 'initial_interval', 'backoff_coefficient', 'max_interval', 'jitter', 'non_retryable', 'visibility_timeout', 'max_crashes', 'key_scope']) AS setting));
-SELECT is(got, '22004', call) FROM pg_temp.refusals('pgqrs_delete_workflow(''w'', NULL)', 'pgqrs_alter_workflow(''w'', reset => NULL)',
+SELECT is(got, '22004', call) FROM pg_temp.refusals_of('pgqrs_delete_workflow(''w'', NULL)', 'pgqrs_alter_workflow(''w'', reset => NULL)',
 	'pgqrs_alter_workflow(''w'', reset => ''{NULL}'')', 'pgqrs_alter_workflow(''w'', reset => ''{jitter,NULL}'')');
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_alter_workflow(''w'', reset => %L)', reset)
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_alter_workflow(''w'', reset => %L)', reset)
 	FROM unnest(ARRAY['{nothing}', '{""}', '{JITTER}', '{name}', '{owner}', '{retention}', '{{jitter},{timeout}}']) AS reset));
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_alter_workflow(''w'', %1$s => %2$s, reset => ''{%1$s}'')', setting, value)
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_alter_workflow(''w'', %1$s => %2$s, reset => ''{%1$s}'')', setting, value)
 	FROM (VALUES ('max_attempts', '1'), ('initial_interval', '''1 s'''), ('backoff_coefficient', '1'), ('max_interval', '''1 s'''), ('jitter', '0'), ('non_retryable', '''{}'''),
 		('timeout', '''1 s'''), ('visibility_timeout', '''1 s'''), ('max_crashes', '1'), ('key_scope', '''active''')) AS s (setting, value)));
 
@@ -184,7 +142,7 @@ INSERT INTO policies VALUES ('null'), ('1'), ('"x"'), ('[]'), ('[{"jitter": 0}]'
 	('{"backoff_coefficient": 0}'), ('{"backoff_coefficient": -1}'), ('{"backoff_coefficient": "2"}'), ('{"backoff_coefficient": 1e309}'), ('{"backoff_coefficient": 1e-400}'), ('{"backoff_coefficient": null}'),
 	('{"jitter": -0.1}'), ('{"jitter": 1.1}'), ('{"jitter": "0"}'), ('{"jitter": null}'),
 	('{"non_retryable": "a"}'), ('{"non_retryable": null}'), ('{"non_retryable": {}}'), ('{"non_retryable": [""]}'), ('{"non_retryable": ["a", null]}'), ('{"non_retryable": [1]}'), ('{"non_retryable": [["a"]]}');
-SELECT is(got, '22023', call) FROM pg_temp.refusals(VARIADIC ARRAY(SELECT format('pgqrs_trigger(''w'', retry_policy => %L)', policy) FROM policies));
+SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_trigger(''w'', retry_policy => %L)', policy) FROM policies));
 SELECT is(pg_temp.refusal('SET IntervalStyle = sql_standard; SELECT pgqrs_trigger(''w'', retry_policy => ''{"initial_interval": "-1 0:00:01"}'')'), '22023', 'a negative one in any style');
 RESET IntervalStyle;
 

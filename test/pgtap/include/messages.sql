@@ -1,25 +1,5 @@
 -- What the tests of queues and messages share.
-SET client_min_messages = error;
-
--- The SQLSTATE of a query that is refused; whether the refusal lacks a HINT,
--- and whether it came after something was written or locked.  Called by
--- itself, outside of a transaction block.
-CREATE FUNCTION pg_temp.refusal(query text) RETURNS text LANGUAGE plpgsql AS
-$$
-DECLARE
-	state text;
-	hint text;
-BEGIN
-	BEGIN
-		EXECUTE query;
-		RETURN 'accepted';
-	EXCEPTION WHEN OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, hint = PG_EXCEPTION_HINT;
-	END;
-	RETURN concat_ws(' ', state, CASE WHEN hint = '' THEN 'without a hint' END,
-		CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN 'after a write' END);
-END
-$$;
+\ir refusals.sql
 
 -- The same for all calls of a list, before any is reported, since that writes.
 -- Empties the list.
@@ -51,16 +31,6 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN CASE state WHEN 'UNDO0' THEN coalesce(result, 'NULL')
 		ELSE concat_ws(' ', state, SQLERRM, NULLIF(detail, '')) END;
 END
-$$;
-
--- Everything that senders and consumers write.
-CREATE FUNCTION pg_temp.contents() RETURNS text LANGUAGE sql AS
-$$
-	SELECT md5(concat((SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
-		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
-		(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
-		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s)))
 $$;
 
 CREATE FUNCTION pg_temp.message(id bigint) RETURNS pgqrs_messages LANGUAGE sql AS

@@ -1,25 +1,5 @@
 -- What the tests of runs and steps share.
-SET client_min_messages = error;
-
--- The SQLSTATE of a query that is refused; whether the refusal lacks a HINT,
--- and whether it came after something was written or locked.  Called by
--- itself, outside of a transaction block.
-CREATE FUNCTION pg_temp.refusal(query text) RETURNS text LANGUAGE plpgsql AS
-$$
-DECLARE
-	state text;
-	hint text;
-BEGIN
-	BEGIN
-		EXECUTE query;
-		RETURN 'accepted';
-	EXCEPTION WHEN OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, hint = PG_EXCEPTION_HINT;
-	END;
-	RETURN concat_ws(' ', state, CASE WHEN hint = '' THEN 'without a hint' END,
-		CASE WHEN pg_current_xact_id_if_assigned() IS NOT NULL THEN 'after a write' END);
-END
-$$;
+\ir refusals.sql
 
 -- The SQLSTATE and DETAIL of a query that is refused, or its first column;
 -- nothing of it stays.
@@ -36,17 +16,6 @@ EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
 	RETURN CASE state WHEN 'UNDO0' THEN coalesce(result, 'NULL') ELSE trim(state || ' ' || detail) END;
 END
-$$;
-
--- Everything that triggers and workers write.
-CREATE FUNCTION pg_temp.contents() RETURNS text LANGUAGE sql AS
-$$
-	SELECT md5(concat((SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
-		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
-		(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
-		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
-		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s)))
 $$;
 
 -- A run's message becomes claimable: its lease has run out, its delay or its
