@@ -32,6 +32,10 @@ sql(q{
 		array_agg(lease ORDER BY message_id) AS leases FROM pool;
 	CREATE VIEW down AS SELECT array_agg(message_id ORDER BY message_id DESC) AS ids,
 		array_agg(lease ORDER BY message_id DESC) AS leases FROM pool;
+	CREATE VIEW keys_up AS SELECT array_agg('1'::jsonb) AS inputs, array_agg(k::text ORDER BY k) AS keys
+		FROM generate_series(11, 40) k;
+	CREATE VIEW keys_down AS SELECT array_agg('1'::jsonb) AS inputs, array_agg(k::text ORDER BY k DESC) AS keys
+		FROM generate_series(11, 40) k;
 	UPDATE pgqrs_workers SET status = 'STOPPED', stopped_at = clock_timestamp()});
 
 my %scripts = (
@@ -41,8 +45,10 @@ my %scripts = (
 	'extend_down@1' => 'SELECT count(*) FROM down, pgqrs_extend_leases(ids, leases);',
 	'reap@2' => 'BEGIN; SELECT pgqrs_maintain(); ROLLBACK;',
 	'claim@1' => q{SELECT count(*) FROM pgqrs_dequeue('*', batch_size => 20, visibility_timeout => '1 us');},
-	'trigger_up@1' => q{BEGIN; SELECT pgqrs_trigger_batch(w, '{1,2,3,4}', '{a,b,c,d}') FROM unnest('{kept,live}'::text[]) w; ROLLBACK;},
-	'trigger_down@1' => q{BEGIN; SELECT pgqrs_trigger_batch(w, '{1,2,3,4}', '{d,c,b,a}') FROM unnest('{kept,live}'::text[]) w; ROLLBACK;},
+	'kept_up@1' => q{BEGIN; SELECT pgqrs_trigger_batch('kept', inputs, keys) FROM keys_up; ROLLBACK;},
+	'kept_down@1' => q{BEGIN; SELECT pgqrs_trigger_batch('kept', inputs, keys) FROM keys_down; ROLLBACK;},
+	'live_up@1' => q{BEGIN; SELECT pgqrs_trigger_batch('live', inputs, keys) FROM keys_up; ROLLBACK;},
+	'live_down@1' => q{BEGIN; SELECT pgqrs_trigger_batch('live', inputs, keys) FROM keys_down; ROLLBACK;},
 
 	# in the random order of the leases
 	'churn@3' => q{SELECT pgqrs_enqueue_batch('churn', '{1,2,3,4,5,6,7,8}');
