@@ -21,20 +21,21 @@
 #define ERRCODE_PGQRS_NO_WORKER			 MAKE_SQLSTATE('P', 'Q', '0', '1', '3')
 #define ERRCODE_PGQRS_WORKER_STOPPED	 MAKE_SQLSTATE('P', 'Q', '0', '1', '4')
 
-extern void pgqrs_error_queue_not_found(const char *name) pg_attribute_noreturn();
-extern void pgqrs_error_workflow_not_found(const char *name)
-	pg_attribute_noreturn();
-extern void pgqrs_error_run_not_found(int64 run_id) pg_attribute_noreturn();
-extern void pgqrs_error_message_not_found(int64 message_id)
-	pg_attribute_noreturn();
-extern void pgqrs_error_worker_not_found(int64 worker_id) pg_attribute_noreturn();
-extern void pgqrs_error_lease_lost(const char *kind, int64 id)
-	pg_attribute_noreturn();
-extern void pgqrs_error_run_cancelled(int64 run_id) pg_attribute_noreturn();
-extern void pgqrs_error_worker_stopped(int64 worker_id) pg_attribute_noreturn();
-extern void pgqrs_error_denied(const char *privilege, const char *name)
-	pg_attribute_noreturn();
-extern void pgqrs_error_null(const char *argument) pg_attribute_noreturn();
-extern void pgqrs_error_not_built(const char *what) pg_attribute_noreturn();
+/* PostgreSQL 18 has this one in place of the other. */
+#ifndef pg_noreturn
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
+pg_noreturn extern void pgqrs_error_queue_not_found(const char *name);
+pg_noreturn extern void pgqrs_error_workflow_not_found(const char *name);
+pg_noreturn extern void pgqrs_error_run_not_found(int64 run_id);
+pg_noreturn extern void pgqrs_error_message_not_found(int64 message_id);
+pg_noreturn extern void pgqrs_error_worker_not_found(int64 worker_id);
+pg_noreturn extern void pgqrs_error_lease_lost(const char *kind, int64 id);
+pg_noreturn extern void pgqrs_error_run_cancelled(int64 run_id);
+pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
+pg_noreturn extern void pgqrs_error_denied(const char *privilege, const char *name);
+pg_noreturn extern void pgqrs_error_null(const char *argument);
+pg_noreturn extern void pgqrs_error_not_built(const char *what);
 
 #endif /* PGQRS_ERRORS_H */

@@ -11,8 +11,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-static void refuse_name(const PgqrsSettings *s, const char *name)
-	pg_attribute_noreturn();
+pg_noreturn static void refuse_name(const PgqrsSettings *s, const char *name);
 
 /* Nothing is given, every default is NULL. */
 void

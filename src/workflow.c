@@ -26,8 +26,7 @@ static const char policy_hint[] = "Use max_attempts (-1 for no limit, or 1 and m
 								  "backoff_coefficient (more than 0), jitter (0 to 1) and "
 								  "non_retryable (an array of strings that are not empty).";
 
-static void refuse_value(const char *key, const char *what)
-	pg_attribute_noreturn();
+pg_noreturn static void refuse_value(const char *key, const char *what);
 
 /* The elements of a stored text[] without NULLs, as char *. */
 static List *
