@@ -369,10 +369,9 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 		0;
 	TM_Result result;
 
-	PushActiveSnapshot(GetLatestSnapshot());
-	result = table_tuple_lock(table->rel, &tid, GetActiveSnapshot(), slot,
+	/* heap tables look at no snapshot here */
+	result = table_tuple_lock(table->rel, &tid, InvalidSnapshot, slot,
 							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);
-	PopActiveSnapshot();
 	switch (result)
 	{
 		case TM_Ok:
