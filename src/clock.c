@@ -23,6 +23,9 @@ typedef struct Clock
 {
 	pg_atomic_uint64 last;	/* the last reading; by compare and exchange */
 	pg_atomic_uint32 epoch; /* how often it was set back */
+
+	/* when a call that writes came first, or 0; by compare and exchange */
+	pg_atomic_uint64 serving_since;
 } Clock;
 
 static Clock *shared = NULL;
@@ -44,6 +47,7 @@ pgqrs_clock_shmem_init(void)
 	{
 		pg_atomic_init_u64(&shared->last, 0);
 		pg_atomic_init_u32(&shared->epoch, 0);
+		pg_atomic_init_u64(&shared->serving_since, 0);
 	}
 }
 
@@ -91,6 +95,34 @@ pgqrs_clock(void)
 			pg_atomic_fetch_add_u32(&shared->epoch, 1);
 	} while (!pg_atomic_compare_exchange_u64(&shared->last, &last, (uint64) now));
 	return now;
+}
+
+/*
+ * Nothing tells when a standby was promoted, but no call that writes comes
+ * before.  Where the library is not preloaded, the start has to do.
+ */
+TimestampTz
+pgqrs_clock_serving_since(void)
+{
+	TimestampTz since = 0;
+
+	if (shared != NULL)
+		since = (TimestampTz) pg_atomic_read_u64(&shared->serving_since);
+	return Max(since, PgStartTime);
+}
+
+/* A call writes. */
+void
+pgqrs_clock_note_serving(void)
+{
+	static bool noted = false;
+	uint64 never = 0;
+
+	if (noted || shared == NULL)
+		return;
+	pg_atomic_compare_exchange_u64(&shared->serving_since, &never,
+								   (uint64) pgqrs_clock());
+	noted = true;
 }
 
 /*

@@ -22,6 +22,11 @@ extern TimestampTz pgqrs_clock(void);
  * cannot be compared.
  */
 extern uint32 pgqrs_clock_epoch(void);
+
+/* Since when this server takes calls that write: its start, or its promotion. */
+extern TimestampTz pgqrs_clock_serving_since(void);
+extern void pgqrs_clock_note_serving(void);
+
 extern int64 pgqrs_random_lease(void);
 extern int64 pgqrs_duration(const Interval *interval, const char *name);
 extern Interval *pgqrs_interval(int64 duration);

@@ -20,6 +20,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "clock.h"
 #include "commands/sequence.h"
 #include "compat.h"
 #include "errors.h"
@@ -78,6 +79,7 @@ pgqrs_require_writable(void)
 	PreventCommandIfReadOnly("pgqrs");
 	PreventCommandIfParallelMode("pgqrs");
 	PreventCommandDuringRecovery("pgqrs");
+	pgqrs_clock_note_serving();
 }
 
 PgqrsTable *

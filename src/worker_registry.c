@@ -98,13 +98,14 @@ is_fresh(TimestampTz at, TimestampTz now, int64 interval)
 	return at > now - interval && at < now + interval;
 }
 
-/* Silence counts from the last call or from the server's start. */
+/* Silence counts from the last call or from the server's start or promotion. */
 static bool
 is_silent(TupleTableSlot *slot, TimestampTz now)
 {
 	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
 
-	return Max(at, PgStartTime) < now - pgqrs_worker_timeout * INT64CONST(1000);
+	return Max(at, pgqrs_clock_serving_since()) <
+		now - pgqrs_worker_timeout * INT64CONST(1000);
 }
 
 static PgqrsWorkerStatus

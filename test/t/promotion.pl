@@ -1,0 +1,33 @@
+# A standby that takes over: workers that could not call anybody meanwhile are
+# not taken for dead.
+use strict;
+use warnings;
+
+use Pgqrs;
+use Test::More;
+
+my $primary = new_node('primary', "pgqrs.worker_timeout = '10 min'\nfsync = off\n", allows_streaming => 1);
+$primary->safe_psql('postgres', q{SELECT pgqrs_register_worker(name, '{jobs}') FROM unnest('{a,b}'::text[]) name;
+	SELECT pgqrs_create_queue('jobs'), pgqrs_enqueue('jobs', '1')});
+$primary->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+$standby->start;
+$primary->wait_for_catchup($standby);
+$primary->stop;
+
+sub stopped
+{
+	return $standby->safe_psql('postgres', q{SELECT pgqrs_maintain() -> 'workers_stopped'});
+}
+
+# All is over in less time than the standby has been up, so the clock has to help.
+clock($standby, '11 min');
+is(sqlstate($standby, "SELECT pgqrs_dequeue('jobs', 1)"), '25006', 'a standby takes no calls');
+$standby->promote;
+is(stopped(), '0', 'once promoted it gives its workers time to call');
+is($standby->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs', 1)"), '1', 'one does and goes on');
+clock($standby, '22 min');
+is(stopped(), '2', 'then silence counts');
+
+done_testing();
