@@ -34,6 +34,7 @@
 #include "access/transam.h"
 #include "access/twophase.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "clock.h"
 #include "compat.h"
 #include "common/hashfn.h"
@@ -55,8 +56,11 @@
 /* How far a floor may stand from its place in the table. */
 #define MAX_PROBES 64
 
-/* A published key that is below every other. */
+/* A published key that is below every other: no floor is raised. */
 #define LOWEST_KEY 1
+
+/* Below the id of every message, also of one that was written by hand. */
+#define LOWEST_ID PG_INT64_MIN
 
 typedef struct PgqrsFloor
 {
@@ -244,7 +248,7 @@ get_floor(int64 queue_id, int16 priority)
 		floor->queue_id = queue_id;
 		floor->priority = priority;
 		floor->key.visible_after = DT_NOBEGIN;
-		floor->key.message_id = 0;
+		floor->key.message_id = LOWEST_ID;
 		floor->epoch = pgqrs_clock_epoch();
 		pg_write_barrier();
 		pg_atomic_write_u32(&floor->used, 1);
@@ -271,7 +275,13 @@ my_published(void)
 	return &shared->published[pgqrs_backend_number()].p;
 }
 
-/* Makes known that from now on a key of this queue may be written. */
+/*
+ * Makes known that from now on a key of this queue may be written that is at
+ * least the given one or a reading of the clock.  What is published is never
+ * later than the reading, so that later writes of the transaction need not
+ * publish again.  The epoch is read before the clock: a key must not bear the
+ * number of an epoch that began after it was read.
+ */
 static void
 publish(int64 queue_id, uint64 key)
 {
@@ -280,6 +290,7 @@ publish(int64 queue_id, uint64 key)
 	if (pg_atomic_read_u64(&mine->key) == 0)
 	{
 		uint32 backends = pg_atomic_read_u32(&shared->backends);
+		uint64 reading;
 
 		while (backends <= pgqrs_backend_number() &&
 			   !pg_atomic_compare_exchange_u32(&shared->backends, &backends,
@@ -287,9 +298,10 @@ publish(int64 queue_id, uint64 key)
 			;
 		mine->db = MyDatabaseId;
 		mine->epoch = pgqrs_clock_epoch();
+		reading = (uint64) pgqrs_clock();
 		pg_atomic_write_u64(&mine->queue_id, queue_id);
 		pg_write_barrier();
-		pg_atomic_write_u64(&mine->key, key);
+		pg_atomic_write_u64(&mine->key, Min(key, reading));
 	}
 	else
 	{
@@ -324,7 +336,7 @@ pgqrs_floor_writer_clock(int64 queue_id)
 		if (pg_atomic_read_u64(&mine->key) == 0 ||
 			(pg_atomic_read_u64(&mine->queue_id) != 0 &&
 			 pg_atomic_read_u64(&mine->queue_id) != queue_id))
-			publish(queue_id, (uint64) pgqrs_clock());
+			publish(queue_id, PG_INT64_MAX);
 	}
 	return pgqrs_clock();
 }
@@ -351,9 +363,8 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 	SpinLockAcquire(&floor->mutex);
 	if (visible_after <= floor->key.visible_after)
 	{
-		floor->key.visible_after = visible_after < LOWEST_KEY ? DT_NOBEGIN :
-																visible_after;
-		floor->key.message_id = 0;
+		floor->key.visible_after = visible_after;
+		floor->key.message_id = LOWEST_ID;
 	}
 	floor->generation++;
 	SpinLockRelease(&floor->mutex);
@@ -381,6 +392,15 @@ park(TransactionId xid, Oid db, int64 queue_id, uint64 key, uint32 epoch)
 		return;
 	}
 	elog(ERROR, "no place to park a prepared transaction");
+}
+
+static bool
+is_parked(TransactionId xid)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+		if (shared->parkings[i].xid == xid)
+			return true;
+	return false;
 }
 
 /* Forgets what has ended; the caller holds the lock and takes its snapshot later. */
@@ -422,6 +442,7 @@ pgqrs_floor_pre_prepare(void)
 
 /*
  * What was prepared before the server started could have written anything.
+ * A standby does not list what is prepared until it has been promoted.
  */
 static void
 learn_prepared(void)
@@ -449,7 +470,8 @@ learn_prepared(void)
 	{
 		unpark();
 		for (int i = 0; i < count; i++)
-			park(xids[i], InvalidOid, 0, LOWEST_KEY, pgqrs_clock_epoch());
+			if (!is_parked(xids[i]))
+				park(xids[i], InvalidOid, 0, LOWEST_KEY, pgqrs_clock_epoch());
 		shared->prepared_known = true;
 	}
 	LWLockRelease(shared->lock);
@@ -468,7 +490,7 @@ void
 pgqrs_floor_call_begin(void)
 {
 	modified_before = modified;
-	if (shared != NULL && !shared->prepared_known)
+	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
 		learn_prepared();
 }
 
@@ -497,6 +519,8 @@ read_pending(int64 queue_id, uint32 epoch)
 		pending = Min(pending, other->epoch == epoch ? key : LOWEST_KEY);
 	}
 
+	/* a key is parked before it is withdrawn, so look there last */
+	pg_read_barrier();
 	if (pg_atomic_read_u32(&shared->parked) > 0)
 	{
 		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -526,6 +550,7 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 
 	memset(scan, 0, sizeof(*scan));
 	scan->start.visible_after = DT_NOBEGIN;
+	scan->start.message_id = LOWEST_ID;
 	floor = shared == NULL || !shared->prepared_known ?
 		NULL :
 		get_floor(queue_id, priority);
@@ -548,8 +573,13 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 	pg_memory_barrier();
 	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
 	if (scan->may_raise)
-		scan->limit.visible_after = (TimestampTz) read_pending(queue_id,
-															   scan->epoch);
+	{
+		uint64 pending = read_pending(queue_id, scan->epoch);
+
+		scan->limit.visible_after = pending == LOWEST_KEY ? DT_NOBEGIN :
+															(TimestampTz) pending;
+		scan->limit.message_id = LOWEST_ID;
+	}
 	pg_memory_barrier();
 }
 
@@ -563,12 +593,15 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 	if (floor == NULL)
 		return;
 	if (!scan->has_first)
-		to = (PgqrsFloorKey){scan->now, 0};
+		to = (PgqrsFloorKey){scan->now, LOWEST_ID};
 	if (scan->may_raise && compare_keys(scan->limit, to) < 0)
 		to = scan->limit;
 
 	SpinLockAcquire(&floor->mutex);
-	floor->entries = scan->may_raise ? 0 : floor->entries + scan->entries;
+	if (scan->may_raise)
+		floor->entries = 0;
+	else if (floor->entries < RAISE_AFTER)
+		floor->entries += scan->entries;
 	if (scan->may_raise && floor->generation == scan->generation &&
 		scan->epoch == pgqrs_clock_epoch() &&
 		(floor->epoch != scan->epoch || compare_keys(to, floor->key) > 0))
