@@ -1,13 +1,14 @@
 # Two-phase commit.  F10: what a prepared transaction did is there with COMMIT
-# PREPARED and gone with ROLLBACK PREPARED, also across a restart; until then
-# it is in nobody's way but where it must be.
+# PREPARED and gone with ROLLBACK PREPARED, also across a restart and a
+# promotion; until then it is in nobody's way but where it must be.
 use strict;
 use warnings;
 
 use Pgqrs;
+use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $node = new_node('two_phase', "max_prepared_transactions = 20\nfsync = off\n");
+my $node = new_node('two_phase', "max_prepared_transactions = 20\nfsync = off\n", allows_streaming => 1);
 
 sub sql
 {
@@ -40,6 +41,14 @@ sub claim
 	my ($queue, $timeout) = @_;
 	$timeout = $timeout ? "'$timeout'" : 'NULL';
 	return sql("SELECT message_id, lease, attempt, failures FROM pgqrs_dequeue('$queue', visibility_timeout => $timeout)");
+}
+
+# Claims one at a time: how many there were.
+sub claim_all
+{
+	my ($queue) = @_;
+	my @claims = split /\n/, sql("SELECT message_id FROM pgqrs_dequeue('$queue', visibility_timeout => '1 hour');\n" x 50);
+	return scalar @claims;
 }
 
 sub status
@@ -108,6 +117,21 @@ for my $restart ('', 'fast', 'immediate')
 	commit('end stays');
 	is(sql("SELECT status, output FROM pgqrs_result($working)"), 'SUCCESS|2', 'a committed one is');
 	sql("SELECT pgqrs_purge_queue('jobs'), pgqrs_purge_queue('flow'), pgqrs_delete_queue('new stays', force => true)");
+	sql('SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_messages WHERE lease IS NOT NULL');
+}
+
+# However much is claimed meanwhile, what is prepared is not passed by for good.
+for my $restart (0, 1)
+{
+	prepare('early', "SELECT pgqrs_enqueue('jobs', '\"early\"')");
+	prepare('early claim', "SELECT pgqrs_enqueue('jobs', '\"claimed\"', priority => 1), (SELECT message_id FROM pgqrs_dequeue('jobs'))");
+	sql("SELECT count(pgqrs_enqueue('jobs', '1')) FROM generate_series(1, 40)");
+	is(claim_all('jobs'), 40, 'later messages are delivered before');
+	$node->restart if $restart;
+	is(claim_all('jobs'), 0, 'and no more');
+	commit('early');
+	rollback('early claim');
+	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')"), '"early"', 'what was prepared is delivered all the same');
 	sql('SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_messages WHERE lease IS NOT NULL');
 }
 
@@ -222,4 +246,29 @@ $tom->quit;
 is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $late"), 'DEAD', 'and archived');
 
 is(sql('SELECT count(*) FROM pg_prepared_xacts'), '0', 'nothing is left prepared');
+
+# A standby that is promoted.  Sessions have asked it for work before, which
+# must not make it believe that it knows what is prepared.
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+sql("SELECT pgqrs_create_queue('moved')");
+$node->wait_for_catchup($standby);
+is(sqlstate($standby, "SELECT pgqrs_dequeue('moved')"), '25006', 'a standby gives no work');
+prepare('moved', "SELECT pgqrs_enqueue('moved', '\"prepared\"'), pgqrs_trigger('flow', '\"prepared\"')");
+prepare('moved away', "SELECT pgqrs_enqueue('moved', '\"gone\"')");
+sql("SELECT count(pgqrs_enqueue('moved', '1')), count(pgqrs_trigger('flow', '1')) FROM generate_series(1, 40)");
+$node->wait_for_catchup($standby);
+$node->stop('immediate');
+$standby->promote;
+$node = $standby;
+is(claim_all('moved'), 40, 'promoted it does');
+is(claim_all('flow'), 40, 'runs too');
+is(claim_all('moved') + claim_all('flow'), 0, 'until all is given');
+commit('moved');
+rollback('moved away');
+is(sql("SELECT payload FROM pgqrs_dequeue('moved')"), '"prepared"', 'what was prepared on the primary is delivered');
+is(sql("SELECT input FROM pgqrs_dequeue('flow')"), '"prepared"', 'a run too');
+is(claim('moved'), '', 'and no more');
 done_testing();
