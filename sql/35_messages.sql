@@ -30,7 +30,7 @@ CREATE FUNCTION pgqrs_dequeue(queue text = NULL, worker_id bigint = NULL, batch_
 	OUT run_id bigint, OUT workflow text, OUT input jsonb)
 RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_dequeue';
 COMMENT ON FUNCTION pgqrs_dequeue(text, bigint, int, interval) IS
-'claims up to batch_size (1..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
+'claims up to batch_size (1..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent, or the call ended 1000 exhausted messages and stopped there. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
 
 CREATE FUNCTION pgqrs_archive_message(message_id bigint, lease bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_message';
@@ -61,7 +61,7 @@ CREATE FUNCTION pgqrs_extend_lease(message_id bigint, lease bigint, visibility_t
 	OUT extended boolean, OUT cancel_requested boolean)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_extend_lease';
 COMMENT ON FUNCTION pgqrs_extend_lease(bigint, bigint, interval) IS
-'moves the end of the lease to now + visibility_timeout (NULL: the queue''s), also if that is earlier. extended is false for a stale lease and past the run''s deadline: drop the work. Errors: 22023, 42501.';
+'moves the end of the lease to now + visibility_timeout (NULL: the queue''s), also if that is earlier. extended is false for a stale lease, past the run''s deadline, and for a lease that ran out if max_in_flight or max_concurrent leave no room: drop the work. Errors: 22023, 42501.';
 
 CREATE FUNCTION pgqrs_extend_leases(message_ids bigint[], leases bigint[], visibility_timeout interval = NULL)
 RETURNS TABLE (message_id bigint, extended boolean, cancel_requested boolean)

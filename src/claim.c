@@ -15,9 +15,9 @@
 #include "errors.h"
 #include "floor.h"
 #include "json.h"
+#include "lease.h"
 #include "miscadmin.h"
 #include "names.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -240,39 +240,6 @@ claim_message(Claim *claim)
  */
 
 /*
- * A limit is kept by letting one claim at a time count: the lock is held to
- * the end of the transaction, and whoever does not get it at once claims
- * nothing.
- */
-static bool
-lock_limit(PgqrsTableId table, int64 id)
-{
-	LOCKTAG tag;
-
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
-					   (uint32) id, 0);
-	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-/* Live leases among the messages of a queue or of a worker. */
-static int
-count_live(PgqrsTable *messages, PgqrsIndexId index, int64 id)
-{
-	PgqrsScan scan;
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(id)};
-	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	TimestampTz now = pgqrs_clock();
-	int live = 0;
-
-	pgqrs_scan_begin(&scan, messages, index, 1, &key);
-	while (pgqrs_scan_next(&scan, slot))
-		if (pgqrs_message_lease_live(slot, now))
-			live++;
-	pgqrs_scan_end(&scan);
-	return live;
-}
-
-/*
  * What is due at one priority, from its floor on.  What the floor's protocol
  * asks of a scan is in floor.c: the clock and what is pending are read before
  * the snapshot is taken.
@@ -352,13 +319,10 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
 	claim->rows.queue = *queue;
 	if (queue->max_in_flight > 0)
 	{
-		int room;
+		int room = pgqrs_lease_room_in_queue(claim->rows.messages, queue->queue_id,
+											 queue->max_in_flight, false);
 
-		if (!lock_limit(TABLE_QUEUES, queue->queue_id))
-			return;
-		room = queue->max_in_flight -
-			count_live(claim->rows.messages, INDEX_MESSAGES_CLAIM, queue->queue_id);
-		others = Max(0, claim->wanted - Max(0, room));
+		others = Max(0, claim->wanted - room);
 	}
 	claim->wanted -= others;
 	if (claim->wanted > 0)
@@ -423,12 +387,9 @@ worker_room(Claim *claim, const PgqrsWorker *worker, int wanted)
 		return 0;
 	if (worker->max_concurrent == 0)
 		return wanted;
-	if (!lock_limit(TABLE_WORKERS, worker->worker_id))
-		return 0;
 	return Min(wanted,
-			   worker->max_concurrent -
-				   count_live(claim->rows.messages, INDEX_MESSAGES_WORKER,
-							  worker->worker_id));
+			   pgqrs_lease_room_for_worker(claim->rows.messages, worker->worker_id,
+										   worker->max_concurrent, false));
 }
 
 void

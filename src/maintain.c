@@ -19,6 +19,7 @@
 #include "claim.h"
 #include "clock.h"
 #include "json.h"
+#include "lease.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "utils/timestamp.h"
@@ -180,7 +181,7 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
 
 	if (pgqrs_is_null(rows->message, Messages_lease) ||
-		pgqrs_message_lease_live(rows->message, now))
+		pgqrs_lease_live(rows->message, now))
 		return false;
 	if (failures_of(rows) + 1 >= rows->queue.max_attempts)
 		return true;

@@ -17,6 +17,7 @@
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
+#include "lease.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "worker_registry.h"
@@ -75,21 +76,6 @@ pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
 	Datum keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
 
 	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
-}
-
-/* An expired lease that nobody has claimed or reaped is still current. */
-bool
-pgqrs_message_lease_is(TupleTableSlot *slot, int64 lease)
-{
-	return !pgqrs_is_null(slot, Messages_lease) &&
-		DatumGetInt64(pgqrs_get(slot, Messages_lease)) == lease;
-}
-
-bool
-pgqrs_message_lease_live(TupleTableSlot *slot, TimestampTz now)
-{
-	return !pgqrs_is_null(slot, Messages_lease) &&
-		DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after)) > now;
 }
 
 /* Nobody holds it any more; it can be claimed at the given instant. */
@@ -271,7 +257,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
 		}
 		if (!allow_run && queue->is_workflow)
 			return FENCE_RUN;
-		if (!pgqrs_message_lease_is(slot, lease))
+		if (!pgqrs_lease_is(slot, lease))
 			return FENCE_STALE;
 		if (pgqrs_row_lock(messages, slot, mode, LockWaitBlock) == ROW_LOCKED)
 			break;
@@ -489,6 +475,23 @@ run_cancelled(int64 run_id)
 	return cancelled;
 }
 
+/*
+ * A lease that has run out no longer counts against the limits of its queue
+ * and its worker, so living on takes room like a claim.
+ */
+static bool
+may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
+{
+	int64 worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	int max_concurrent = worker_id != 0 ? pgqrs_worker_limit(worker_id) : 0;
+
+	return (queue->max_in_flight == 0 ||
+			pgqrs_lease_room_in_queue(messages, queue->queue_id,
+									  queue->max_in_flight, true) > 0) &&
+		(max_concurrent == 0 ||
+		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent, true) > 0);
+}
+
 bool
 pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 					 int64 lease, int64 timeout, bool *cancel_requested)
@@ -500,12 +503,14 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
-	now = current ? pgqrs_floor_writer_clock(queue.queue_id) : 0;
-	current = current && !is_late(slot, now);
+	now = pgqrs_clock();
+	current = current && !is_late(slot, now) &&
+		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
 	*cancel_requested = current && !pgqrs_is_null(slot, Messages_run_id) &&
 		run_cancelled(id);
 	if (current)
 	{
+		now = pgqrs_floor_writer_clock(queue.queue_id);
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_set(&row, Messages_visible_after,
 				  TimestampTzGetDatum(

@@ -74,8 +74,6 @@ extern void pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages,
 							   const PgqrsNewMessage *m, TimestampTz now);
 extern bool pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id,
 								 const char *key, TupleTableSlot *slot);
-extern bool pgqrs_message_lease_is(TupleTableSlot *slot, int64 lease);
-extern bool pgqrs_message_lease_live(TupleTableSlot *slot, TimestampTz now);
 extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,

@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "errors.h"
 #include "grants.h"
+#include "lease.h"
 #include "message.h"
 #include "miscadmin.h"
 #include "queue.h"
@@ -95,7 +96,7 @@ lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
 {
 	int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
-	while (!pgqrs_message_lease_live(slot, pgqrs_clock()))
+	while (!pgqrs_lease_live(slot, pgqrs_clock()))
 	{
 		switch (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitSkip))
 		{

@@ -15,6 +15,7 @@
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
+#include "lease.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -487,7 +488,7 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <=
 			pgqrs_clock())
 		error_not_running(rows, "past its deadline");
-	if (!pgqrs_message_lease_is(rows->message, lease))
+	if (!pgqrs_lease_is(rows->message, lease))
 		pgqrs_error_lease_lost("run", run_id);
 	if (!pgqrs_is_null(rows->message, Messages_worker_id))
 		pgqrs_worker_touch(

@@ -401,3 +401,17 @@ pgqrs_worker_gone(int64 worker_id)
 	pgqrs_table_close(workers);
 	return gone;
 }
+
+/* How many messages a worker may hold at once; 0: no limit, or no such worker. */
+int
+pgqrs_worker_limit(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	int limit = 0;
+
+	if (pgqrs_row_fetch_id(workers, worker_id, slot))
+		limit = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	pgqrs_table_close(workers);
+	return limit;
+}

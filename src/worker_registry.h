@@ -76,4 +76,7 @@ extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max);
 /* Whether a worker is stopped, or not there at all. */
 extern bool pgqrs_worker_gone(int64 worker_id);
 
+/* What it may hold at once; 0: no limit. */
+extern int pgqrs_worker_limit(int64 worker_id);
+
 #endif /* PGQRS_WORKER_REGISTRY_H */

@@ -231,4 +231,33 @@ SELECT pgqrs_archive_message(:id, :lease);
 INSERT INTO refused SELECT format('pgqrs_set_visibility(%s, ''2100-01-01'')', id), 'PQ004' FROM unnest(ARRAY[:id, 9007199254740991, 0, -1]) id;
 SELECT is(got, state, call) FROM pg_temp.refusals();
 
+--
+-- Limits
+--
+
+-- A lease that has run out takes room like a claim when it is extended (F19).
+SELECT pgqrs_create_queue('narrow', max_in_flight => 1) \g /dev/null
+SELECT pgqrs_enqueue_batch('narrow', '{1,2}') \g /dev/null
+SELECT message_id AS late, lease AS late_lease FROM pgqrs_dequeue('narrow') \gset
+SELECT is(extended, true, 'within the limit') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT pg_temp.due(:late) \g /dev/null
+SELECT is(extended, true, 'also after it ran out, while there is room') FROM pgqrs_extend_lease(:late, :late_lease, '1 us');
+SELECT ok(visible_after < clock_timestamp(), 'and out again') FROM pgqrs_messages WHERE message_id = :late;
+UPDATE pgqrs_messages SET priority = -1 WHERE message_id = :late;
+SELECT message_id AS next, lease AS next_lease FROM pgqrs_dequeue('narrow') \gset
+SELECT isnt(:next::bigint, :late::bigint, 'somebody claims another message');
+SELECT is(extended, false, 'no room to live on in the queue') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT pgqrs_archive_message(:next, :next_lease);
+SELECT is(extended, true, 'room again') FROM pgqrs_extend_lease(:late, :late_lease);
+
+SELECT pgqrs_create_queue('wide') \g /dev/null
+SELECT pgqrs_enqueue_batch('wide', '{1,2}') \g /dev/null
+SELECT pgqrs_register_worker('one at a time', '{wide}', max_concurrent => 1) AS single \gset
+SELECT message_id AS late, lease AS late_lease FROM pgqrs_dequeue('wide', :single) \gset
+SELECT pg_temp.due(:late) \g /dev/null
+UPDATE pgqrs_messages SET priority = -1 WHERE message_id = :late;
+SELECT message_id AS next FROM pgqrs_dequeue('wide', :single) \gset
+SELECT isnt(:next::bigint, :late::bigint, 'the worker claims another message');
+SELECT is(extended, false, 'no room to live on for the worker') FROM pgqrs_extend_lease(:late, :late_lease);
+
 SELECT * FROM finish();

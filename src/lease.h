@@ -1,0 +1,29 @@
+/*
+ * lease.h
+ *	  Leases: whose is the current one, is it live, how many may there be.
+ */
+#ifndef PGQRS_LEASE_H
+#define PGQRS_LEASE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "rows.h"
+
+/* An expired lease that nobody has claimed or reaped is still current. */
+extern bool pgqrs_lease_is(TupleTableSlot *message, int64 lease);
+
+/* Somebody holds the message, and the lease has not run out. */
+extern bool pgqrs_lease_live(TupleTableSlot *message, TimestampTz now);
+
+/*
+ * How many more live leases a queue or a worker may have under its limit.
+ * Locks the limit to the end of the transaction, so that one claim at a time
+ * counts; wait: for the lock, else there is no room while somebody has it.
+ */
+extern int pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id,
+									 int limit, bool wait);
+extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
+									   int limit, bool wait);
+
+#endif /* PGQRS_LEASE_H */
