@@ -10,6 +10,7 @@
 #include "floor.h"
 #include "fmgr.h"
 #include "guc.h"
+#include "heartbeat.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -30,7 +31,9 @@ request_shmem(void)
 	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
 	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
 	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
+	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
 	RequestNamedLWLockTranche("pgqrs floors", 1);
+	RequestNamedLWLockTranche("pgqrs heartbeats", 1);
 }
 
 static void
@@ -42,6 +45,7 @@ start_shmem(void)
 	pgqrs_clock_shmem_init();
 	pgqrs_floor_shmem_init();
 	pgqrs_commit_shmem_init();
+	pgqrs_heartbeat_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 

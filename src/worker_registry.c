@@ -7,6 +7,9 @@
  * life and the search for silent workers never do: whoever holds the row is
  * writing a sign of life or an end, and either will do.
  *
+ * A worker is silent if neither its row nor heartbeat.c knows of a recent call.
+ * The row is written rarely; where there is no heartbeat.c it is all there is.
+ *
  * A worker belongs to the role that registered it.  Names are unique per role,
  * another role's worker does not exist for the caller.  The extension's owner,
  * its members and superusers act on every worker.  Privileges on queues play
@@ -21,6 +24,7 @@
 #include "errors.h"
 #include "grants.h"
 #include "guc.h"
+#include "heartbeat.h"
 #include "miscadmin.h"
 #include "names.h"
 #include "utils/array.h"
@@ -36,9 +40,9 @@ static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
 };
 
 /*
- * When workers were last known to have been written, as hints that save
- * reading the row.  What this transaction wrote counts too, so whatever undoes
- * a write forgets everything.
+ * When workers that heartbeat.c does not know were last known to have been
+ * written, as hints that save reading the row.  What this transaction wrote
+ * counts too, so whatever undoes a write forgets everything.
  */
 static struct
 {
@@ -98,14 +102,25 @@ is_fresh(TimestampTz at, TimestampTz now, int64 interval)
 	return at > now - interval && at < now + interval;
 }
 
+/* Whether this backend knows that the row is fresh. */
+static bool
+was_written(int64 worker_id, TimestampTz now, int64 interval)
+{
+	return seen[worker_id % SEEN_SIZE].worker_id == worker_id &&
+		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval);
+}
+
 /* Silence counts from the last call or from the server's start or promotion. */
 static bool
 is_silent(TupleTableSlot *slot, TimestampTz now)
 {
 	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+	int64 id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+	int64 timeout = pgqrs_worker_timeout * INT64CONST(1000);
 
-	return Max(at, pgqrs_clock_serving_since()) <
-		now - pgqrs_worker_timeout * INT64CONST(1000);
+	return Max(at, pgqrs_clock_serving_since()) < now - timeout &&
+		!is_fresh(pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
+				  now, timeout);
 }
 
 static PgqrsWorkerStatus
@@ -185,22 +200,28 @@ pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue)
 	return any_matches(worker->queues, queue);
 }
 
-/* Writes a sign of life unless the row holds a fresh one or is being written. */
+/*
+ * Writes a sign of life unless the row holds a fresh one or is being written.
+ * is_known: heartbeat.c has noted the call.
+ */
 static void
-write_heartbeat(int64 worker_id, TimestampTz now, int64 interval)
+write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	TimestampTz at;
 
 	if (pgqrs_row_fetch_id(workers, worker_id, slot) &&
 		status_of(slot) != WORKER_STOPPED)
 	{
-		at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
-		if (is_fresh(at, now, interval))
-			remember(worker_id, at);
-		else if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
-								LockWaitSkip) == ROW_LOCKED)
+		TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+		bool write = !is_fresh(at, now, interval);
+
+		if (!is_known)
+			is_known = pgqrs_heartbeat_add(pgqrs_catalog_table(TABLE_WORKERS),
+										   worker_id, now, write ? now : at);
+		if (write &&
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) ==
+				ROW_LOCKED)
 		{
 			PgqrsRow row;
 
@@ -208,8 +229,10 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval)
 			pgqrs_row_copy(&row, workers, slot);
 			pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
 			pgqrs_row_update(workers, slot, &row);
-			remember(worker_id, now);
+			at = now;
 		}
+		if (!is_known && is_fresh(at, now, interval))
+			remember(worker_id, at);
 	}
 	pgqrs_table_close(workers);
 }
@@ -217,6 +240,7 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval)
 void
 pgqrs_worker_touch(int64 worker_id)
 {
+	PgqrsHeartbeat heartbeat;
 	TimestampTz now;
 	int64 interval;
 
@@ -224,10 +248,12 @@ pgqrs_worker_touch(int64 worker_id)
 		return;
 	now = pgqrs_clock();
 	interval = flush_interval();
-	if (seen[worker_id % SEEN_SIZE].worker_id == worker_id &&
-		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval))
+	heartbeat = pgqrs_heartbeat_note(pgqrs_catalog_table(TABLE_WORKERS),
+									 worker_id, now, interval);
+	if (heartbeat == HEARTBEAT_NOTED ||
+		(heartbeat == HEARTBEAT_UNKNOWN && was_written(worker_id, now, interval)))
 		return;
-	write_heartbeat(worker_id, now, interval);
+	write_heartbeat(worker_id, now, interval, heartbeat != HEARTBEAT_UNKNOWN);
 }
 
 /*

@@ -47,11 +47,11 @@ extern void pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker);
 extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue);
 
 /*
- * A sign of life.  Writes the worker's row if it was not written within
- * pgqrs.heartbeat_flush (at most a third of pgqrs.worker_timeout), never waits
- * for it; remembers in the backend when there is nothing to write, so that the
- * usual call costs nothing.  A stopped worker stays as it is.  worker_id 0 or
- * unknown: nothing happens.
+ * A sign of life.  It is noted in shared memory, whatever becomes of the
+ * transaction.  The worker's row is written if that was not done within
+ * pgqrs.heartbeat_flush (at most a third of pgqrs.worker_timeout), without
+ * waiting for it.  A stopped worker stays as it is.  worker_id 0 or unknown:
+ * nothing happens.
  */
 extern void pgqrs_worker_touch(int64 worker_id);
 

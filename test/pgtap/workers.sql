@@ -84,15 +84,28 @@ SELECT cmp_ok(pg_temp.silence(:id), '<', '9 s'::interval, 'and no longer');
 ROLLBACK;
 SELECT cmp_ok(pg_temp.silence(:id), '>', '20 s'::interval, 'a rollback undoes it');
 SELECT pgqrs_heartbeat(:id);
-SELECT cmp_ok(pg_temp.silence(:id), '<', '9 s'::interval, 'which the next call notices');
-SELECT pg_temp.age(pg_temp.fresh(), '21 s') AS id \gset
+SELECT cmp_ok(pg_temp.silence(:id), '>', '20 s'::interval, 'but it was written once in the interval');
+
+-- A call is a call, whatever becomes of its transaction.
+SELECT pg_temp.age(pg_temp.fresh(), '1 day') AS rolled_back, pg_temp.age(pg_temp.fresh(), '1 day') AS savepoint,
+	pg_temp.age(pg_temp.fresh(), '1 day') AS failed \gset
+BEGIN;
+SELECT pgqrs_heartbeat(:rolled_back);
+ROLLBACK;
 BEGIN;
 SAVEPOINT s;
-SELECT pgqrs_heartbeat(:id);
+SELECT pgqrs_heartbeat(:savepoint);
 ROLLBACK TO s;
-SELECT pgqrs_heartbeat(:id);
 COMMIT;
-SELECT cmp_ok(pg_temp.silence(:id), '<', '9 s'::interval, 'a rolled back savepoint too');
+SELECT throws_ok(format('SELECT 1 / (length(pgqrs_heartbeat(%s)) - 5)', :failed), '22012', NULL, 'a call fails');
+SELECT cmp_ok(pg_temp.silence(id), '>', '23 h'::interval, 'the row does not know of it')
+FROM unnest(ARRAY[:rolled_back, :savepoint, :failed]::bigint[]) id;
+SELECT is((pgqrs_maintain()->'workers_stopped')::text, '0', 'but shared memory does');
+SELECT is(pg_temp.status(id), 'READY', 'so the worker lives') FROM unnest(ARRAY[:rolled_back, :savepoint, :failed]::bigint[]) id;
+UPDATE pgqrs_workers SET status = 'STOPPED', stopped_at = clock_timestamp() WHERE worker_id NOT IN (:rolled_back, :savepoint, :failed);
+SELECT lives_ok($$ SELECT pgqrs_trigger('flow', require_worker => true) $$, 'and serves');
+UPDATE pgqrs_workers SET status = 'READY', stopped_at = NULL WHERE worker_id NOT IN (:rolled_back, :savepoint, :failed);
+SELECT pgqrs_purge_queue('flow');
 
 -- Each call that names a worker counts.
 CREATE FUNCTION pg_temp.counts(call text) RETURNS text LANGUAGE plpgsql AS $$

@@ -119,7 +119,7 @@ sql("SELECT pgqrs_stop_worker($often), pgqrs_purge_queue('jobs'), pgqrs_purge_qu
 my $busy = register('busy');
 my $run = sql("SELECT pgqrs_trigger('flow')");
 my (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('flow', $busy, 1, '1 hour')");
-sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '5 min' WHERE worker_id = $busy");
+clock('5 min');
 my $step = $node->background_psql('postgres');
 $step->query_safe('BEGIN');
 $step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
