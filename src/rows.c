@@ -19,6 +19,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/sequence.h"
@@ -39,6 +40,24 @@
 #define INSERT_CHUNK 500
 
 /*
+ * Whether tables inherit from this one.  The flag says only that one may have:
+ * it stays when the last one is dropped.
+ */
+static bool
+has_children(Relation rel)
+{
+	List *children;
+	bool result;
+
+	if (!rel->rd_rel->relhassubclass)
+		return false;
+	children = find_inheritance_children(RelationGetRelid(rel), NoLock);
+	result = children != NIL;
+	list_free(children);
+	return result;
+}
+
+/*
  * Refuses a table to which somebody added what the direct path would bypass.
  */
 static void
@@ -49,7 +68,7 @@ check_plain(Relation rel)
 	if (rel->rd_rel->relkind != RELKIND_RELATION ||
 		rel->rd_tableam != GetHeapamTableAmRoutine())
 		what = "is not a heap table";
-	else if (rel->rd_rel->relhassubclass || rel->rd_rel->relispartition)
+	else if (has_children(rel) || rel->rd_rel->relispartition)
 		what = "takes part in inheritance";
 	else if (rel->rd_rel->relrowsecurity)
 		what = "has row-level security";
