@@ -1,0 +1,138 @@
+# What somebody added to our tables and the direct path would bypass is refused
+# with a clear error, and nothing is written; what reads them by the WAL or the
+# catalogs is not in the way.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('refused', "fsync = off\n", allows_streaming => 'logical');
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+sub counts
+{
+	return sql('SELECT (SELECT count(*) FROM pgqrs_messages), (SELECT count(*) FROM pgqrs_archive), (SELECT count(*) FROM pgqrs_workflow_runs),
+		(SELECT count(*) FROM pgqrs_workflow_steps), (SELECT count(*) FROM pgqrs_workers)');
+}
+
+# A session that has used everything before, and so remembers it.
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query_safe('\set VERBOSITY verbose');
+sub state_in_session
+{
+	my ($query) = @_;
+	$session->{stderr} = '';
+	$session->query($query);
+	return $session->{stderr} =~ /ERROR:  (\w{5})/ ? $1 : '';
+}
+
+sql("SELECT pgqrs_create_queue('jobs', '1 hour'), pgqrs_create_workflow('flow', visibility_timeout => '1 hour')");
+sql('CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$');
+my $m = sql("SELECT pgqrs_enqueue('jobs', '1')");
+my $lease = sql("SELECT lease FROM pgqrs_dequeue('jobs')");
+my $run = sql("SELECT pgqrs_trigger('flow')");
+my $run_lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+$session->query_safe("SELECT pgqrs_enqueue('jobs', '2'), pgqrs_step_begin($run, $run_lease, 'a'), pgqrs_register_worker('w', '{*}')");
+
+# How to add it and how to take it away, of a table %s.
+my @additions = (
+	[ 'a trigger', 'CREATE TRIGGER t BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION nothing()', 'DROP TRIGGER t ON %s' ],
+	[ 'a trigger after', 'CREATE TRIGGER t AFTER DELETE ON %s FOR EACH STATEMENT EXECUTE FUNCTION nothing()', 'DROP TRIGGER t ON %s' ],
+	[ 'a constraint trigger', 'CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON %s DEFERRABLE FOR EACH ROW EXECUTE FUNCTION nothing()', 'DROP TRIGGER t ON %s' ],
+	[ 'a rule', 'CREATE RULE r AS ON INSERT TO %s DO INSTEAD NOTHING', 'DROP RULE r ON %s' ],
+	[ 'row-level security', 'ALTER TABLE %s ENABLE ROW LEVEL SECURITY', 'ALTER TABLE %s DISABLE ROW LEVEL SECURITY' ],
+	[ 'a child', 'CREATE TABLE child () INHERITS (%s)', 'DROP TABLE child' ]);
+
+# What uses a table.
+my %uses = (
+	pgqrs_messages => [ "pgqrs_enqueue('jobs', '3')", "pgqrs_enqueue_batch('jobs', '{3,4}')", "pgqrs_dequeue('jobs')", "pgqrs_archive_message($m, $lease)",
+		"pgqrs_extend_lease($m, $lease)", "pgqrs_trigger('flow')", "pgqrs_complete_run($run, $run_lease)", "pgqrs_peek('jobs')", 'pgqrs_maintain()' ],
+	pgqrs_archive => ["pgqrs_archive_message($m, $lease)"],
+	pgqrs_workflow_runs => [ "pgqrs_trigger('flow')", "pgqrs_complete_run($run, $run_lease)", "pgqrs_get_run($run)" ],
+	pgqrs_workflow_steps => [ "pgqrs_step_begin($run, $run_lease, 'b')", "pgqrs_step_complete($run, $run_lease, 'a')" ],
+	pgqrs_workers => ["pgqrs_register_worker('x', '{*}')"],
+	pgqrs_queues => ["pgqrs_create_queue('other')"],
+	pgqrs_workflows => ["pgqrs_create_workflow('other')"],
+	pgqrs_grants => ["pgqrs_grant('jobs', 'public', 'work')"]);
+
+my $before = counts();
+for my $table (sort keys %uses)
+{
+	for my $addition (@additions)
+	{
+		my ($name, $add, $remove) = @$addition;
+		sql(sprintf $add, $table);
+		is(join(' ', map { state_in_session("SELECT $_") } @{ $uses{$table} }), join(' ', ('55000') x @{ $uses{$table} }), "$name on $table");
+		sql(sprintf $remove, $table);
+		is(state_in_session("BEGIN; SELECT $uses{$table}[0]; ROLLBACK"), '', "$name on $table no more");
+	}
+}
+is(counts(), $before, 'nothing was written');
+
+sql('ALTER TABLE pgqrs_messages ENABLE ROW LEVEL SECURITY');
+my (undef, undef, $err) = $node->psql('postgres', "SELECT pgqrs_enqueue('jobs', '3')");
+like($err, qr/ERROR:  table "pgqrs_messages" has row-level security\nDETAIL:  .*\nHINT:  ./, 'the error says what and what to do');
+sql('ALTER TABLE pgqrs_messages DISABLE ROW LEVEL SECURITY');
+
+# In the middle of a transaction.
+is(state_in_session("BEGIN; SELECT pgqrs_enqueue('jobs', '3'); ALTER TABLE pgqrs_messages ENABLE ROW LEVEL SECURITY; SELECT pgqrs_enqueue('jobs', '3')"),
+	'55000', 'seen by the next call of a transaction');
+$session->query('ROLLBACK');
+is(counts(), $before, 'which writes nothing at all');
+
+# What may be added, as nothing is bypassed by it: an index, a privilege,
+# statistics, a parent.
+sql('CREATE INDEX extra ON pgqrs_messages (enqueued_at); CREATE TABLE parent (); ALTER TABLE pgqrs_messages INHERIT parent;
+	CREATE ROLE tom; GRANT SELECT ON pgqrs_messages TO tom; CREATE STATISTICS extra_stats ON queue_id, priority FROM pgqrs_messages; ANALYZE pgqrs_messages');
+is(state_in_session("SELECT pgqrs_enqueue('jobs', '5')"), '', 'other additions are allowed');
+is(sql("SET enable_seqscan = off; SELECT count(*) FROM pgqrs_messages WHERE enqueued_at > '2020-01-01'"),
+	sql('SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM pgqrs_messages'), 'an index of somebody else is kept');
+
+# Publications and logical decoding.
+sql("CREATE PUBLICATION everything FOR ALL TABLES");
+sql("SELECT pg_create_logical_replication_slot('decoded', 'test_decoding')");
+sql("SELECT pgqrs_archive_message($m, $lease)");
+my $keyed = sql("SELECT pgqrs_enqueue('jobs', '{\"big\": \"" . 'x' x 5000 . "\"}', idempotency_key => 'key')");
+is(sql("SELECT pgqrs_enqueue('jobs', '7', idempotency_key => 'key')"), $keyed, 'keys work when changes are decoded');
+sql("SELECT pgqrs_complete_run($run, $run_lease)");
+my $one = sql("SELECT pgqrs_trigger('flow', '\"decoded\"', idempotency_key => 'key')");
+my $one_lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+sql("SELECT pgqrs_step_begin($one, $one_lease, 's'), pgqrs_step_complete($one, $one_lease, 's', '\"output\"'), pgqrs_complete_run($one, $one_lease, '1')");
+$session->query("BEGIN; SELECT pgqrs_enqueue('jobs', '\"undone\"'), pgqrs_trigger('flow', '\"undone\"', idempotency_key => 'undone'); ROLLBACK");
+$session->query("BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue('jobs', '\"undone\"', idempotency_key => 'undone'); ROLLBACK TO s; COMMIT");
+my $decoded = sql("SELECT data FROM pg_logical_slot_get_changes('decoded', NULL, NULL)");
+like($decoded, qr/table public\.pgqrs_messages: DELETE: message_id\[bigint\]:$m\b/, 'a message that is archived is decoded');
+like($decoded, qr/table public\.pgqrs_archive: INSERT: message_id\[bigint\]:$m\b.*outcome\[pgqrs_outcome\]:'DONE'/, 'as done');
+is(scalar(() = $decoded =~ /pgqrs_messages: INSERT: message_id\[bigint\]:$keyed\b.*idempotency_key\[text\]:'key'/g), 1, 'one with a key is decoded once');
+like($decoded, qr/pgqrs_workflow_runs: INSERT: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'QUEUED'/, 'a run');
+like($decoded, qr/pgqrs_workflow_runs: UPDATE: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'SUCCESS'/, 'and its end');
+like($decoded, qr/pgqrs_workflow_steps: INSERT: run_id\[bigint\]:$one\b.*step_id\[text\]:'s'/, 'and its step');
+unlike($decoded, qr/undone/, 'nothing that was rolled back');
+sql("SELECT pg_drop_replication_slot('decoded')");
+
+# A copy by logical replication, into tables of an extension of its own, is
+# what the tables here are.
+my $copy = new_node('copy', "fsync = off\n");
+$copy->safe_psql('postgres', 'CREATE TABLE parent ()');
+$copy->safe_psql('postgres', "CREATE SUBSCRIPTION copied CONNECTION '" . $node->connstr . " dbname=postgres' PUBLICATION everything");
+$copy->wait_for_subscription_sync($node, 'copied');
+my $later = sql("SELECT pgqrs_enqueue('jobs', '\"later\"', priority => 50)");
+sql("SELECT pgqrs_release_message(message_id, lease) FROM pgqrs_dequeue('jobs')");
+$node->wait_for_catchup('copied');
+for my $table ('pgqrs_messages', 'pgqrs_archive', 'pgqrs_workflow_runs', 'pgqrs_workflow_steps', 'pgqrs_queues')
+{
+	my $query = "SELECT t FROM $table t ORDER BY t::text";
+	is($copy->safe_psql('postgres', $query), sql($query), "replicated: $table");
+}
+is($copy->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs')"), '"later"', 'a copy can be claimed from');
+$copy->safe_psql('postgres', 'DROP SUBSCRIPTION copied');
+$session->quit;
+
+done_testing();
