@@ -2,8 +2,10 @@
 #
 #   make && make install    build and install for the PostgreSQL of PG_CONFIG
 #   make test               all tests, on a private copy of PostgreSQL
-#   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap) or file names
+#   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap, model) or file names
 #   make demo [DIR=…]       the zip_files workflow, killed and resumed
+#   make bench [QUICK=1]    measures speed against others; test/bench/run says more
+#   make model              the protocol of the floors, explored by spin; FULL=1: more of it
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only lower layers
 
@@ -37,7 +39,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo check-layers format format-check
+.PHONY: all install objects test demo bench model check-layers format format-check
 
 all:
 
@@ -68,6 +70,13 @@ test:
 
 demo:
 	@bash test/demo
+
+bench:
+	@bash test/bench/run
+
+model:
+	@bash test/packages
+	@FULL=$(FULL) bash test/model/run
 
 check-layers:
 	@perl test/check_layers src

@@ -1,0 +1,2 @@
+SELECT pg_backend_pid();
+INSERT INTO null_rows VALUES (pg_backend_pid());

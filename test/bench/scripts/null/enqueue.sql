@@ -1,0 +1,1 @@
+INSERT INTO null_rows VALUES (pg_backend_pid());

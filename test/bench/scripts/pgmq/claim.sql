@@ -1,0 +1,1 @@
+SELECT * FROM pgmq.read('bench', 3600, 1);

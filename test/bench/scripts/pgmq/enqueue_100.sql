@@ -1,0 +1,1 @@
+SELECT pgmq.send_batch('bench', :payloads);

@@ -1,0 +1,1 @@
+SELECT pgqrs_enqueue_batch('bench', :payloads);

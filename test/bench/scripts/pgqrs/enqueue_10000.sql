@@ -1,0 +1,1 @@
+SELECT cardinality(pgqrs_enqueue_batch('bench', payloads)) FROM payloads;

@@ -1,0 +1,1 @@
+SELECT cardinality(pgqrs_trigger_batch('bench_wf', payloads)) FROM payloads;

@@ -1,0 +1,1 @@
+SELECT absurd.create_queue('bench');
