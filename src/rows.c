@@ -101,6 +101,15 @@ pgqrs_require_writable(void)
 	pgqrs_clock_note_serving();
 }
 
+/* The extension may be dropped, or made anew, while we wait for the lock. */
+static Relation
+open_relation(PgqrsTableId id, LOCKMODE lock)
+{
+	Relation rel = try_table_open(pgqrs_catalog_table(id), lock);
+
+	return rel != NULL ? rel : table_open(pgqrs_catalog_table(id), lock);
+}
+
 PgqrsTable *
 pgqrs_table_open(PgqrsTableId id, bool write)
 {
@@ -109,8 +118,7 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 	if (write)
 		pgqrs_require_writable();
 	table->id = id;
-	table->rel = table_open(pgqrs_catalog_table(id),
-							write ? RowExclusiveLock : AccessShareLock);
+	table->rel = open_relation(id, write ? RowExclusiveLock : AccessShareLock);
 	check_plain(table->rel);
 	return table;
 }
