@@ -575,6 +575,43 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 	CommandCounterIncrement();
 }
 
+/* Whether two unique indexes of a table enforce the same. */
+static bool
+are_twins(Relation a, IndexInfo *ainfo, Relation b, IndexInfo *binfo)
+{
+	int n = ainfo->ii_NumIndexKeyAttrs;
+
+	return ainfo->ii_Unique && binfo->ii_Unique &&
+		n == binfo->ii_NumIndexKeyAttrs &&
+		memcmp(ainfo->ii_IndexAttrNumbers, binfo->ii_IndexAttrNumbers,
+			   n * sizeof(AttrNumber)) == 0 &&
+		memcmp(a->rd_opfamily, b->rd_opfamily, n * sizeof(Oid)) == 0 &&
+		memcmp(a->rd_indcollation, b->rd_indcollation, n * sizeof(Oid)) == 0 &&
+		equal(ainfo->ii_Expressions, binfo->ii_Expressions) &&
+		equal(ainfo->ii_Predicate, binfo->ii_Predicate);
+}
+
+/*
+ * The index and its twins; all are open.  REINDEX CONCURRENTLY has the new one
+ * filled while the old one is in use, and a conflict may show in either.
+ */
+static List *
+find_twins(PgqrsTable *table, Oid index)
+{
+	RelationPtr rels = table->rri->ri_IndexRelationDescs;
+	IndexInfo **infos = table->rri->ri_IndexRelationInfo;
+	int count = table->rri->ri_NumIndices;
+	List *twins = list_make1_oid(index);
+	int at = 0;
+
+	while (at < count && RelationGetRelid(rels[at]) != index)
+		at++;
+	for (int i = 0; at < count && i < count; i++)
+		if (i != at && are_twins(rels[at], infos[at], rels[i], infos[i]))
+			twins = lappend_oid(twins, RelationGetRelid(rels[i]));
+	return twins;
+}
+
 /*
  * Inserts a row unless one with the same key of a unique index exists; waits
  * for a concurrent insertion to end.  False: one exists that is committed, or
@@ -586,10 +623,11 @@ bool
 pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arbiter)
 {
 	TupleTableSlot *slot;
-	List *arbiters = list_make1_oid(pgqrs_catalog_index(arbiter));
+	List *arbiters;
 	bool conflict;
 
 	open_indexes(table, row->changed);
+	arbiters = find_twins(table, pgqrs_catalog_index(arbiter));
 	do
 	{
 		ItemPointerData tid;
