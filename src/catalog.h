@@ -169,6 +169,15 @@ typedef enum MessagesColumn
 	Messages_natts = Messages_last_error
 } MessagesColumn;
 
+/* The columns of pgqrs_messages_claim_idx. */
+typedef enum ClaimColumn
+{
+	CLAIM_QUEUE = 1,
+	CLAIM_PRIORITY,
+	CLAIM_VISIBLE_AFTER,
+	CLAIM_MESSAGE
+} ClaimColumn;
+
 typedef enum ArchiveColumn
 {
 	Archive_message_id = 1,

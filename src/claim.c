@@ -23,12 +23,6 @@
 #include "utils/timestamp.h"
 #include "worker_registry.h"
 
-/* The columns of the claim index. */
-#define CLAIM_QUEUE			1
-#define CLAIM_PRIORITY		2
-#define CLAIM_VISIBLE_AFTER 3
-#define CLAIM_MESSAGE		4
-
 #define HIGHEST_PRIORITY 100
 
 /* One call may end this many messages that are due to end. */

@@ -37,21 +37,59 @@ lock_limit(PgqrsTableId table, int64 id, bool wait)
 	return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Live leases among the messages that an index lists under an id. */
+/* Live leases among the messages that an index lists under the keys. */
 static int
-count_live(PgqrsTable *messages, PgqrsIndexId index, int64 id)
+count_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
+		   int nkeys, const PgqrsKey *keys, TimestampTz now)
 {
 	PgqrsScan scan;
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(id)};
-	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	TimestampTz now = pgqrs_clock();
 	int live = 0;
 
-	pgqrs_scan_begin(&scan, messages, index, 1, &key);
+	pgqrs_scan_begin(&scan, messages, index, nkeys, keys);
 	while (pgqrs_scan_next(&scan, slot))
 		if (pgqrs_lease_live(slot, now))
 			live++;
 	pgqrs_scan_end(&scan);
+	return live;
+}
+
+static int
+count_in_worker(PgqrsTable *messages, int64 worker_id)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
+
+	return count_live(messages, pgqrs_table_slot(messages),
+					  INDEX_MESSAGES_WORKER, 1, &key, pgqrs_clock());
+}
+
+/*
+ * A live lease ends later than now, so what waits to be claimed is not looked
+ * at, however much it is; what is delayed is.
+ */
+static int
+count_in_queue(PgqrsTable *messages, int64 queue_id)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	TimestampTz now = pgqrs_clock();
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
+	};
+	PgqrsScan levels;
+	int live = 0;
+
+	pgqrs_scan_begin(&levels, messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	keys[1].strategy = BTEqualStrategyNumber;
+	while (pgqrs_scan_next_key(&levels))
+	{
+		int priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
+
+		keys[1].value = Int16GetDatum(priority);
+		live += count_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now);
+		pgqrs_scan_restart(&levels, 1, Int16GetDatum(priority - 1));
+	}
+	pgqrs_scan_end(&levels);
 	return live;
 }
 
@@ -60,7 +98,7 @@ pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id, int limit, bool 
 {
 	if (!lock_limit(TABLE_QUEUES, queue_id, wait))
 		return 0;
-	return Max(0, limit - count_live(messages, INDEX_MESSAGES_CLAIM, queue_id));
+	return Max(0, limit - count_in_queue(messages, queue_id));
 }
 
 int
@@ -69,5 +107,5 @@ pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit,
 {
 	if (!lock_limit(TABLE_WORKERS, worker_id, wait))
 		return 0;
-	return Max(0, limit - count_live(messages, INDEX_MESSAGES_WORKER, worker_id));
+	return Max(0, limit - count_in_worker(messages, worker_id));
 }

@@ -217,6 +217,18 @@ SELECT is(count(*), 2::bigint, 'raised') FROM pgqrs_dequeue('limit', batch_size 
 SELECT pgqrs_alter_queue('limit', reset => '{max_in_flight}');
 SELECT is(count(*), 2::bigint, 'no limit') FROM pgqrs_dequeue('limit', batch_size => 10);
 
+-- Keeping a limit looks at what is held or delayed, not at what waits.
+SELECT pgqrs_create_queue('backlog', max_in_flight => 4) \g /dev/null
+SELECT pgqrs_enqueue_batch('backlog', array_fill('1'::jsonb, '{500}'), priority => p) FROM unnest('{-100,0,7,100}'::int[]) p \g /dev/null
+SELECT count(*) FROM pgqrs_dequeue('backlog') \g /dev/null
+SELECT pgqrs_release_message(message_id, lease, '1 day') FROM pgqrs_dequeue('backlog') \g /dev/null
+SELECT count(*) FROM pgqrs_dequeue('backlog', visibility_timeout => '1 us') \g /dev/null
+BEGIN;
+SELECT is(count(*), 3::bigint, 'with one in flight, three more') FROM pgqrs_dequeue('backlog', batch_size => 10);
+SELECT is(count(*), 0::bigint, 'and no other') FROM pgqrs_dequeue('backlog', batch_size => 10);
+SELECT cmp_ok(pg_stat_get_xact_tuples_fetched('pgqrs_messages_claim_idx'::regclass), '<', 500::bigint, 'of 2000 few were looked at');
+COMMIT;
+
 --
 -- pause
 --
