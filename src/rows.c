@@ -57,38 +57,54 @@ has_children(Relation rel)
 	return result;
 }
 
+/* Reports what somebody added to a table. */
+static void
+refuse(Relation rel, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" %s", RelationGetRelationName(rel), what),
+			 errdetail("The functions of pgqrs write its tables directly and would bypass them."),
+			 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
+}
+
+static bool
+has_triggers(Relation rel)
+{
+	if (rel->trigdesc == NULL)
+		return false;
+	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
+		if (!rel->trigdesc->triggers[i].tgisinternal &&
+			strcmp(rel->trigdesc->triggers[i].tgname, OUR_TRIGGER) != 0)
+			return true;
+	return false;
+}
+
 /*
  * Refuses a table to which somebody added what the direct path would bypass.
  */
 static void
 check_plain(Relation rel)
 {
-	const char *what = NULL;
+	TupleConstr *constraints = RelationGetDescr(rel)->constr;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION ||
 		rel->rd_tableam != GetHeapamTableAmRoutine())
-		what = "is not a heap table";
-	else if (has_children(rel) || rel->rd_rel->relispartition)
-		what = "takes part in inheritance";
-	else if (rel->rd_rel->relrowsecurity)
-		what = "has row-level security";
-	else if (rel->rd_rules != NULL)
-		what = "has rules";
-	else if (RelationGetNumberOfAttributes(rel) > PGQRS_MAX_COLUMNS)
-		what = "has too many columns";
-	else if (rel->trigdesc != NULL)
-	{
-		for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-			if (!rel->trigdesc->triggers[i].tgisinternal &&
-				strcmp(rel->trigdesc->triggers[i].tgname, OUR_TRIGGER) != 0)
-				what = "has triggers";
-	}
-	if (what != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" %s", RelationGetRelationName(rel), what),
-				 errdetail("The functions of pgqrs write its tables directly and would bypass them."),
-				 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
+		refuse(rel, "is not a heap table");
+	if (has_children(rel) || rel->rd_rel->relispartition)
+		refuse(rel, "takes part in inheritance");
+	if (rel->rd_rel->relrowsecurity)
+		refuse(rel, "has row-level security");
+	if (rel->rd_rules != NULL)
+		refuse(rel, "has rules");
+	if (RelationGetNumberOfAttributes(rel) > PGQRS_MAX_COLUMNS)
+		refuse(rel, "has too many columns");
+	if (constraints != NULL && constraints->num_check > 0)
+		refuse(rel, "has check constraints");
+	if (constraints != NULL && constraints->has_generated_stored)
+		refuse(rel, "has generated columns");
+	if (has_triggers(rel))
+		refuse(rel, "has triggers");
 }
 
 /* Refuses a transaction that may not write. */
@@ -479,6 +495,9 @@ open_indexes(PgqrsTable *table, const bool *changed)
 	InitResultRelInfo(table->rri, table->rel, 1, NULL, 0);
 	ExecOpenIndices(table->rri, true);
 	MemoryContextSwitchTo(caller);
+	for (int i = 0; i < table->rri->ri_NumIndices; i++)
+		if (!table->rri->ri_IndexRelationDescs[i]->rd_index->indimmediate)
+			refuse(table->rel, "has deferrable constraints");
 }
 
 /* Reports a column that must not be null, as the executor would. */

@@ -31,6 +31,8 @@ INSERT INTO alterations VALUES
 	('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', '55000 table "%s" has row-level security'),
 	('CREATE TABLE child () INHERITS (%s)', '55000 table "%s" takes part in inheritance'),
 	('ALTER TABLE %s ADD COLUMN mine int', 'AAAAA accepted'),
+	('ALTER TABLE %s ADD CHECK (tableoid > 0) NOT VALID', '55000 table "%s" has check constraints'),
+	('ALTER TABLE %s ADD COLUMN mine int GENERATED ALWAYS AS (1) STORED', '55000 table "%s" has generated columns'),
 	('ALTER TABLE %1$s ADD COLUMN ' || (SELECT string_agg('c' || n || ' int', ', ADD COLUMN ') FROM generate_series(1, 40) n), '55000 table "%s" has too many columns');
 CREATE TEMP TABLE queries (query text, tables text[]);
 INSERT INTO queries VALUES
@@ -44,6 +46,21 @@ INSERT INTO queries VALUES
 	('SELECT pgqrs_grant(''*'', ''public'', ''work'')', '{pgqrs_grants}');
 SELECT is(pg_temp.refusal(format(alteration, name), query), format(answer, name), query || ' after ' || left(format(alteration, name), 70))
 	FROM queries, unnest(tables) AS name, alterations;
+
+-- Where a deferrable constraint is checked is past the functions.
+CREATE TEMP TABLE constraints (query text, constrained text, columns text);
+INSERT INTO constraints VALUES
+	('SELECT pgqrs_enqueue(''jobs'', ''1'')', 'pgqrs_messages', 'message_id'),
+	('SELECT pgqrs_enqueue_batch(''jobs'', ''{1,2}'')', 'pgqrs_messages', 'message_id'),
+	('SELECT pgqrs_enqueue(''jobs'', ''1'', idempotency_key => ''k'')', 'pgqrs_messages', 'message_id'),
+	('SELECT pgqrs_dequeue(''jobs'')', 'pgqrs_messages', 'message_id'),
+	('SELECT pgqrs_register_worker(''me'', ''{*}'')', 'pgqrs_workers', 'worker_id');
+SELECT is(pg_temp.refusal(format('ALTER TABLE %s ADD %s DEFERRABLE', constrained, format(kind, columns)), query),
+		format('55000 table "%s" has deferrable constraints', constrained), format('%s with %s', query, kind))
+	FROM constraints, unnest(ARRAY['UNIQUE (%s)', 'EXCLUDE USING btree (%s WITH =)']) AS kind;
+SELECT is(pg_temp.refusal(format('ALTER TABLE %s ADD %s', constrained, format(kind, columns)), query),
+		'AAAAA accepted', format('%s with %s that is not deferrable', query, kind))
+	FROM constraints, unnest(ARRAY['UNIQUE (%s)', 'EXCLUDE USING btree (%s WITH =)']) AS kind;
 
 -- A run whose message was deleted.
 DELETE FROM pgqrs_messages WHERE run_id = :run;
