@@ -56,7 +56,7 @@
 /* How far a floor may stand from its place in the table. */
 #define MAX_PROBES 64
 
-/* A published key that is below every other: no floor is raised. */
+/* A published key that is below every other, and stands for whatever is. */
 #define LOWEST_KEY 1
 
 /* Below the id of every message, also of one that was written by hand. */
@@ -283,14 +283,15 @@ my_published(void)
  * number of an epoch that began after it was read.
  */
 static void
-publish(int64 queue_id, uint64 key)
+publish(int64 queue_id, TimestampTz key)
 {
 	Published *mine = my_published();
+	uint64 before = pg_atomic_read_u64(&mine->key);
 
-	if (pg_atomic_read_u64(&mine->key) == 0)
+	if (before == 0)
 	{
 		uint32 backends = pg_atomic_read_u32(&shared->backends);
-		uint64 reading;
+		TimestampTz reading;
 
 		while (backends <= pgqrs_backend_number() &&
 			   !pg_atomic_compare_exchange_u32(&shared->backends, &backends,
@@ -298,17 +299,19 @@ publish(int64 queue_id, uint64 key)
 			;
 		mine->db = MyDatabaseId;
 		mine->epoch = pgqrs_clock_epoch();
-		reading = (uint64) pgqrs_clock();
+		reading = pgqrs_clock();
+		key = Min(key, reading);
 		pg_atomic_write_u64(&mine->queue_id, queue_id);
 		pg_write_barrier();
-		pg_atomic_write_u64(&mine->key, Min(key, reading));
+		pg_atomic_write_u64(&mine->key, (uint64) Max(key, LOWEST_KEY));
 	}
 	else
 	{
 		if (pg_atomic_read_u64(&mine->queue_id) != queue_id)
 			pg_atomic_write_u64(&mine->queue_id, 0);
-		if (key < pg_atomic_read_u64(&mine->key))
-			pg_atomic_write_u64(&mine->key, key);
+		key = Max(key, LOWEST_KEY);
+		if (key < (TimestampTz) before)
+			pg_atomic_write_u64(&mine->key, (uint64) key);
 	}
 	pg_memory_barrier();
 }
@@ -336,7 +339,7 @@ pgqrs_floor_writer_clock(int64 queue_id)
 		if (pg_atomic_read_u64(&mine->key) == 0 ||
 			(pg_atomic_read_u64(&mine->queue_id) != 0 &&
 			 pg_atomic_read_u64(&mine->queue_id) != queue_id))
-			publish(queue_id, PG_INT64_MAX);
+			publish(queue_id, DT_NOEND);
 	}
 	return pgqrs_clock();
 }
@@ -355,8 +358,7 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 	modified = true;
 	if (shared == NULL)
 		return;
-	publish(queue_id,
-			visible_after < LOWEST_KEY ? LOWEST_KEY : (uint64) visible_after);
+	publish(queue_id, visible_after);
 	floor = get_floor(queue_id, priority);
 	if (floor == NULL)
 		return;
@@ -427,15 +429,17 @@ void
 pgqrs_floor_pre_prepare(void)
 {
 	Published *mine;
+	TransactionId xid;
 
 	if (shared == NULL)
 		return;
 	mine = my_published();
 	if (pg_atomic_read_u64(&mine->key) == 0)
 		return;
+	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	unpark();
-	park(GetTopTransactionId(), mine->db, pg_atomic_read_u64(&mine->queue_id),
+	park(xid, mine->db, pg_atomic_read_u64(&mine->queue_id),
 		 pg_atomic_read_u64(&mine->key), mine->epoch);
 	LWLockRelease(shared->lock);
 }

@@ -224,9 +224,10 @@ SELECT count(*) FROM pgqrs_dequeue('backlog') \g /dev/null
 SELECT pgqrs_release_message(message_id, lease, '1 day') FROM pgqrs_dequeue('backlog') \g /dev/null
 SELECT count(*) FROM pgqrs_dequeue('backlog', visibility_timeout => '1 us') \g /dev/null
 BEGIN;
+SELECT pg_stat_get_xact_tuples_fetched('pgqrs_messages_claim_idx'::regclass) AS fetched \gset
 SELECT is(count(*), 3::bigint, 'with one in flight, three more') FROM pgqrs_dequeue('backlog', batch_size => 10);
 SELECT is(count(*), 0::bigint, 'and no other') FROM pgqrs_dequeue('backlog', batch_size => 10);
-SELECT cmp_ok(pg_stat_get_xact_tuples_fetched('pgqrs_messages_claim_idx'::regclass), '<', 500::bigint, 'of 2000 few were looked at');
+SELECT cmp_ok(pg_stat_get_xact_tuples_fetched('pgqrs_messages_claim_idx'::regclass) - :fetched, '<', 500::bigint, 'of 2000 few were looked at');
 COMMIT;
 
 --

@@ -1,0 +1,1033 @@
+/*
+ * floor.pml
+ *	  The protocol of src/floor.c, for the model checker spin.
+ *
+ * "make model" runs it, see test/model/run: each configuration is explored
+ * completely and must hold, and each variant, in which one rule of the
+ * protocol is left out, must lose a message.
+ *
+ * The property: no version of a message that is committed, or may become so by
+ * the end of a transaction that is running or prepared, lies below the floor;
+ * what is below the floor no claim would ever see.  It is looked at whenever a
+ * floor is raised or a version is written, which is all that could break it,
+ * and when every transaction has ended.  With AT_REST only the latter: a
+ * variant must not merely break the invariant for a moment, it must lose a
+ * message for good.
+ *
+ * Modelled is one queue and priority.  A key is (clock, id), as in the code.
+ * A message has the version that is committed and the one that the transaction
+ * that holds its lock is making; commit and abort are one step for all
+ * messages of a transaction, a snapshot is one step.  What a transaction wrote
+ * cannot be seen before, so a write is one step with the reading of the clock
+ * for its key.  A lease ends at once, since the smallest keys are the hardest;
+ * with DELAYS it may also last.  The clock's readings are unique; an operating
+ * system's clock that jumps forward changes nothing, one that is set back is
+ * the configuration SET_BACK.
+ *
+ * Steps of the model and functions of src/floor.c:
+ *
+ *	read_clock			pgqrs_clock()
+ *	publish				publish(), called by pgqrs_floor_writer_clock() and
+ *						pgqrs_floor_foreign_write()
+ *	write				pgqrs_floor_writer_clock() and the write that follows, by
+ *						whoever enqueues, gives back, extends, moves, replays
+ *	remove				an archived or deleted message: modified, but no key
+ *	direct				pgqrs_floor_foreign_write(), the trigger of direct DML
+ *	call_begin			pgqrs_floor_call_begin(), learn_prepared()
+ *	scan_primary		scan_priority() in src/claim.c, which begins with
+ *						pgqrs_floor_scan_begin(): the floor, the clock, and
+ *	  read_pending		  read_pending()
+ *	  take_snapshot		  pgqrs_scan_begin() in src/rows.c
+ *	  find_first		  what that scan returns
+ *	  claim				  claim_message(): lock or pass over, publish, write
+ *	  scan_end			  pgqrs_floor_scan_end()
+ *	end_transaction		PostgreSQL, then pgqrs_floor_end()
+ *	rollback_to_savepoint	nothing: published and modified stay
+ *	prepare				pgqrs_floor_pre_prepare(), park(), then the same
+ *	unpark				unpark()
+ *	finisher			COMMIT PREPARED or ROLLBACK PREPARED by anybody
+ *	restart				a restart or crash, or the start of a standby and its
+ *						promotion.  Running transactions are gone as if aborted,
+ *						so it is enough to restart when none runs.
+ *	set_back			next_reading() in pgqrs_clock() when the operating system's
+ *						clock was set back by more than it creeps
+ *	unknown				a row that came to be below the floor without anybody
+ *						knowing, as by DML with the trigger disabled
+ *	sweep				maintenance's search below the floor, which lowers it to
+ *						what was found
+ *
+ * Not modelled: several queues (a key published for "many" concerns all),
+ * RAISE_AFTER (a scan that does not raise does less), memory that is not
+ * sequentially consistent.  For the latter each of these must be followed by
+ * a full barrier, and is: publishing before the clock is read for a key;
+ * reading the clock before pending is read; reading pending before the
+ * snapshot.  And what is published must be read before what is parked.
+ *
+ * Variants.  A to M are the list of the architecture; N, O, Q (on machines that
+ * reorder loads) and T were faults of the code:
+ *
+ *	A	nothing is published
+ *	B	the key is read before something is published
+ *	C	withdrawn before the end of the transaction is visible
+ *	D	pending is read after the snapshot
+ *	E	pending is ignored
+ *	F	claims publish nothing
+ *		(a claim's key is later than the one before, so that this loses a
+ *		message only when the clock is set back meanwhile)
+ *	G	the floor is raised past the scanner's own claim
+ *	H	a call raises the floor after the transaction has modified messages
+ *	I	the clock's readings are not unique
+ *	J	the snapshot is that of the transaction
+ *	K	what was prepared before a restart is forgotten
+ *	L	direct DML only lowers the floor
+ *	M	a sweep leaves the generation as it is
+ *	N	direct DML publishes its key though that is later than the clock
+ *		(and what else its transaction writes is not published any more)
+ *	O	the epoch of what is published is read after the clock
+ *	P	what is parked is read, and forgotten, after the snapshot
+ *	Q	what is parked is read before what is published
+ *	R	a prepared transaction's key is withdrawn before it is parked
+ *	S	rolling back to a savepoint withdraws what is published
+ *	T	a standby takes it that nothing is prepared for knowledge
+ */
+
+/* Configuration, overridden by -D */
+#ifndef MESSAGES
+#define MESSAGES 2	/* at most 3 */
+#endif
+#ifndef INITIAL
+#define INITIAL 1	/* of them may be there from the start */
+#endif
+#ifndef WRITERS
+#define WRITERS 0
+#endif
+#ifndef CLAIMERS
+#define CLAIMERS 0
+#endif
+#ifndef DIRECTS
+#define DIRECTS 0
+#endif
+#ifndef PREPARERS
+#define PREPARERS 0	/* at most 1 */
+#endif
+#ifndef CALLS
+#define CALLS 1		/* in one transaction, at most */
+#endif
+#ifndef CLAIMER_CALLS
+#define CLAIMER_CALLS CALLS
+#endif
+#ifndef CLAIMER_TRANSACTIONS
+#define CLAIMER_TRANSACTIONS 1
+#endif
+#ifndef CLAIMER_KINDS
+#define CLAIMER_KINDS SCAN
+#endif
+#ifndef WRITER_TRANSACTIONS
+#define WRITER_TRANSACTIONS 1
+#endif
+#ifndef WRITER_KINDS
+#define WRITER_KINDS WRITE
+#endif
+
+#define BACKENDS (WRITERS + CLAIMERS + DIRECTS + PREPARERS)
+
+/* Kinds of calls */
+#define WRITE 1
+#define SCAN 2
+#define REMOVE 4
+#define DIRECT 8
+
+/* Keys.  0 is below all. */
+#define KEY(clock, id) ((clock) * 4 + (id))
+#define NO_LIMIT 63
+
+/* The clock.  Readings below START are there for after it was set back. */
+#define EARLY 1
+#define SET_BACK_TO 2
+#define INITIALLY 20
+#define START 24
+#define LATER 48		/* no reading gets there */
+#define DELAY 18		/* nor to START + DELAY */
+
+/* PostgreSQL */
+byte committed[MESSAGES];	/* key of the committed version, 0: none */
+byte made[MESSAGES];		/* of the version that is being made, 0: deleted */
+byte locked[MESSAGES];		/* by whom: backend + 1, 0: nobody */
+
+/* Shared memory */
+byte clock = START;
+byte published[BACKENDS];	/* a reading, 0: nothing */
+byte floor;
+byte generation;
+
+byte ended;
+
+#if PREPARERS
+#define PREPARER (BACKENDS - 1)
+#define LOWEST 1			/* a parked reading below all */
+bool in_progress;			/* the preparer's xid */
+bool prepared;				/* listed in pg_prepared_xacts */
+byte parked;				/* a reading, 0: nothing */
+bool prepared_known = true;
+byte busy;					/* transactions that are running */
+bool recovering;			/* a standby: lists and writes nothing */
+#endif
+
+#ifdef SET_BACK
+byte epoch;
+byte floor_epoch;
+byte published_epoch[BACKENDS];
+#define EFFECTIVE_FLOOR (floor_epoch == epoch -> floor : 0)
+#else
+#define EFFECTIVE_FLOOR floor
+#endif
+
+#ifdef SWEEP
+bool unknown_row[MESSAGES];	/* may be below the floor until the sweep finds it */
+#define EXEMPT(m) unknown_row[m]
+#else
+#define EXEMPT(m) false
+#endif
+
+hidden byte x;	/* within one step */
+hidden byte to;
+hidden byte least;
+
+#define MINE(m) (locked[m] == me + 1)
+
+/*
+ * The property; within a step
+ */
+
+inline check()
+{
+	for (x : 0 .. MESSAGES - 1) {
+		assert(committed[x] == 0 || EXEMPT(x) || committed[x] >= EFFECTIVE_FLOOR);
+		assert(made[x] == 0 || EXEMPT(x) || made[x] >= EFFECTIVE_FLOOR)
+	}
+	x = 0
+}
+
+inline check_step()
+{
+#ifdef AT_REST
+	skip
+#else
+	check()
+#endif
+}
+
+/*
+ * Clock and writing
+ */
+
+inline read_clock(result)
+{
+#ifdef VARIANT_I
+	if
+	:: clock++
+	:: skip
+	fi;
+#else
+	clock++;
+#endif
+	result = clock
+}
+
+/* No later than the reading of the clock or than at_most. */
+inline publish(at_most)
+{
+#ifndef VARIANT_A
+	if
+	:: published[me] == 0 ->
+#if defined(SET_BACK) && !defined(VARIANT_O)
+		published_epoch[me] = epoch;
+#endif
+		atomic { read_clock(reading) }
+#if defined(SET_BACK) && defined(VARIANT_O)
+		published_epoch[me] = epoch;
+#endif
+		d_step {
+#ifdef VARIANT_N
+			published[me] = (at_most == NO_LIMIT -> reading : at_most);
+#else
+			published[me] = (at_most < reading -> at_most : reading);
+#endif
+			reading = 0
+		}
+	:: else ->
+		if
+		:: at_most < published[me] -> published[me] = at_most
+		:: else
+		fi
+	fi
+#else
+	skip
+#endif
+}
+
+/* Takes a message that nobody else has; within a step. */
+inline lock(m)
+{
+	if
+	:: locked[m] == 0 ->
+		locked[m] = me + 1;
+		made[m] = committed[m]
+	:: else
+	fi
+}
+
+/* The new version of a message that is locked. */
+inline write(m)
+{
+	modified = true;
+#ifdef VARIANT_B
+	atomic { read_clock(reading) }
+	d_step {
+		if
+		:: published[me] == 0 -> published[me] = reading
+		:: else
+		fi;
+		made[m] = KEY(reading, m + 1);
+		check_step();
+		reading = 0
+	}
+#else
+#ifdef VARIANT_F
+	if
+	:: may_raise || first != 0
+	:: else -> publish(NO_LIMIT)
+	fi;
+#else
+	publish(NO_LIMIT);
+#endif
+	atomic {
+		read_clock(reading);
+#ifdef DELAYS
+		if
+		:: reading = reading + DELAY
+		:: skip
+		fi;
+#endif
+		made[m] = KEY(reading, m + 1);
+		check_step();
+		reading = 0
+	}
+#endif
+}
+
+/* Any message that nobody else has; MESSAGES: there is none. */
+inline choose_and_lock()
+{
+	atomic {
+		if
+		:: locked[0] == 0 || MINE(0) -> target = 0
+#if MESSAGES > 1
+		:: locked[1] == 0 || MINE(1) -> target = 1
+#endif
+#if MESSAGES > 2
+		:: locked[2] == 0 || MINE(2) -> target = 2
+#endif
+		:: else -> target = MESSAGES
+		fi;
+		if
+		:: target < MESSAGES -> lock(target)
+		:: else
+		fi
+	}
+}
+
+inline write_some()
+{
+	choose_and_lock();
+	if
+	:: target < MESSAGES -> write(target)
+	:: else
+	fi;
+	target = 0
+}
+
+inline remove_some()
+{
+	choose_and_lock();
+	d_step {
+		if
+		:: target < MESSAGES ->
+			made[target] = 0;
+			modified = true
+		:: else
+		fi;
+		target = 0
+	}
+}
+
+/*
+ * Direct DML
+ */
+
+inline direct_some()
+{
+	choose_and_lock();
+	if
+	:: target < MESSAGES ->
+		modified = true;
+		if
+		:: key = EARLY
+		:: key = LATER
+		fi;
+#ifdef VARIANT_L
+		d_step {
+			if
+			:: KEY(key, 0) < floor -> floor = KEY(key, 0)
+			:: else
+			fi
+		}
+#else
+		publish(key);
+		d_step {
+			if
+			:: KEY(key, 0) < floor -> floor = KEY(key, 0)
+			:: else
+			fi;
+			generation++
+		}
+#endif
+		d_step {
+			made[target] = KEY(key, target + 1);
+			check_step();
+			key = 0
+		}
+	:: else
+	fi;
+	target = 0
+}
+
+/*
+ * Prepared transactions
+ */
+
+#if PREPARERS
+/* Within a step: floors_lock is held. */
+inline unpark()
+{
+	if
+	:: parked != 0 && !in_progress -> parked = 0
+	:: else
+	fi
+}
+
+inline learn_prepared()
+{
+	if
+	:: !prepared_known ->
+		listed = prepared;
+		d_step {
+			if
+			:: !prepared_known ->
+				unpark();
+#ifndef VARIANT_K
+				if
+				:: listed && parked == 0 -> parked = LOWEST
+				:: else
+				fi;
+#endif
+				prepared_known = true
+			:: else
+			fi;
+			listed = false
+		}
+	:: else
+	fi
+}
+
+inline read_parked()
+{
+	d_step {
+		unpark();
+		if
+		:: parked == LOWEST -> limit = 0
+		:: parked != LOWEST && parked != 0 && parked < limit -> limit = parked
+		:: else
+		fi
+	}
+}
+#endif
+
+/*
+ * Scanning
+ */
+
+inline call_begin()
+{
+#ifdef VARIANT_H
+	may_raise = true;
+#else
+	may_raise = !modified;
+#endif
+#if PREPARERS
+	learn_prepared()
+#endif
+}
+
+inline read_published(i)
+{
+	d_step {
+		if
+#ifdef SET_BACK
+		:: published[i] != 0 && published_epoch[i] != scan_epoch -> limit = 0
+		:: published[i] != 0 && published_epoch[i] == scan_epoch &&
+			published[i] < limit -> limit = published[i]
+#else
+		:: published[i] != 0 && published[i] < limit -> limit = published[i]
+#endif
+		:: else
+		fi
+	}
+}
+
+inline read_pending()
+{
+	if
+	:: may_raise ->
+#if PREPARERS && defined(VARIANT_Q)
+		read_parked();
+#endif
+		read_published(0);
+#if BACKENDS > 1
+		read_published(1);
+#endif
+#if BACKENDS > 2
+		read_published(2);
+#endif
+#if BACKENDS > 3
+		read_published(3);
+#endif
+#if PREPARERS && !defined(VARIANT_P) && !defined(VARIANT_Q)
+		read_parked()
+#endif
+	:: else
+	fi
+}
+
+/* Every key that is visible, also of what this transaction made. */
+inline take_snapshot()
+{
+	d_step {
+		for (x : 0 .. MESSAGES - 1) {
+			seen[x] = (MINE(x) -> made[x] : committed[x])
+		}
+		x = 0
+	}
+}
+
+/* Leaves of it what the scan returns. */
+inline find_first()
+{
+	d_step {
+		first = 0;
+		for (x : 0 .. MESSAGES - 1) {
+			if
+			:: seen[x] < start || seen[x] >= KEY(now + 1, 0) -> seen[x] = 0
+			:: else
+			fi;
+			if
+			:: seen[x] != 0 && (first == 0 || seen[x] < first) -> first = seen[x]
+			:: else
+			fi
+		}
+		x = 0
+	}
+}
+
+/* Tries one message after the other until it has one. */
+inline claim()
+{
+	do
+	:: atomic {
+		least = 0;
+		for (x : 0 .. MESSAGES - 1) {
+			if
+			:: seen[x] != 0 && (least == 0 || seen[x] < seen[target]) ->
+				target = x;
+				least = seen[x]
+			:: else
+			fi
+		}
+		x = 0;
+		if
+		:: least == 0 -> break
+		:: least != 0 && ((locked[target] == 0 && committed[target] == least) ||
+				(MINE(target) && made[target] == least)) ->
+			lock(target);
+			claimed = least;
+			least = 0;
+			break
+		:: else ->
+			seen[target] = 0;
+			target = 0;
+			least = 0
+		fi
+		}
+	od;
+	if
+	:: claimed != 0 -> write(target)
+	:: else
+	fi;
+	target = 0
+}
+
+inline scan_end()
+{
+	d_step {
+		to = (first != 0 -> first : KEY(now, 0));
+#ifdef VARIANT_G
+		if
+		:: claimed != 0 && claimed == first ->
+			to = KEY(now, 0);
+			for (x : 0 .. MESSAGES - 1) {
+				if
+				:: seen[x] > claimed && seen[x] < to -> to = seen[x]
+				:: else
+				fi
+			}
+			x = 0
+		:: else
+		fi;
+#endif
+#ifndef VARIANT_E
+		if
+		:: KEY(limit, 0) < to -> to = KEY(limit, 0)
+		:: else
+		fi;
+#endif
+		if
+#ifdef SET_BACK
+		:: may_raise && scan_generation == generation && scan_epoch == epoch &&
+			(floor_epoch != scan_epoch || to > floor) ->
+			floor = to;
+			floor_epoch = scan_epoch;
+			check_step()
+#else
+		:: may_raise && scan_generation == generation && to > floor ->
+			floor = to;
+			check_step()
+#endif
+		:: else
+		fi;
+		to = 0;
+		first = 0;
+		claimed = 0;
+		now = 0;
+		limit = 0;
+		start = 0;
+		scan_generation = 0;
+#ifdef SET_BACK
+		scan_epoch = 0;
+#endif
+#ifndef VARIANT_J
+		for (x : 0 .. MESSAGES - 1) { seen[x] = 0 }
+		x = 0;
+#endif
+		may_raise = false
+	}
+}
+
+/* The whole of a call of pgqrs_dequeue(), as far as floors are concerned. */
+inline scan()
+{
+#ifdef PROMOTION
+	if
+	:: recovering ->
+#ifdef VARIANT_T
+		prepared_known = true;
+#endif
+		skip /* and an error */
+	:: else -> scan_primary()
+	fi
+#else
+	scan_primary()
+#endif
+}
+
+inline scan_primary()
+{
+	call_begin();
+#ifdef SET_BACK
+	scan_epoch = epoch;
+	d_step {
+		start = (floor_epoch == scan_epoch -> floor : 0);
+		scan_generation = generation
+	}
+#else
+	d_step {
+		start = floor;
+		scan_generation = generation
+	}
+#endif
+	atomic { read_clock(now) }
+	limit = NO_LIMIT;
+#if defined(VARIANT_D)
+	take_snapshot();
+	read_pending();
+#elif defined(VARIANT_J)
+	read_pending();
+	d_step { for (x : 0 .. MESSAGES - 1) { seen[x] = snapshot[x] } x = 0 }
+#else
+	read_pending();
+	take_snapshot();
+#endif
+#if PREPARERS && defined(VARIANT_P)
+	if
+	:: may_raise -> read_parked()
+	:: else
+	fi;
+#endif
+	find_first();
+	claim();
+	scan_end()
+}
+
+/*
+ * Transactions
+ */
+
+/* Within a step: visible to whatever comes after. */
+inline end_visibly(who, commit)
+{
+	for (x : 0 .. MESSAGES - 1) {
+		if
+		:: locked[x] == who + 1 ->
+			if
+			:: commit ->
+#ifdef SWEEP
+				unknown_row[x] = unknown_row[x] && committed[x] == made[x];
+#endif
+				committed[x] = made[x]
+			:: else
+			fi;
+			made[x] = 0;
+			locked[x] = 0
+		:: else
+		fi
+	}
+	x = 0
+}
+
+inline withdraw()
+{
+	d_step {
+		published[me] = 0;
+#ifdef SET_BACK
+		published_epoch[me] = 0;
+#endif
+		modified = false
+	}
+}
+
+#ifdef SAVEPOINTS
+inline savepoint()
+{
+	d_step {
+		for (x : 0 .. MESSAGES - 1) {
+			saved[x] = made[x];
+			saved_mine[x] = MINE(x)
+		}
+		x = 0
+	}
+}
+
+/* Locks are given up, too; what floor.c remembers stays. */
+inline rollback_to_savepoint()
+{
+	d_step {
+		for (x : 0 .. MESSAGES - 1) {
+			if
+			:: MINE(x) ->
+				made[x] = (saved_mine[x] -> saved[x] : 0);
+				locked[x] = (saved_mine[x] -> locked[x] : 0)
+			:: else
+			fi;
+			saved[x] = 0;
+			saved_mine[x] = false
+		}
+		x = 0
+	}
+#ifdef VARIANT_S
+	;
+	published[me] = 0
+#endif
+}
+#endif
+
+inline end_transaction(commit)
+{
+#ifdef VARIANT_C
+	withdraw();
+#endif
+	d_step {
+		end_visibly(me, commit);
+#if PREPARERS
+		if
+		:: me == PREPARER -> in_progress = false
+		:: else
+		fi
+#endif
+	}
+#ifndef VARIANT_C
+	withdraw()
+#endif
+}
+
+#if PREPARERS
+inline prepare()
+{
+#ifdef VARIANT_R
+	withdraw();
+	d_step {
+		unpark();
+		parked = LOWEST
+	}
+#else
+	d_step {
+		unpark();
+		parked = published[me]
+	}
+#endif
+	if
+	:: end_transaction(false)
+	:: prepared = true;
+#ifndef VARIANT_R
+		withdraw()
+#endif
+	fi
+}
+
+proctype finisher()
+{
+end:	prepared;
+	if
+	:: d_step { end_visibly(PREPARER, true); prepared = false; in_progress = false }
+	:: d_step { end_visibly(PREPARER, false); prepared = false; in_progress = false }
+	fi
+}
+
+proctype restart()
+{
+	d_step {
+		busy == 0;
+		floor = 0;
+		generation = 0;
+		parked = 0;
+		prepared_known = false;
+#ifdef PROMOTION
+		recovering = true
+#endif
+	}
+#ifdef PROMOTION
+	recovering = false
+#endif
+}
+#endif
+
+proctype backend(byte me; byte kinds; byte calls; byte transactions)
+{
+	bool modified;
+	byte reading;
+	byte target;
+	byte left;
+
+	/* of a scan */
+	bool may_raise;
+	byte start;
+	byte now;
+	byte limit;
+	byte first;
+	byte claimed;
+	byte scan_generation;
+	byte seen[MESSAGES];
+#ifdef SET_BACK
+	byte scan_epoch;
+#endif
+#if DIRECTS
+	byte key;
+#endif
+#if PREPARERS
+	bool listed;
+#endif
+#ifdef VARIANT_J
+	byte snapshot[MESSAGES];
+#endif
+#ifdef SAVEPOINTS
+	byte saved[MESSAGES];
+	bool saved_mine[MESSAGES];
+#endif
+
+	do
+	:: transactions > 0 ->
+		transactions--;
+		left = calls;
+#if PREPARERS
+		d_step {
+			!recovering || !(kinds & WRITE);
+			busy++;
+			if
+			:: me == PREPARER -> in_progress = true
+			:: else
+			fi
+		}
+#endif
+#ifdef VARIANT_J
+		d_step {
+			for (x : 0 .. MESSAGES - 1) { snapshot[x] = committed[x] }
+			x = 0
+		}
+#endif
+		do
+		:: left > 0 ->
+			left--;
+#ifdef SAVEPOINTS
+			savepoint();
+#endif
+			if
+			:: (kinds & WRITE) -> write_some()
+			:: (kinds & SCAN) -> scan()
+			:: (kinds & REMOVE) -> remove_some()
+#if DIRECTS
+			:: (kinds & DIRECT) -> direct_some()
+#endif
+			fi
+#ifdef SAVEPOINTS
+			;
+			if
+			:: modified -> rollback_to_savepoint()
+			:: skip
+			fi
+#endif
+		:: left < calls -> break
+		od;
+		left = 0;
+		if
+		:: modified -> end_transaction(true)
+		:: end_transaction(false)
+#if PREPARERS
+		:: me == PREPARER && modified -> prepare()
+#endif
+		fi;
+#if PREPARERS
+		busy--
+#endif
+	:: else -> break
+	od;
+	ended++
+}
+
+/*
+ * Others
+ */
+
+#ifdef SET_BACK
+proctype set_back()
+{
+	byte last;
+
+	last = clock;
+	epoch++;
+	d_step {
+		if
+		:: clock == last -> clock = SET_BACK_TO
+		:: else	/* would try again */
+		fi;
+		last = 0
+	}
+}
+#endif
+
+#ifdef SWEEP
+proctype unknown()
+{
+	d_step {
+		if
+		:: committed[MESSAGES - 1] == 0 && locked[MESSAGES - 1] == 0 ->
+			committed[MESSAGES - 1] = KEY(EARLY, MESSAGES);
+			unknown_row[MESSAGES - 1] = true
+		:: else
+		fi
+	}
+}
+
+proctype sweep()
+{
+	byte below;
+	byte found;
+
+	below = floor;
+	d_step {
+		for (x : 0 .. MESSAGES - 1) {
+			if
+			:: committed[x] != 0 && committed[x] < below &&
+				(found == 0 || committed[x] < found) -> found = committed[x]
+			:: else
+			fi
+		}
+		x = 0;
+		below = 0
+	}
+	d_step {
+		if
+		:: found != 0 ->
+			if
+			:: found < floor -> floor = found
+			:: else
+			fi;
+			for (x : 0 .. MESSAGES - 1) {
+				unknown_row[x] = unknown_row[x] && committed[x] < floor
+			}
+			x = 0;
+#ifndef VARIANT_M
+			generation++;
+#endif
+			found = 0
+		:: else
+		fi
+	}
+}
+#endif
+
+init
+{
+	atomic {
+		for (x : 0 .. INITIAL - 1) {
+			if
+			:: committed[x] = KEY(INITIALLY + x, x + 1)
+			:: skip
+			fi
+		}
+		for (x : 0 .. WRITERS - 1) {
+			run backend(x, WRITER_KINDS, CALLS, WRITER_TRANSACTIONS)
+		}
+		for (x : WRITERS .. WRITERS + CLAIMERS - 1) {
+			run backend(x, CLAIMER_KINDS, CLAIMER_CALLS, CLAIMER_TRANSACTIONS)
+		}
+		for (x : WRITERS + CLAIMERS .. WRITERS + CLAIMERS + DIRECTS - 1) {
+			run backend(x, DIRECT | WRITE, CALLS, 1)
+		}
+#if PREPARERS
+		run backend(PREPARER, WRITE, CALLS, 1);
+		run finisher();
+		run restart();
+#endif
+#ifdef SET_BACK
+		run set_back();
+#endif
+#ifdef SWEEP
+		run unknown();
+		run sweep();
+#endif
+		x = 0
+	}
+	ended == BACKENDS;
+#if PREPARERS
+	!in_progress;
+#endif
+	d_step { check() }
+}
