@@ -22,8 +22,9 @@ pgqrs_maintain(PG_FUNCTION_ARGS)
 
 	initStringInfo(&json);
 	appendStringInfo(&json,
-					 "{\"workers_stopped\": %d, \"leases_reaped\": %d, \"messages_dead\": %d, \"runs_cancelled\": %d, \"runs_timed_out\": %d}",
-					 done.workers_stopped, done.leases_reaped, done.messages_dead,
-					 done.runs_cancelled, done.runs_timed_out);
+					 "{\"workers_stopped\": %d, \"leases_reaped\": %d, \"messages_dead\": %d, \"runs_cancelled\": %d, \"runs_timed_out\": %d, \"floors_lowered\": %d}",
+					 done.workers_stopped, done.leases_reaped,
+					 done.messages_dead, done.runs_cancelled,
+					 done.runs_timed_out, done.floors_lowered);
 	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
 }

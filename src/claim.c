@@ -252,6 +252,7 @@ scan_priority(Claim *claim, int priority)
 	};
 
 	pgqrs_floor_scan_begin(&floor, rows->queue.queue_id, priority);
+	floor.claimed = claim->wanted;
 	keys[2].value = TimestampTzGetDatum(floor.start.visible_after);
 	keys[2].next_value = Int64GetDatum(floor.start.message_id);
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 3, keys);
@@ -274,6 +275,7 @@ scan_priority(Claim *claim, int priority)
 		claim_message(claim);
 	}
 	pgqrs_scan_end(&scan);
+	floor.claimed -= claim->wanted;
 	pgqrs_floor_scan_end(&floor);
 }
 

@@ -72,9 +72,16 @@ typedef struct PgqrsFloor
 
 	slock_t mutex; /* guards the rest */
 	PgqrsFloorKey key;
-	uint32 epoch;	   /* of the clock that key was read from */
-	uint32 generation; /* counts how often it was lowered */
-	int entries;	   /* that were looked at since it was raised */
+	uint32 epoch;		 /* of the clock that key was read from */
+	uint32 generation;	 /* counts how often it was lowered */
+	int entries;		 /* that were looked at since it was raised */
+	PgqrsFloorKey swept; /* the sweep goes on here */
+
+	/* statistics, since the floor was made */
+	int64 claimed; /* messages */
+	int64 looked;  /* index entries looked at */
+	int64 raised;
+	int64 lowered; /* by the sweep */
 } PgqrsFloor;
 
 /* What a backend's transaction may write; written by that backend alone. */
@@ -107,6 +114,7 @@ typedef struct Floors
 	LWLock *lock;
 	pg_atomic_uint32 backends; /* as many of the published keys are in use */
 	pg_atomic_uint32 parked;   /* as many parked entries are taken */
+	pg_atomic_uint32 sweep_at; /* the next sweep begins at this floor */
 	bool prepared_known;	   /* guarded by lock; only ever set */
 	int max_parked;
 	int max_floors;
@@ -116,6 +124,9 @@ typedef struct Floors
 } Floors;
 
 static Floors *shared = NULL;
+
+/* Below every message. */
+static const PgqrsFloorKey lowest = {DT_NOBEGIN, LOWEST_ID};
 
 /* Whether the transaction has changed a message, and had when the call began. */
 static bool modified = false;
@@ -167,6 +178,7 @@ pgqrs_floor_shmem_init(void)
 	shared->lock = &GetNamedLWLockTranche("pgqrs floors")->lock;
 	pg_atomic_init_u32(&shared->backends, 0);
 	pg_atomic_init_u32(&shared->parked, 0);
+	pg_atomic_init_u32(&shared->sweep_at, 0);
 	shared->prepared_known = max_prepared_xacts == 0;
 	shared->max_parked = max_parked();
 	shared->max_floors = pgqrs_max_floors;
@@ -194,6 +206,16 @@ pgqrs_floor_shmem_init(void)
  * Floors
  */
 
+/* Whether the floor stands for a queue, and which may be read. */
+static bool
+is_used(PgqrsFloor *floor)
+{
+	bool used = pg_atomic_read_u32(&floor->used) != 0;
+
+	pg_read_barrier();
+	return used;
+}
+
 static bool
 floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
 {
@@ -218,12 +240,11 @@ look_up(int64 queue_id, int16 priority, int *place)
 		int at = (hash + i) % shared->max_floors;
 		PgqrsFloor *floor = &shared->floors[at];
 
-		if (pg_atomic_read_u32(&floor->used) == 0)
+		if (!is_used(floor))
 		{
 			*place = at;
 			return NULL;
 		}
-		pg_read_barrier();
 		if (floor_is(floor, queue_id, priority))
 			return floor;
 	}
@@ -247,8 +268,8 @@ get_floor(int64 queue_id, int16 priority)
 		floor->db = MyDatabaseId;
 		floor->queue_id = queue_id;
 		floor->priority = priority;
-		floor->key.visible_after = DT_NOBEGIN;
-		floor->key.message_id = LOWEST_ID;
+		floor->key = lowest;
+		floor->swept = lowest;
 		floor->epoch = pgqrs_clock_epoch();
 		pg_write_barrier();
 		pg_atomic_write_u32(&floor->used, 1);
@@ -257,8 +278,8 @@ get_floor(int64 queue_id, int16 priority)
 	return floor;
 }
 
-static int
-compare_keys(PgqrsFloorKey a, PgqrsFloorKey b)
+int
+pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b)
 {
 	if (a.visible_after != b.visible_after)
 		return a.visible_after < b.visible_after ? -1 : 1;
@@ -553,8 +574,7 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 	int entries;
 
 	memset(scan, 0, sizeof(*scan));
-	scan->start.visible_after = DT_NOBEGIN;
-	scan->start.message_id = LOWEST_ID;
+	scan->start = lowest;
 	floor = shared == NULL || !shared->prepared_known ?
 		NULL :
 		get_floor(queue_id, priority);
@@ -598,7 +618,7 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 		return;
 	if (!scan->has_first)
 		to = (PgqrsFloorKey){scan->now, LOWEST_ID};
-	if (scan->may_raise && compare_keys(scan->limit, to) < 0)
+	if (scan->may_raise && pgqrs_floor_compare(scan->limit, to) < 0)
 		to = scan->limit;
 
 	SpinLockAcquire(&floor->mutex);
@@ -608,12 +628,130 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 		floor->entries += scan->entries;
 	if (scan->may_raise && floor->generation == scan->generation &&
 		scan->epoch == pgqrs_clock_epoch() &&
-		(floor->epoch != scan->epoch || compare_keys(to, floor->key) > 0))
+		(floor->epoch != scan->epoch || pgqrs_floor_compare(to, floor->key) > 0))
 	{
 		floor->key = to;
 		floor->epoch = scan->epoch;
+		floor->raised++;
+	}
+	floor->claimed += scan->claimed;
+	floor->looked += scan->entries;
+	SpinLockRelease(&floor->mutex);
+}
+
+/*
+ * Sweeping
+ */
+
+/* Takes down how far a floor is to be swept; false: there is nothing below it. */
+static bool
+begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
+{
+	sweep->floor = floor;
+	sweep->queue_id = floor->queue_id;
+	sweep->priority = floor->priority;
+	sweep->epoch = pgqrs_clock_epoch();
+	SpinLockAcquire(&floor->mutex);
+	sweep->from = floor->swept;
+	sweep->to = floor->epoch == sweep->epoch ? floor->key : lowest;
+	floor->swept = lowest;
+	SpinLockRelease(&floor->mutex);
+	if (pgqrs_floor_compare(sweep->from, sweep->to) >= 0)
+		sweep->from = lowest;
+	return pgqrs_floor_compare(sweep->from, sweep->to) < 0;
+}
+
+/*
+ * Moves on to the next floor of this database, each one once.  The caller
+ * takes its snapshot after this: by the invariant it shows nothing below what
+ * was taken down here.
+ */
+bool
+pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep)
+{
+	int count = shared == NULL ? 0 : shared->max_floors;
+
+	if (sweep->visited == 0 && count > 0)
+		sweep->next = pg_atomic_read_u32(&shared->sweep_at);
+	while (sweep->visited < count)
+	{
+		PgqrsFloor *floor = &shared->floors[sweep->next];
+
+		sweep->visited++;
+		sweep->next = (sweep->next + 1) % count;
+		if (is_used(floor) && floor->db == MyDatabaseId && begin_sweep(sweep, floor))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A message is below the floor: claims begin there from now on.  False if
+ * somebody else has seen to that.
+ */
+bool
+pgqrs_floor_sweep_found(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
+{
+	PgqrsFloor *floor = sweep->floor;
+	bool lower;
+
+	SpinLockAcquire(&floor->mutex);
+	lower = floor->epoch == sweep->epoch &&
+		pgqrs_floor_compare(key, floor->key) < 0;
+	if (lower)
+	{
+		floor->key = key;
+		floor->generation++;
+		floor->lowered++;
 	}
 	SpinLockRelease(&floor->mutex);
+	return lower;
+}
+
+/* Enough was looked at: another sweep goes on at the key. */
+void
+pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
+{
+	PgqrsFloor *floor = sweep->floor;
+
+	SpinLockAcquire(&floor->mutex);
+	floor->swept = key;
+	SpinLockRelease(&floor->mutex);
+}
+
+/* Another sweep begins where this one got to. */
+void
+pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep)
+{
+	if (sweep->visited > 0)
+		pg_atomic_write_u32(&shared->sweep_at, sweep->next);
+}
+
+/* False where the library is not preloaded: nothing is shared then. */
+bool
+pgqrs_floor_get_stats(PgqrsFloorStats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	if (shared == NULL)
+		return false;
+	stats->max_floors = shared->max_floors;
+	for (int i = 0; i < shared->max_floors; i++)
+	{
+		PgqrsFloor *floor = &shared->floors[i];
+
+		if (!is_used(floor))
+			continue;
+		stats->floors++;
+		if (floor->db != MyDatabaseId)
+			continue;
+		SpinLockAcquire(&floor->mutex);
+		stats->raised += floor->raised;
+		stats->lowered += floor->lowered;
+		stats->looked += floor->looked;
+		stats->claimed += floor->claimed;
+		SpinLockRelease(&floor->mutex);
+	}
+	return true;
 }
 
 /*

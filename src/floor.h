@@ -28,11 +28,38 @@ typedef struct PgqrsFloorScan
 	PgqrsFloorKey first;	  /* the first row that the scan returned */
 	bool has_first;
 	int entries;		 /* index entries looked at */
+	int claimed;		 /* messages */
 	bool may_raise;		 /* pending was read */
 	PgqrsFloorKey limit; /* not past what is pending */
 	uint32 generation;
 	uint32 epoch;
 } PgqrsFloorScan;
+
+/* A sweep: a search for messages below the floors.  Begins as all zeros. */
+typedef struct PgqrsFloorSweep
+{
+	struct PgqrsFloor *floor; /* this one, */
+	int64 queue_id;
+	int16 priority;
+	PgqrsFloorKey from; /* from here */
+	PgqrsFloorKey to;	/* to before here */
+	uint32 epoch;
+	int next; /* where to look for the next one */
+	int visited;
+} PgqrsFloorSweep;
+
+/* Since the server started; but for max_floors and floors, of this database. */
+typedef struct PgqrsFloorStats
+{
+	int max_floors;
+	int floors;	   /* in use */
+	int64 raised;  /* how often a claim raised one */
+	int64 lowered; /* how often a sweep lowered one */
+	int64 looked;  /* index entries that claims looked at ... */
+	int64 claimed; /* ... for this many messages */
+} PgqrsFloorStats;
+
+extern int pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b);
 
 extern Size pgqrs_floor_shmem_size(void);
 extern void pgqrs_floor_shmem_init(void);
@@ -48,6 +75,14 @@ extern void pgqrs_floor_call_begin(void);
 extern void pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id,
 								   int16 priority);
 extern void pgqrs_floor_scan_end(PgqrsFloorScan *scan);
+
+/* Sweeping */
+extern bool pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep);
+extern bool pgqrs_floor_sweep_found(PgqrsFloorSweep *sweep, PgqrsFloorKey key);
+extern void pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key);
+extern void pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep);
+
+extern bool pgqrs_floor_get_stats(PgqrsFloorStats *stats);
 
 /* The end of a transaction, called by commit.c */
 extern void pgqrs_floor_pre_prepare(void);

@@ -102,6 +102,7 @@ static const struct
 	{"pgqrs_extend_worker", WORK},
 	{"pgqrs_fail_run", WORK},
 	{"pgqrs_find_run", READ},
+	{"pgqrs_floor_stats", READ},
 	{"pgqrs_function_privileges", OWNER},
 	{"pgqrs_get_run", READ},
 	{"pgqrs_grant", OWNER},

@@ -6,7 +6,7 @@
  * what no claim may deliver any more: messages that were held once too often,
  * runs past their deadline, cancelled runs whose lease ran out.  An expired
  * lease on anything else is left alone, since its holder may still finish
- * until somebody claims.
+ * until somebody claims.  And it looks for what claims would not find.
  *
  * Any number of passes may run in parallel and against everybody else.  Each
  * duty first collects a bounded number of ids, then takes them in ascending
@@ -22,12 +22,14 @@
 #include "lease.h"
 #include "miscadmin.h"
 #include "run.h"
+#include "sweep.h"
 #include "utils/timestamp.h"
 #include "worker.h"
 
 #define MAX_ROWS	1000  /* changed by one duty */
 #define MAX_WORKERS 10000 /* looked at for what they hold */
 #define MAX_ENTRIES 20000 /* messages looked at for being used up */
+#define MAX_SWEPT	20000 /* index entries looked at below floors */
 
 /* Where the search for used-up messages goes on: a hint, of this backend. */
 typedef struct Position
@@ -329,6 +331,7 @@ pgqrs_maintain_pass(PgqrsMaintained *done)
 	Search *search = palloc0(sizeof(Search));
 
 	memset(done, 0, sizeof(*done));
+	done->floors_lowered = pgqrs_sweep(MAX_SWEPT);
 	stop_silent_workers(done);
 	reap(done);
 

@@ -15,6 +15,7 @@ typedef struct PgqrsMaintained
 	int messages_dead;	 /* used up, runs included */
 	int runs_cancelled;	 /* on request, when the lease ran out */
 	int runs_timed_out;
+	int floors_lowered; /* below which messages were found */
 } PgqrsMaintained;
 
 /* One bounded pass; who calls again soon enough leaves nothing undone. */

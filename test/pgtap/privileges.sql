@@ -245,6 +245,8 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_version()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_now()$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_readable_queues()$$, 'any', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'any', '00000', '00000'),
+	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_runs WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_steps WHERE run_id = {run}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),
@@ -314,7 +316,7 @@ SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
 SELECT isnt(p.answer, NULL, format('sees something: %s', m.query))
 	FROM matrix AS m
 		CROSS JOIN LATERAL pg_temp.probe('admin_a', pg_temp.fill(m.query)) AS p
-	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats) |dequeue\(''';
+	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats|health)|dequeue\(''';
 
 -- A pattern takes only from where the role may work.
 SELECT is((pg_temp.probe(role, $$SELECT * FROM pgqrs_dequeue('*')$$)).answer, NULL,

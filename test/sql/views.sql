@@ -5,6 +5,7 @@
 \d+ pgqrs_dead_letters
 \d+ pgqrs_in_flight
 \d+ pgqrs_queue_stats
+\d+ pgqrs_health
 \d+ pgqrs_run
 
 SELECT c.oid::regclass AS view, c.reloptions, obj_description(c.oid, 'pg_class')

@@ -1,0 +1,92 @@
+-- How pgqrs is doing, for whoever has any privilege: nothing of it is a secret.
+-- ok is NULL where it cannot be told, and the hint says what to do where it is
+-- false.
+
+CREATE FUNCTION pgqrs_floor_stats(
+	OUT preloaded boolean, OUT floors integer, OUT max_floors integer,
+	OUT raised bigint, OUT lowered bigint, OUT looked bigint, OUT claimed bigint
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_floor_stats';
+COMMENT ON FUNCTION pgqrs_floor_stats() IS
+'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
+
+CREATE VIEW pgqrs_health WITH (security_barrier) AS
+	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
+	FROM pgqrs_floor_stats() AS f
+		CROSS JOIN (
+			SELECT pgqrs_version() AS library, e.extversion COLLATE pg_catalog."default" AS installed
+			FROM pg_catalog.pg_extension AS e
+			WHERE e.extname = 'pgqrs'
+		) AS v
+		CROSS JOIN (
+			SELECT pg_catalog.pg_stat_get_dead_tuples('pgqrs_messages'::pg_catalog.regclass) AS dead,
+				pg_catalog.pg_stat_get_live_tuples('pgqrs_messages'::pg_catalog.regclass) AS live
+		) AS m
+		CROSS JOIN (
+			SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') AS visible
+		) AS s
+		LEFT JOIN (
+			-- Nothing that was deleted since is removed.  Autovacuum's workers
+			-- do not count each other; this session is gone in a moment.
+			SELECT x.holder, x.transactions, x.open_for
+			FROM (
+				SELECT pg_catalog.format('pid %s (%s)', a.pid, a.backend_type) AS holder,
+					GREATEST(pg_catalog.age(a.backend_xid), pg_catalog.age(a.backend_xmin)) AS transactions,
+					pg_catalog.clock_timestamp() - a.xact_start AS open_for
+				FROM pg_catalog.pg_stat_activity AS a
+				WHERE COALESCE(a.datname = pg_catalog.current_database(), true)
+					AND a.pid <> pg_catalog.pg_backend_pid()
+					AND a.backend_type <> 'autovacuum worker'
+				UNION ALL
+				SELECT pg_catalog.format('prepared transaction %L', p.gid), pg_catalog.age(p.transaction),
+					pg_catalog.clock_timestamp() - p.prepared
+				FROM pg_catalog.pg_prepared_xacts AS p
+				WHERE p.database = pg_catalog.current_database()
+				UNION ALL
+				SELECT pg_catalog.format('replication slot %L', r.slot_name), pg_catalog.age(r.xmin), NULL
+				FROM pg_catalog.pg_replication_slots AS r
+			) AS x
+			WHERE x.transactions IS NOT NULL
+			ORDER BY x.transactions DESC, x.open_for DESC NULLS LAST
+			LIMIT 1
+		) AS o ON true
+		CROSS JOIN LATERAL (
+			VALUES
+				('version',
+					CASE WHEN v.library = v.installed THEN v.library
+						ELSE pg_catalog.format('library %s, installed objects %s', v.library, v.installed) END,
+					v.library = v.installed,
+					'ALTER EXTENSION pgqrs UPDATE, or if the library is the older one, restart the server.'),
+				('preloaded',
+					CASE WHEN f.preloaded THEN 'yes' ELSE 'no' END,
+					f.preloaded,
+					'Add pgqrs to shared_preload_libraries and restart the server: without it claims slow down with what is dead, and each waits for the WAL.'),
+				('floors',
+					f.floors || ' of ' || f.max_floors,
+					f.floors <= 0.9 * f.max_floors,
+					'Raise pgqrs.max_floors and restart the server, which also forgets floors of queues that are gone: claims of queues without one slow down with what is dead.'),
+				('floors raised', f.raised::pg_catalog.text, f.raised >= 0, NULL),
+				('floors lowered', f.lowered::pg_catalog.text, f.lowered = 0,
+					'Messages were where no claim looks: was pgqrs_messages written with its trigger disabled? If not, report a bug.'),
+				('index entries per claim',
+					CASE WHEN f.claimed = 0 THEN 'nothing was claimed yet'
+						ELSE pg_catalog.round(f.looked::pg_catalog.numeric / f.claimed, 1)::pg_catalog.text END,
+					f.looked <= 100 * GREATEST(f.claimed, 1000),
+					'Claims step over much that is dead or locked. Look for transactions that wrote messages and stay open.'),
+				('oldest xmin',
+					CASE WHEN NOT s.visible THEN NULL
+						WHEN o.holder IS NULL THEN 'none'
+						ELSE pg_catalog.concat_ws(', ', o.holder, 'open for ' || pg_catalog.date_trunc('second', o.open_for),
+							o.transactions || ' transactions ago') END,
+					CASE WHEN s.visible
+						THEN COALESCE(o.transactions < 1000000, true) AND COALESCE(o.open_for < '10 min', true) END,
+					'Vacuum removes nothing that was deleted since. End the session, finish the prepared transaction or drop the slot, unless it has to be.'),
+				('dead messages', m.dead::pg_catalog.text, m.dead <= GREATEST(1000000, m.live),
+					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?')
+		) AS h (item, value, ok, hint);
+COMMENT ON VIEW pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
+COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages';
+COMMENT ON COLUMN pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
+COMMENT ON COLUMN pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
+COMMENT ON COLUMN pgqrs_health.hint IS 'what to do; NULL if it is ok';

@@ -1,0 +1,86 @@
+/*
+ * sweep.c
+ *	  The search for messages that claims would not find.
+ *
+ * Below a floor there is nothing to claim, or floor.c is wrong, or somebody
+ * wrote to pgqrs_messages with its trigger disabled.  The sweep looks for it
+ * where claims no longer do, and lowers the floor to the first message that it
+ * finds.
+ *
+ * Runs in any backend, any number at a time, and locks nothing.  It goes on
+ * where the last one, of whatever backend, had looked at enough.
+ */
+#include "sweep.h"
+
+#include "catalog/pg_type.h"
+#include "floor.h"
+#include "miscadmin.h"
+#include "rows.h"
+#include "utils/timestamp.h"
+
+/* A floor with nothing below it costs as much as this many entries. */
+#define FLOOR_COST 10
+
+typedef struct Sweep
+{
+	PgqrsFloorSweep at;
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	int budget;
+	int lowered;
+} Sweep;
+
+/* Looks for a message below a floor. */
+static void
+sweep_floor(Sweep *sweep)
+{
+	PgqrsFloorSweep *at = &sweep->at;
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(at->queue_id)},
+		{2, BTEqualStrategyNumber, Int16GetDatum(at->priority)},
+		{3, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(at->from.visible_after),
+		 true, Int64GetDatum(at->from.message_id)},
+	};
+	PgqrsScan scan;
+
+	sweep->budget -= FLOOR_COST;
+	pgqrs_scan_begin(&scan, sweep->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+	while (pgqrs_scan_next_key(&scan))
+	{
+		PgqrsFloorKey key = {
+			.visible_after = DatumGetTimestampTz(pgqrs_scan_key(&scan, 3)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(&scan, 4)),
+		};
+
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_floor_compare(key, at->to) >= 0)
+			break;
+		if (pgqrs_scan_fetch(&scan, sweep->slot))
+		{
+			if (pgqrs_floor_sweep_found(at, key))
+				sweep->lowered++;
+			break;
+		}
+		if (--sweep->budget <= 0)
+		{
+			pgqrs_floor_sweep_pause(at, key);
+			break;
+		}
+	}
+	pgqrs_scan_end(&scan);
+}
+
+int
+pgqrs_sweep(int max_entries)
+{
+	Sweep sweep = {.budget = max_entries};
+
+	sweep.messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	sweep.slot = pgqrs_table_slot(sweep.messages);
+	while (sweep.budget > 0 && pgqrs_floor_sweep_next(&sweep.at))
+		sweep_floor(&sweep);
+	pgqrs_floor_sweep_end(&sweep.at);
+	pgqrs_table_close(sweep.messages);
+	return sweep.lowered;
+}

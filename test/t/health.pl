@@ -1,0 +1,199 @@
+# The view pgqrs_health, and what it says of floors: messages below them are
+# seen at once where the trigger tells of them, else found by the sweep.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('health', "fsync = off\nmax_prepared_transactions = 10\nautovacuum = off\n");
+
+sub sql
+{
+	my ($query, $database) = @_;
+	return $node->safe_psql($database // 'postgres', $query);
+}
+
+# An item as value|ok|hint.
+sub health
+{
+	my ($item, $database) = @_;
+	return sql("SELECT value, ok, hint FROM pgqrs_health WHERE item = '$item'", $database);
+}
+
+sub maintain
+{
+	return sql("SELECT coalesce(string_agg(key || ' ' || value, ', '), '') FROM jsonb_each(pgqrs_maintain()) WHERE value <> '0'");
+}
+
+# What a queue delivers, each message in a transaction of its own, as payloads.
+sub claim
+{
+	my ($queue, $count) = @_;
+	return join ' ', split /\n/,
+	  sql(join '', "SELECT payload #>> '{}' FROM pgqrs_dequeue('$queue', visibility_timeout => '1 hour');\n" x ($count // 1));
+}
+
+# Works off so many messages that the floor is raised.
+sub raise_floor
+{
+	my ($queue, $priority, $database) = @_;
+	sql(join('', "SELECT pgqrs_enqueue('$queue', '\"gone\"', priority => $priority);
+		SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('$queue');\n" x 20), $database);
+	return;
+}
+
+# Stores messages past the functions, due long ago.
+sub store
+{
+	my ($queue, $priority, @payloads) = @_;
+	return join '', map {
+		"INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
+			SELECT nextval('pgqrs_message_id_seq'), queue_id, '2020-01-01', now(), 0, 0, $priority, '\"$_\"'
+			FROM pgqrs_queues WHERE name = '$queue';\n"
+	} @payloads;
+}
+
+# The same with the trigger off.
+sub hide
+{
+	return 'BEGIN; ALTER TABLE pgqrs_messages DISABLE TRIGGER pgqrs_messages_written;' . store(@_) .
+	  'ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written; COMMIT;';
+}
+
+# A fresh server.
+is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), '', 'all is well');
+is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
+	'version, preloaded, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages', 'the items');
+is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
+is(health('preloaded'), 'yes|t|', 'preloaded');
+is(health('floors'), '0 of 4096|t|', 'no floors');
+is(health('floors raised'), '0|t|', 'none was raised');
+is(health('floors lowered'), '0|t|', 'nor lowered');
+is(health('index entries per claim'), 'nothing was claimed yet|t|', 'nothing was claimed');
+is(health('oldest xmin'), 'none|t|', 'nobody is in the way');
+is(health('dead messages'), '0|t|', 'nothing is dead');
+
+# Floors are raised.
+sql("SELECT pgqrs_create_queue('a', visibility_timeout => '1 hour'), pgqrs_create_queue('b'), pgqrs_create_queue('c')");
+raise_floor('a', 0);
+raise_floor('a', 7);
+raise_floor('b', 0);
+is(health('floors'), '3 of 4096|t|', 'a floor per queue and priority');
+like(health('floors raised'), qr/^[1-9]\d*\|t\|$/, 'they are raised');
+like(health('index entries per claim'), qr/^[1-9]\d?\.\d\|t\|$/, 'claims look at little');
+is(maintain(), '', 'the sweep finds nothing');
+
+# Written past the functions, below the floor: seen at once, also by a claim of the same transaction.
+is(claim('a'), '', 'nothing is there');
+sql(store('a', 0, 'inserted'));
+is(claim('a'), 'inserted', 'an INSERT is seen at once');
+sql('UPDATE pgqrs_messages SET visible_after = \'2020-01-01\', lease = NULL');
+is(claim('a'), 'inserted', 'so is an UPDATE');
+append_to_file("$PostgreSQL::Test::Utils::tmp_check/copy",
+	join("\t", 9000000, 1, '2020-01-01', '2020-01-01', 0, 0, 0, '"copied"') . "\n");
+sql("COPY pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
+	FROM '$PostgreSQL::Test::Utils::tmp_check/copy'");
+is(claim('a'), 'copied', 'and a COPY');
+is(sql('BEGIN;' . store('a', 0, 'mine') . "SELECT payload #>> '{}' FROM pgqrs_dequeue('a'); COMMIT"), 'mine', 'and what the transaction itself wrote');
+is(sql('SET session_replication_role = replica;' . store('a', 0, 'replicated')), '', 'a subscriber writes');
+is(claim('a'), 'replicated', 'what is seen at once, too');
+my $open = $node->background_psql('postgres');
+$open->query_safe('BEGIN;' . store('a', 0, 'late'));
+raise_floor('a', 0);
+$open->query_safe('COMMIT');
+$open->quit;
+is(claim('a'), 'late', 'a transaction that was open while others claimed');
+is(health('floors lowered'), '0|t|', 'the sweep had nothing to do with it');
+
+# Hidden from the claims.
+sub hidden
+{
+	my ($name, $queue, $priority, @payloads) = @_;
+	raise_floor($queue, $priority);
+	sql(hide($queue, $priority, @payloads));
+	is(claim($queue, 2), '', "$name: claims do not see it");
+	is(maintain(), 'floors_lowered 1', 'a pass does');
+	is(claim($queue, scalar(@payloads) + 1), join(' ', @payloads), 'so that it is delivered');
+	is(maintain(), '', 'and that is all');
+	return;
+}
+hidden('one', 'a', 0, 'hidden');
+hidden('at another priority', 'a', 7, 'seven');
+hidden('many', 'b', 0, map { "h$_" } 1 .. 20);
+like(health('floors lowered'), qr/^3\|f\|Messages were where no claim looks/, 'they are counted, and all but well');
+raise_floor($_, 0) for 'a', 'b', 'c';
+sql(hide($_, 0, "in $_")) for 'a', 'b', 'c';
+is(maintain(), 'floors_lowered 3', 'a pass looks below all floors');
+is(claim('a') . claim('b') . claim('c'), 'in ain bin c', 'and all is delivered');
+
+# Many dead entries that nobody may remove: a pass is bounded, the next goes on.
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$holder->query_safe('SELECT count(*) FROM pgqrs_messages');
+for my $i (1 .. 3)
+{
+	sql("SELECT cardinality(pgqrs_enqueue_batch('a', array_agg(to_jsonb(g)))) FROM generate_series(1, 10000) g");
+	sql("SELECT count(*) FROM (SELECT unnest(pgqrs_archive_messages(array_agg(message_id), array_agg(lease)))
+		FROM pgqrs_dequeue('a', batch_size => 10000)) d");
+}
+my $late = sql('SELECT pgqrs_now()');
+raise_floor($_, 0) for 'a', 'b';
+sql(hide('a', 0, 'far away') =~ s/2020-01-01/$late/r);
+sql(hide('b', 0, 'near'));
+is(claim('a') . claim('b'), '', 'two are hidden');
+is(join(' ', sort map { maintain() } 1 .. 3), join(' ', sort('', 'floors_lowered 1', 'floors_lowered 1')), 'a pass does not look at all of it, three do');
+is(claim('a') . claim('b'), 'far awaynear', 'both are found');
+
+# Who holds back what is dead.
+my $pid = $holder->query_safe('SELECT pg_backend_pid()');
+like(health('oldest xmin'), qr/^pid $pid \(client backend\), open for [\d:]+, \d+ transactions ago\|t\|$/, 'a session');
+sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
+is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
+	'a role that may not see it');
+is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '6',
+	'sees all else');
+sql('GRANT pg_read_all_stats TO reader');
+like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
+is(sqlstate($node, "CREATE ROLE other; SET SESSION AUTHORIZATION other; SELECT * FROM pgqrs_health"), '42501', 'and one without a privilege nothing');
+$holder->quit;
+sql("BEGIN; SELECT pgqrs_enqueue('c', '1'); PREPARE TRANSACTION 'two phases'");
+like(health('oldest xmin'), qr/^prepared transaction 'two phases', open for [\d:]+, \d+ transactions ago\|t\|$/, 'a prepared transaction');
+sql("ROLLBACK PREPARED 'two phases'");
+like(health('dead messages'), qr/^[1-9]\d{4,}\|t\|$/, 'how much is dead');
+
+# Each database for itself, but the floors are all taken from one pot.
+sql('CREATE DATABASE other');
+sql("CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('a')", 'other');
+is(health('floors lowered', 'other'), '0|t|', 'another database has lowered none');
+is(health('floors', 'other'), health('floors'), 'there are as many floors for all');
+raise_floor('a', 0, 'other');
+like(health('floors raised', 'other'), qr/^[1-9]\|t\|$/, 'it has floors of its own');
+sql('VACUUM pgqrs_messages');
+is(health('dead messages'), '0|t|', 'a vacuum');
+
+# What is not well.
+sql("UPDATE pg_extension SET extversion = '0.0.1' WHERE extname = 'pgqrs'");
+like(health('version'), qr/^library \S+, installed objects 0\.0\.1\|f\|ALTER EXTENSION/, 'old objects');
+sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs'");
+$node->append_conf('postgresql.conf', 'pgqrs.max_floors = 2');
+$node->restart;
+is(health('floors lowered'), '0|t|', 'a restart forgets');
+raise_floor($_, 0) for 'a', 'b', 'c';
+like(health('floors'), qr/^2 of 2\|f\|Raise pgqrs\.max_floors/, 'no floor is left');
+sql(hide('c', 0, 'c'));
+is(claim('c'), 'c', 'without one a claim sees all');
+$node->append_conf('postgresql.conf', 'pgqrs.max_floors = 0');
+$node->restart;
+raise_floor('a', 0);
+is(health('floors'), '0 of 0|t|', 'nobody wants floors');
+is(maintain(), '', 'nothing to sweep');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+like(health('preloaded'), qr/^no\|f\|Add pgqrs to shared_preload_libraries/, 'not preloaded');
+is(sql("SELECT string_agg(item, ', ') FROM pgqrs_health WHERE value IS NULL AND ok IS NULL AND hint IS NULL"),
+	'floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
+is(maintain(), '', 'nothing to sweep either');
+
+done_testing();
