@@ -127,21 +127,28 @@ pgqrs_clock_note_serving(void)
 
 /*
  * A fencing token: random, never a sequence or a clock, because a claim lost
- * in a crash must not be handed out again under the same lease.
+ * in a crash must not be handed out again under the same lease.  Asking for
+ * many at a time costs hardly more than asking for one.
  */
 int64
 pgqrs_random_lease(void)
 {
+	static uint64 stock[32];
+	static int left = 0;
 	uint64 lease;
 
 	do
 	{
-		if (!pg_strong_random(&lease, sizeof(lease)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a random lease"),
-					 errhint("The operating system's source of random numbers failed; repeat the call.")));
-		lease >>= 64 - LEASE_BITS;
+		if (left == 0)
+		{
+			if (!pg_strong_random(stock, sizeof(stock)))
+				ereport(ERROR,
+						(errcode(ERRCODE_INTERNAL_ERROR),
+						 errmsg("could not generate a random lease"),
+						 errhint("The operating system's source of random numbers failed; repeat the call.")));
+			left = lengthof(stock);
+		}
+		lease = stock[--left] >> (64 - LEASE_BITS);
 	} while (lease == 0);
 	return (int64) lease;
 }
