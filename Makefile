@@ -6,6 +6,8 @@
 #   make demo [DIR=…]       the zip_files workflow, killed and resumed
 #   make bench [QUICK=1]    measures speed against others; test/bench/run says more
 #   make model              the protocol of the floors, explored by spin; FULL=1: more of it
+#   make stress             looks for lost messages for minutes; test/stress/run says more
+#   make stress-broken      the same where the protocol of the floors is broken on purpose
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only lower layers
 
@@ -39,7 +41,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench model check-layers format format-check
+.PHONY: all install objects test demo bench model stress stress-broken check-layers format format-check
 
 all:
 
@@ -77,6 +79,12 @@ bench:
 model:
 	@bash test/packages
 	@FULL=$(FULL) bash test/model/run
+
+stress:
+	@bash test/stress/run
+
+stress-broken:
+	@bash test/stress/run broken $(ONLY)
 
 check-layers:
 	@perl test/check_layers src

@@ -140,6 +140,8 @@ transaction_event(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			lower_durability();
+			if (PGQRS_FLOOR_BROKEN('c'))
+				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pgqrs_floor_pre_prepare();

@@ -38,6 +38,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "executor/spi.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -51,7 +52,11 @@
  * A floor is raised when scans have looked at this many index entries since it
  * was: each claim leaves one that is dead.
  */
+#ifdef PGQRS_BREAK_FLOOR
+#define RAISE_AFTER 1
+#else
 #define RAISE_AFTER 8
+#endif
 
 /* How far a floor may stand from its place in the table. */
 #define MAX_PROBES 64
@@ -131,6 +136,16 @@ static const PgqrsFloorKey lowest = {DT_NOBEGIN, LOWEST_ID};
 /* Whether the transaction has changed a message, and had when the call began. */
 static bool modified = false;
 static bool modified_before = false;
+
+/* Where a build for the stress test lets others come in between. */
+static void
+widen(void)
+{
+#ifdef PGQRS_BREAK_FLOOR
+	if (pg_prng_uint64_range(&pg_global_prng_state, 0, 15) == 0)
+		pg_usleep(pg_prng_uint64_range(&pg_global_prng_state, 0, 30000));
+#endif
+}
 
 /*
  * Shared memory
@@ -309,6 +324,8 @@ publish(int64 queue_id, TimestampTz key)
 	Published *mine = my_published();
 	uint64 before = pg_atomic_read_u64(&mine->key);
 
+	if (PGQRS_FLOOR_BROKEN('a'))
+		return;
 	if (before == 0)
 	{
 		uint32 backends = pg_atomic_read_u32(&shared->backends);
@@ -351,7 +368,12 @@ pgqrs_floor_modified(void)
 TimestampTz
 pgqrs_floor_writer_clock(int64 queue_id)
 {
+	TimestampTz reading = 0;
+
 	modified = true;
+	if (PGQRS_FLOOR_BROKEN('b'))
+		reading = pgqrs_clock();
+	widen();
 	if (shared != NULL)
 	{
 		Published *mine = my_published();
@@ -362,7 +384,10 @@ pgqrs_floor_writer_clock(int64 queue_id)
 			 pg_atomic_read_u64(&mine->queue_id) != queue_id))
 			publish(queue_id, DT_NOEND);
 	}
-	return pgqrs_clock();
+	if (!PGQRS_FLOOR_BROKEN('b'))
+		reading = pgqrs_clock();
+	widen();
+	return reading;
 }
 
 /*
@@ -379,7 +404,9 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 	modified = true;
 	if (shared == NULL)
 		return;
-	publish(queue_id, visible_after);
+	if (!PGQRS_FLOOR_BROKEN('l'))
+		publish(queue_id, visible_after);
+	widen();
 	floor = get_floor(queue_id, priority);
 	if (floor == NULL)
 		return;
@@ -455,7 +482,7 @@ pgqrs_floor_pre_prepare(void)
 	if (shared == NULL)
 		return;
 	mine = my_published();
-	if (pg_atomic_read_u64(&mine->key) == 0)
+	if (pg_atomic_read_u64(&mine->key) == 0 || PGQRS_FLOOR_BROKEN('p'))
 		return;
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -495,7 +522,7 @@ learn_prepared(void)
 	{
 		unpark();
 		for (int i = 0; i < count; i++)
-			if (!is_parked(xids[i]))
+			if (!is_parked(xids[i]) && !PGQRS_FLOOR_BROKEN('k'))
 				park(xids[i], InvalidOid, 0, LOWEST_KEY, pgqrs_clock_epoch());
 		shared->prepared_known = true;
 	}
@@ -514,7 +541,7 @@ learn_prepared(void)
 void
 pgqrs_floor_call_begin(void)
 {
-	modified_before = modified;
+	modified_before = modified && !PGQRS_FLOOR_BROKEN('h');
 	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
 		learn_prepared();
 }
@@ -529,6 +556,8 @@ read_pending(int64 queue_id, uint32 epoch)
 	uint64 pending = PG_INT64_MAX;
 	uint32 backends = pg_atomic_read_u32(&shared->backends);
 
+	if (PGQRS_FLOOR_BROKEN('e'))
+		return pending;
 	for (uint32 i = 0; i < backends; i++)
 	{
 		Published *other = &shared->published[i].p;
@@ -595,6 +624,7 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 
 	scan->now = pgqrs_clock();
 	pg_memory_barrier();
+	widen();
 	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
 	if (scan->may_raise)
 	{
@@ -605,6 +635,7 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 		scan->limit.message_id = LOWEST_ID;
 	}
 	pg_memory_barrier();
+	widen();
 }
 
 /* Step (5) */
@@ -616,8 +647,13 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 
 	if (floor == NULL)
 		return;
+	widen();
 	if (!scan->has_first)
 		to = (PgqrsFloorKey){scan->now, LOWEST_ID};
+	else if (PGQRS_FLOOR_BROKEN('g'))
+		to.message_id++;
+	if (PGQRS_FLOOR_BROKEN('d') && scan->may_raise)
+		scan->limit.visible_after = read_pending(floor->queue_id, scan->epoch);
 	if (scan->may_raise && pgqrs_floor_compare(scan->limit, to) < 0)
 		to = scan->limit;
 
@@ -626,7 +662,8 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 		floor->entries = 0;
 	else if (floor->entries < RAISE_AFTER)
 		floor->entries += scan->entries;
-	if (scan->may_raise && floor->generation == scan->generation &&
+	if (scan->may_raise &&
+		(floor->generation == scan->generation || PGQRS_FLOOR_BROKEN('m')) &&
 		scan->epoch == pgqrs_clock_epoch() &&
 		(floor->epoch != scan->epoch || pgqrs_floor_compare(to, floor->key) > 0))
 	{
@@ -764,6 +801,8 @@ pgqrs_floor_end(void)
 	bool written = modified;
 
 	modified = modified_before = false;
-	if (written && shared != NULL)
-		pg_atomic_write_u64(&my_published()->key, 0);
+	if (!written || shared == NULL)
+		return;
+	pg_atomic_write_u64(&my_published()->key, 0);
+	widen();
 }

@@ -12,6 +12,16 @@
 
 #include "datatype/timestamp.h"
 
+/*
+ * A build for the stress test waits at random wherever others may come in
+ * between, and breaks the protocol where the letter says; see test/stress.
+ */
+#ifdef PGQRS_BREAK_FLOOR
+#define PGQRS_FLOOR_BROKEN(letter) (PGQRS_BREAK_FLOOR == (letter))
+#else
+#define PGQRS_FLOOR_BROKEN(letter) false
+#endif
+
 /* A place in the order of claims within a queue and priority. */
 typedef struct PgqrsFloorKey
 {

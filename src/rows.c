@@ -261,7 +261,10 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 			make_scan_key(&scan->keys[i], scan->index, &keys[i]);
 	}
 
-	PushActiveSnapshot(table->snapshot ? table->snapshot : GetLatestSnapshot());
+	if (PGQRS_FLOOR_BROKEN('j') && index == INDEX_MESSAGES_CLAIM)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	else
+		PushActiveSnapshot(table->snapshot ? table->snapshot : GetLatestSnapshot());
 	scan->snapshot = GetActiveSnapshot();
 	scan->direction = ForwardScanDirection;
 	scan->by_hand = IsolationIsSerializable();
