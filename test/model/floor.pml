@@ -53,8 +53,8 @@
  *						clock was set back by more than it creeps
  *	unknown				a row that came to be below the floor without anybody
  *						knowing, as by DML with the trigger disabled
- *	sweep				maintenance's search below the floor, which lowers it to
- *						what was found
+ *	sweep				pgqrs_sweep() in src/sweep.c, pgqrs_floor_sweep_next() and
+ *						pgqrs_floor_sweep_found()
  *
  * Not modelled: several queues (a key published for "many" concerns all),
  * RAISE_AFTER (a scan that does not raise does less), memory that is not
@@ -974,21 +974,18 @@ proctype sweep()
 	}
 	d_step {
 		if
-		:: found != 0 ->
-			if
-			:: found < floor -> floor = found
-			:: else
-			fi;
+		:: found != 0 && found < floor ->
+			floor = found;
 			for (x : 0 .. MESSAGES - 1) {
 				unknown_row[x] = unknown_row[x] && committed[x] < floor
 			}
 			x = 0;
 #ifndef VARIANT_M
-			generation++;
+			generation++
 #endif
-			found = 0
 		:: else
-		fi
+		fi;
+		found = 0
 	}
 }
 #endif
