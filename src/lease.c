@@ -26,18 +26,44 @@ pgqrs_lease_live(TupleTableSlot *message, TimestampTz now)
 		DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after)) > now;
 }
 
-/* The limit of a row of pgqrs_queues or pgqrs_workers. */
+/*
+ * The locks of a row of pgqrs_queues or pgqrs_workers that has a limit: who
+ * counts against it has the one to the end of the transaction, who extends a
+ * live lease shares the other.
+ */
+typedef enum LimitLock
+{
+	LIMIT_COUNTED,
+	LIMIT_EXTENDING
+} LimitLock;
+
 static bool
-lock_limit(PgqrsTableId table, int64 id, bool wait)
+lock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode, bool wait)
 {
 	LOCKTAG tag;
 
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
-					   (uint32) id, 0);
-	return LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+					   (uint32) id, which);
+	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Live leases among the messages that an index lists under the keys. */
+static void
+unlock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
+					   (uint32) id, which);
+	LockRelease(&tag, mode, false);
+}
+
+void
+pgqrs_lease_extending(PgqrsTableId table, int64 id)
+{
+	lock_limit(LIMIT_EXTENDING, table, id, ShareLock, true);
+}
+
+/* Leases later than now among the messages that an index lists under the keys. */
 static int
 count_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
 		   int nkeys, const PgqrsKey *keys, TimestampTz now)
@@ -54,12 +80,12 @@ count_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
 }
 
 static int
-count_in_worker(PgqrsTable *messages, int64 worker_id)
+count_in_worker(PgqrsTable *messages, int64 worker_id, TimestampTz now)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
 
 	return count_live(messages, pgqrs_table_slot(messages),
-					  INDEX_MESSAGES_WORKER, 1, &key, pgqrs_clock());
+					  INDEX_MESSAGES_WORKER, 1, &key, now);
 }
 
 /*
@@ -67,10 +93,9 @@ count_in_worker(PgqrsTable *messages, int64 worker_id)
  * at, however much it is; what is delayed is.
  */
 static int
-count_in_queue(PgqrsTable *messages, int64 queue_id)
+count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	TimestampTz now = pgqrs_clock();
 	PgqrsKey keys[3] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
@@ -93,19 +118,36 @@ count_in_queue(PgqrsTable *messages, int64 queue_id)
 	return live;
 }
 
+/*
+ * Who extends a live lease, and has not committed, leaves it to others as it
+ * was, even when that has run out.  So as long as somebody does, every lease
+ * counts that is held.
+ */
+static int
+room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit, bool wait,
+	 int (*count)(PgqrsTable *messages, int64 id, TimestampTz now))
+{
+	bool alone;
+	int live;
+
+	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, wait))
+		return 0;
+	alone = lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, false);
+	live = count(messages, id, alone ? pgqrs_clock() : DT_NOBEGIN);
+	if (alone)
+		unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
+	return Max(0, limit - live);
+}
+
 int
 pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id, int limit, bool wait)
 {
-	if (!lock_limit(TABLE_QUEUES, queue_id, wait))
-		return 0;
-	return Max(0, limit - count_in_queue(messages, queue_id));
+	return room(messages, TABLE_QUEUES, queue_id, limit, wait, count_in_queue);
 }
 
 int
 pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit,
 							bool wait)
 {
-	if (!lock_limit(TABLE_WORKERS, worker_id, wait))
-		return 0;
-	return Max(0, limit - count_in_worker(messages, worker_id));
+	return room(messages, TABLE_WORKERS, worker_id, limit, wait, count_in_worker);
 }

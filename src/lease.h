@@ -26,4 +26,11 @@ extern int pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id,
 extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
 									   int limit, bool wait);
 
+/*
+ * Before the clock is read by which a lease is found live that is to be
+ * extended: the queue or worker counts it from here on to the end of the
+ * transaction.  Waits for a count at most.
+ */
+extern void pgqrs_lease_extending(PgqrsTableId table, int64 id);
+
 #endif /* PGQRS_LEASE_H */

@@ -492,6 +492,17 @@ may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent, true) > 0);
 }
 
+/* From now on the lease counts against the limits that there may be. */
+static void
+count_extending(TupleTableSlot *slot, const PgqrsQueue *queue)
+{
+	if (queue->max_in_flight > 0)
+		pgqrs_lease_extending(TABLE_QUEUES, queue->queue_id);
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_lease_extending(TABLE_WORKERS,
+							  DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+}
+
 bool
 pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 					 int64 lease, int64 timeout, bool *cancel_requested)
@@ -503,6 +514,8 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 
 	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
 					&queue) == FENCE_PASSED;
+	if (current)
+		count_extending(slot, &queue);
 	now = pgqrs_clock();
 	current = current && !is_late(slot, now) &&
 		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
