@@ -75,7 +75,7 @@ SELECT is(status || ' ' || (error->>'type'), 'ERROR ' || how, how) FROM dead, pg
 SELECT pgqrs_replay_message(run) FROM dead;
 SELECT is(ROW(r.status, r.attempt, r.failures, m.attempt, m.failures, lease, m.deadline_at > clock_timestamp() + interval '59 min')::text, '(QUEUED,0,0,0,0,,t)', 'replayed after ' || how)
 	FROM dead, pgqrs_get_run(run) r, pgqrs_messages m WHERE m.message_id = run;
-SELECT is(pgqrs_maintain(), '{"workers_stopped": 0, "leases_reaped": 0, "messages_dead": 0, "runs_cancelled": 0, "runs_timed_out": 0}', 'it has time and crashes again');
+SELECT is((SELECT sum(value::int) FROM jsonb_each_text(pgqrs_maintain())), 0::bigint, 'it has time and crashes again');
 SELECT pgqrs_complete_run(run, pg_temp.claim(run)) FROM dead;
 SELECT is(status, 'SUCCESS', how) FROM dead, pgqrs_result(run);
 
