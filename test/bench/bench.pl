@@ -11,7 +11,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
-use List::Util qw(max min sum);
+use List::Util qw(max min);
 use POSIX qw(strftime);
 use Time::HiRes qw(time);
 
@@ -197,6 +197,11 @@ sub waiting
 	return sub { sql('pgqrs', "SELECT count(*) FROM (SELECT FROM $table WHERE lease IS NULL LIMIT 1) AS x") };
 }
 
+sub waiting_boss
+{
+	return sql('boss', "SELECT count(*) FROM (SELECT FROM pgboss.job WHERE name = 'bench' AND state = 'created' LIMIT 1) AS x");
+}
+
 # Remembers that a backlog is loaded that its workloads leave as it is.
 my %loaded = (pgqrs => '', plain => '');
 
@@ -204,7 +209,11 @@ sub keep_loaded
 {
 	my ($whose, $rows, $load) = @_;
 
-	return if $loaded{$whose} eq $rows;
+	if ($loaded{$whose} eq $rows)
+	{
+		settle('pgqrs', "${whose}_messages");
+		return;
+	}
 	$load->($rows);
 	$loaded{$whose} = $rows;
 	return;
@@ -289,8 +298,10 @@ push @workloads, {
 			prepare => sub { load_plain($_[1]) }, buffers_of => 'plain/claim'),
 		null(label => 'null: 1 round trip', script => 'null/claim'),
 		pgmq(label => 'pgmq.read', script => 'pgmq/claim', prepare => sub { load_pgmq($_[1]) }),
-		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', prepare => sub { load_pgqrs('bench', $_[1]) }),
-		boss(label => 'Node: pg-boss fetch', workload => 'claim', prepare => sub { load_boss(10_000 * $seconds) }),
+		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', left => waiting('pgqrs_messages'),
+			prepare => sub { load_pgqrs('bench', $_[1]) }),
+		boss(label => 'Node: pg-boss fetch', workload => 'claim', left => \&waiting_boss,
+			prepare => sub { load_boss($_[1] / 6) }),
 	],
 };
 
@@ -331,8 +342,9 @@ for my $size (1_000, $large)
 	};
 }
 
-# Everybody drains the same backlog; a tenth more is there, so that no batch is
-# short, but for those that drain all there is.
+# SQL and graphile-worker drain the same backlog; for SQL a tenth more is there,
+# so that no batch is short.  The other Node clients drain a larger one for as
+# long as other runs last.
 push @workloads, {
 	id => 'drain', title => 'claim 50, archive 50, of a backlog of ' . number($drain_rows), rows => 50, sampling => 1,
 	transactions => $drain_rows / 50,
@@ -349,9 +361,10 @@ push @workloads, {
 		pgq(label => 'PgQ, batches of 500, 1 consumer', script => 'pgq/drain', rows => 500, fixed_clients => 1,
 			transactions => $drain_rows / 500, prepare => sub { load_pgq($drain_rows * 1.1) }),
 		pgmq(label => 'pgmq read; archive', script => 'pgmq/drain_50', prepare => sub { load_pgmq($drain_rows * 1.1) }),
-		node_ours(label => 'Node: pgqrs', workload => 'drain_50', prepare => sub { load_pgqrs('bench', 30_000 * $seconds) }),
-		boss(label => 'Node: pg-boss fetch; complete', workload => 'drain_50',
-			prepare => sub { load_boss(10_000 * $seconds) }),
+		node_ours(label => 'Node: pgqrs', workload => 'drain_50', left => waiting('pgqrs_messages'),
+			prepare => sub { load_pgqrs('bench', $_[1]) }),
+		boss(label => 'Node: pg-boss fetch; complete', workload => 'drain_50', left => \&waiting_boss,
+			prepare => sub { load_boss($_[1] / 6) }),
 	],
 },
 {
@@ -361,6 +374,8 @@ push @workloads, {
 			prepare => sub { load_runs(1_000) }),
 		null(id => 'null_7', label => 'null: 7 round trips, 4 durable', script => 'null/cycle_7', against => 'pgqrs_7'),
 		ours(id => 'pgqrs', label => 'pgqrs, 4 statements', script => 'pgqrs/cycle_4', null => 'null_4',
+			prepare => sub { load_runs(1_000) }),
+		ours(id => 'pgqrs_lateral', label => 'pgqrs, 4 statements, LATERAL', script => 'pgqrs/cycle_4_lateral', null => 'null_4',
 			prepare => sub { load_runs(1_000) }),
 		null(id => 'null_4', label => 'null: 4 round trips, 3 durable', script => 'null/cycle_4'),
 		node_ours(label => 'Node: pgqrs, 4 statements', workload => 'cycle_4', prepare => sub { load_runs(1_000) }),

@@ -33,7 +33,8 @@ async function run(operation, time) {
 			const before = performance.now();
 			if (before >= end)
 				return;
-			rows += await operation(i);
+			const count = await operation(i);
+			rows += count; // not with the await: rows would be read before it
 			latencies.push(performance.now() - before);
 		}
 	}));

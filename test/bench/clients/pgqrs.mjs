@@ -14,10 +14,10 @@ const statements = {
 	dequeue_50: "SELECT * FROM pgqrs_dequeue('bench', batch_size => 50)",
 	archive_50: 'SELECT pgqrs_archive_messages($1, $2)',
 	trigger: "SELECT pgqrs_trigger('bench_wf', $1)",
-	dequeue_begin: `SELECT d.run_id, d.lease, d.input, s.should_execute, s.output
-		FROM pgqrs_dequeue('bench_wf') AS d, pgqrs_step_begin(d.run_id, d.lease, 'one') AS s`,
-	complete_begin: `SELECT s.should_execute, s.output
-		FROM pgqrs_step_complete($1, $2, 'one', $3), pgqrs_step_begin($1, $2, 'two') AS s`,
+	dequeue_begin: `SELECT d.run_id, d.lease, d.input, (pgqrs_step_begin(d.run_id, d.lease, 'one')).should_execute
+		FROM pgqrs_dequeue('bench_wf') AS d`,
+	complete_begin: `SELECT pgqrs_step_complete($1, $2, 'one', $3),
+		(pgqrs_step_begin($1, $2, 'two')).should_execute`,
 	complete_end: "SELECT pgqrs_step_complete($1, $2, 'two', $3), pgqrs_complete_run($1, $2, $3)",
 };
 
