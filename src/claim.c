@@ -316,7 +316,7 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
 	if (queue->max_in_flight > 0)
 	{
 		int room = pgqrs_lease_room_in_queue(claim->rows.messages, queue->queue_id,
-											 queue->max_in_flight, false);
+											 queue->max_in_flight);
 
 		others = Max(0, claim->wanted - room);
 	}
@@ -385,7 +385,7 @@ worker_room(Claim *claim, const PgqrsWorker *worker, int wanted)
 		return wanted;
 	return Min(wanted,
 			   pgqrs_lease_room_for_worker(claim->rows.messages, worker->worker_id,
-										   worker->max_concurrent, false));
+										   worker->max_concurrent));
 }
 
 void

@@ -58,6 +58,12 @@ unlock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode)
 }
 
 void
+pgqrs_lease_lock_limit(PgqrsTableId table, int64 id)
+{
+	lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, true);
+}
+
+void
 pgqrs_lease_extending(PgqrsTableId table, int64 id)
 {
 	lock_limit(LIMIT_EXTENDING, table, id, ShareLock, true);
@@ -124,13 +130,13 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
  * counts that is held.
  */
 static int
-room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit, bool wait,
+room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit,
 	 int (*count)(PgqrsTable *messages, int64 id, TimestampTz now))
 {
 	bool alone;
 	int live;
 
-	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, wait))
+	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
 		return 0;
 	alone = lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, false);
 	live = count(messages, id, alone ? pgqrs_clock() : DT_NOBEGIN);
@@ -140,14 +146,13 @@ room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit, bool wait,
 }
 
 int
-pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id, int limit, bool wait)
+pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id, int limit)
 {
-	return room(messages, TABLE_QUEUES, queue_id, limit, wait, count_in_queue);
+	return room(messages, TABLE_QUEUES, queue_id, limit, count_in_queue);
 }
 
 int
-pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit,
-							bool wait)
+pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit)
 {
-	return room(messages, TABLE_WORKERS, worker_id, limit, wait, count_in_worker);
+	return room(messages, TABLE_WORKERS, worker_id, limit, count_in_worker);
 }

@@ -19,12 +19,18 @@ extern bool pgqrs_lease_live(TupleTableSlot *message, TimestampTz now);
 /*
  * How many more live leases a queue or a worker may have under its limit.
  * Locks the limit to the end of the transaction, so that one claim at a time
- * counts; wait: for the lock, else there is no room while somebody has it.
+ * counts; while somebody else has that lock there is no room.
  */
 extern int pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id,
-									 int limit, bool wait);
+									 int limit);
 extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
-									   int limit, bool wait);
+									   int limit);
+
+/*
+ * Waits for that lock.  Only before any message is locked: who has it may be
+ * waiting for one.
+ */
+extern void pgqrs_lease_lock_limit(PgqrsTableId table, int64 id);
 
 /*
  * Before the clock is read by which a lease is found live that is to be

@@ -487,9 +487,86 @@ may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 
 	return (queue->max_in_flight == 0 ||
 			pgqrs_lease_room_in_queue(messages, queue->queue_id,
-									  queue->max_in_flight, true) > 0) &&
+									  queue->max_in_flight) > 0) &&
 		(max_concurrent == 0 ||
-		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent, true) > 0);
+		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent) > 0);
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	int64 x = *(const int64 *) a;
+	int64 y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts ids and drops what is there twice; how many are left. */
+static int
+distinct(int64 *ids, int count)
+{
+	int n = 0;
+
+	qsort(ids, count, sizeof(int64), compare_ids);
+	for (int i = 0; i < count; i++)
+		if (n == 0 || ids[n - 1] != ids[i])
+			ids[n++] = ids[i];
+	return n;
+}
+
+/*
+ * The lease, which is held under a limit, has run out.  Says nothing of the
+ * next moment: the message is not locked.
+ */
+static bool
+needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	bool visible;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							 queue) &&
+		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
+		!pgqrs_lease_live(slot, pgqrs_clock()) &&
+		pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible);
+}
+
+/*
+ * Leases that have run out take room when they are extended.  Here everybody
+ * waits for the limits' locks, before that of any message and in one order:
+ * queues, then workers, by their ids.  A lease that runs out after this gets
+ * its lock at once or not at all.  leases: NULL for whichever they are.
+ */
+void
+pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
+						  const int64 *ids, const int64 *leases)
+{
+	int64 *queues = palloc(count * sizeof(int64));
+	int64 *workers = palloc(count * sizeof(int64));
+	int nqueues = 0;
+	int nworkers = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		PgqrsQueue queue;
+
+		if (!pgqrs_row_fetch_id(messages, ids[i], slot) ||
+			(leases != NULL && !pgqrs_lease_is(slot, leases[i])) ||
+			!needs_room(slot, &queue))
+			continue;
+		if (queue.max_in_flight > 0)
+			queues[nqueues++] = queue.queue_id;
+		if (!pgqrs_is_null(slot, Messages_worker_id))
+			workers[nworkers++] = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	}
+	nqueues = distinct(queues, nqueues);
+	for (int i = 0; i < nqueues; i++)
+		pgqrs_lease_lock_limit(TABLE_QUEUES, queues[i]);
+	nworkers = distinct(workers, nworkers);
+	for (int i = 0; i < nworkers; i++)
+		if (pgqrs_worker_limit(workers[i]) > 0)
+			pgqrs_lease_lock_limit(TABLE_WORKERS, workers[i]);
+	pfree(workers);
+	pfree(queues);
 }
 
 /* From now on the lease counts against the limits that there may be. */
@@ -543,6 +620,7 @@ pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 
 	pgqrs_commit_claim_begin();
+	pgqrs_message_lock_limits(messages, slot, count, ids, leases);
 	for (int i = 0; i < count; i++)
 	{
 		int item = order[i];

@@ -55,6 +55,9 @@ extern bool pgqrs_message_nack(int64 id, int64 lease, bool has_error,
  * The same; timeout < 0: the queue's; false: the lease is not the current one.
  * slot: of messages, which are open for writing.
  */
+extern void pgqrs_message_lock_limits(PgqrsTable *messages,
+									  TupleTableSlot *slot, int count,
+									  const int64 *ids, const int64 *leases);
 extern bool pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot,
 								 int64 id, int64 lease, int64 timeout,
 								 bool *cancel_requested);

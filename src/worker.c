@@ -172,6 +172,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
 	ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &held);
+	pgqrs_message_lock_limits(messages, slot, held, ids, NULL);
 	*answers = palloc_extended(Max(held, 1) * sizeof(PgqrsExtended),
 							   MCXT_ALLOC_HUGE);
 	for (int i = 0; i < held; i++)
