@@ -15,10 +15,12 @@
 #include "rows.h"
 
 #include "access/heapam.h"
+#include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
@@ -30,8 +32,10 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 /* Tells floor.c of what is written past this file. */
 #define OUR_TRIGGER "pgqrs_messages_written"
@@ -80,14 +84,69 @@ has_triggers(Relation rel)
 	return false;
 }
 
+/* Whether a foreign key is one of the extension's own, which C upholds. */
+static bool
+is_declared(Oid constraint)
+{
+	static const char *const declared[][2] = {
+		{"pgqrs_messages", "pgqrs_messages_queue_fkey"},
+		{"pgqrs_schedule_firings", "pgqrs_schedule_firings_schedule_fkey"},
+		{"pgqrs_signals", "pgqrs_signals_run_fkey"},
+		{"pgqrs_workflow_runs", "pgqrs_workflow_runs_workflow_fkey"},
+		{"pgqrs_workflow_steps", "pgqrs_workflow_steps_run_fkey"},
+		{"pgqrs_workflows", "pgqrs_workflows_queue_fkey"},
+	};
+	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Form_pg_constraint form;
+	char *table;
+	bool found = false;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	form = (Form_pg_constraint) GETSTRUCT(tuple);
+	table = get_rel_name(form->conrelid);
+	for (int i = 0; i < lengthof(declared); i++)
+		if (table != NULL && strcmp(table, declared[i][0]) == 0 &&
+			strcmp(NameStr(form->conname), declared[i][1]) == 0)
+			found = get_rel_namespace(form->conrelid) == pgqrs_catalog_schema();
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+/* A foreign key from the table or to it is a set of triggers on it. */
+static bool
+has_foreign_keys(Relation rel)
+{
+	if (rel->trigdesc == NULL)
+		return false;
+	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
+	{
+		Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgisinternal && OidIsValid(trigger->tgconstrrelid) &&
+			!is_declared(trigger->tgconstraint))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Refuses a table to which somebody added what the direct path would bypass.
+ * A table that was found plain is so until its relation changes.
  */
 static void
-check_plain(Relation rel)
+check_plain(PgqrsTableId id, Relation rel)
 {
+	static struct
+	{
+		bool known;
+		uint64 generation;
+	} plain[TABLE_COUNT];
+	uint64 generation = pgqrs_catalog_generation(id);
 	TupleConstr *constraints = RelationGetDescr(rel)->constr;
 
+	if (plain[id].known && plain[id].generation == generation)
+		return;
 	if (rel->rd_rel->relkind != RELKIND_RELATION ||
 		rel->rd_tableam != GetHeapamTableAmRoutine())
 		refuse(rel, "is not a heap table");
@@ -105,6 +164,10 @@ check_plain(Relation rel)
 		refuse(rel, "has generated columns");
 	if (has_triggers(rel))
 		refuse(rel, "has triggers");
+	if (has_foreign_keys(rel))
+		refuse(rel, "takes part in a foreign key that is not the extension's");
+	plain[id].known = true;
+	plain[id].generation = generation;
 }
 
 /* Refuses a transaction that may not write. */
@@ -135,7 +198,7 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 		pgqrs_require_writable();
 	table->id = id;
 	table->rel = open_relation(id, write ? RowExclusiveLock : AccessShareLock);
-	check_plain(table->rel);
+	check_plain(id, table->rel);
 	return table;
 }
 

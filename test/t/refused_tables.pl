@@ -48,6 +48,11 @@ my @additions = (
 	[ 'a constraint trigger', 'CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON %s DEFERRABLE FOR EACH ROW EXECUTE FUNCTION nothing()', 'DROP TRIGGER t ON %s' ],
 	[ 'a rule', 'CREATE RULE r AS ON INSERT TO %s DO INSTEAD NOTHING', 'DROP RULE r ON %s' ],
 	[ 'row-level security', 'ALTER TABLE %s ENABLE ROW LEVEL SECURITY', 'ALTER TABLE %s DISABLE ROW LEVEL SECURITY' ],
+	[ 'a foreign key to it', 'CREATE TABLE refers (LIKE %1$s); ALTER TABLE refers ADD CONSTRAINT pgqrs_messages_queue_fkey FOREIGN KEY (%2$s) REFERENCES %1$s',
+		'DROP TABLE refers' ],
+	[ 'a foreign key from it', 'CREATE TABLE referred (LIKE %1$s, PRIMARY KEY (%2$s)); ALTER TABLE %1$s ADD CONSTRAINT f FOREIGN KEY (%2$s) REFERENCES referred NOT VALID',
+		'ALTER TABLE %s DROP CONSTRAINT f; DROP TABLE referred' ],
+	[ 'a foreign key to itself', 'ALTER TABLE %1$s ADD CONSTRAINT f FOREIGN KEY (%2$s) REFERENCES %1$s NOT VALID', 'ALTER TABLE %s DROP CONSTRAINT f' ],
 	[ 'a child', 'CREATE TABLE child () INHERITS (%s)', 'DROP TABLE child' ]);
 
 # What uses a table.
@@ -62,13 +67,16 @@ my %uses = (
 	pgqrs_workflows => ["pgqrs_create_workflow('other')"],
 	pgqrs_grants => ["pgqrs_grant('jobs', 'public', 'work')"]);
 
+my %keys = map { $_ => sql("SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = (SELECT indexrelid FROM pg_index WHERE indrelid = '$_'::regclass AND indisprimary)") }
+  keys %uses;
+
 my $before = counts();
 for my $table (sort keys %uses)
 {
 	for my $addition (@additions)
 	{
 		my ($name, $add, $remove) = @$addition;
-		sql(sprintf $add, $table);
+		sql(sprintf $add, $table, $keys{$table});
 		is(join(' ', map { state_in_session("SELECT $_") } @{ $uses{$table} }), join(' ', ('55000') x @{ $uses{$table} }), "$name on $table");
 		sql(sprintf $remove, $table);
 		is(state_in_session("BEGIN; SELECT $uses{$table}[0]; ROLLBACK"), '', "$name on $table no more");
