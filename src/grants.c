@@ -23,6 +23,7 @@
 #include "commands/extension.h"
 #include "errors.h"
 #include "miscadmin.h"
+#include "names.h"
 #include "nodes/makefuncs.h"
 #include "rows.h"
 #include "storage/lmgr.h"
@@ -296,6 +297,37 @@ pgqrs_grants_on(const char *name)
 			mask |= mask_of_pattern(pattern);
 		}
 	}
+	return mask;
+}
+
+/* Reads the rows, all of them: for what happens rarely. */
+int
+pgqrs_grants_of(const char *role, const char *name)
+{
+	Oid user = get_role_oid(role, true);
+	PgqrsTable *table;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+	int mask = 0;
+
+	if (!OidIsValid(user))
+		return 0;
+	if (has_privs_of_role(user, pgqrs_catalog_owner()))
+		return CAN_ALL;
+	table = pgqrs_table_open(TABLE_GRANTS, false);
+	slot = pgqrs_table_slot(table);
+	pgqrs_scan_begin_table(&scan, table);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		char *pattern = TextDatumGetCString(pgqrs_get(slot, Grants_pattern));
+
+		if (pgqrs_pattern_matches(pattern, name) &&
+			counts_for(NameStr(*DatumGetName(pgqrs_get(slot, Grants_grantee))), user))
+			mask |= row_mask(slot);
+		pfree(pattern);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(table);
 	return mask;
 }
 

@@ -18,6 +18,9 @@
 /* What the current role may do on a name; admin brings the other two. */
 extern int pgqrs_grants_on(const char *name);
 
+/* The same of any role, by its name; not remembered. */
+extern int pgqrs_grants_of(const char *role, const char *name);
+
 /* The owner of the extension, its members, and superusers may do everything. */
 extern bool pgqrs_grants_is_owner(void);
 extern void pgqrs_grants_require_owner(void);

@@ -12,9 +12,9 @@
  *
  * A worker belongs to the role that registered it.  Names are unique per role,
  * another role's worker does not exist for the caller.  The extension's owner,
- * its members and superusers act on every worker.  Privileges on queues play
- * no part here: whoever may call pgqrs_register_worker() may subscribe to any
- * pattern, and each claim checks what it may take.
+ * its members and superusers act on every worker.  Whoever may call
+ * pgqrs_register_worker() may subscribe to any pattern: each claim checks what
+ * it may take, and a worker that may not take it does not serve a queue.
  */
 #include "worker_registry.h"
 
@@ -257,8 +257,28 @@ pgqrs_worker_touch(int64 worker_id)
 }
 
 /*
- * Whether a worker that is ready and not silent has a pattern that matches.
- * Walks the live workers until one does.
+ * Whether the worker's owner may take from the queue.  refused: owners known
+ * not to, which the call completes.
+ */
+static bool
+may_serve(TupleTableSlot *slot, const char *queue, List **refused)
+{
+	char *owner = NameStr(*DatumGetName(pgqrs_get(slot, Workers_owner)));
+	ListCell *lc;
+
+	foreach(lc, *refused)
+		if (strcmp(lfirst(lc), owner) == 0)
+			return false;
+	if (pgqrs_grants_of(owner, queue) & CAN_WORK)
+		return true;
+	*refused = lappend(*refused, pstrdup(owner));
+	return false;
+}
+
+/*
+ * Whether a worker that is ready and not silent has a pattern that matches,
+ * and its owner the privilege to work there.  Walks the live workers until one
+ * does.
  */
 bool
 pgqrs_worker_serves(const char *queue)
@@ -266,6 +286,7 @@ pgqrs_worker_serves(const char *queue)
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 	TimestampTz now = pgqrs_clock();
+	List *refused = NIL;
 	bool found = false;
 	PgqrsScan scan;
 
@@ -277,11 +298,12 @@ pgqrs_worker_serves(const char *queue)
 		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
 			continue;
 		patterns = patterns_of(slot);
-		found = any_matches(patterns, queue);
+		found = any_matches(patterns, queue) && may_serve(slot, queue, &refused);
 		list_free_deep(patterns);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workers);
+	list_free_deep(refused);
 	return found;
 }
 

@@ -74,5 +74,19 @@ is(warnings_of("SELECT pgqrs_suspend_worker($worker)", q{SELECT pgqrs_trigger('t
 is(warnings_of("SELECT pgqrs_resume_worker($worker)", "SELECT pgqrs_stop_worker($worker)", q{SELECT pgqrs_trigger('team.job')}),
 	'team.job', 'a stopped one is gone');
 
+
+# A worker of a role that may not take the runs does not serve them.
+$node->safe_psql('postgres', q{CREATE ROLE stranger; CREATE ROLE crew; CREATE ROLE member IN ROLE crew;
+	SELECT pgqrs_grant('elsewhere', 'stranger', 'work'), pgqrs_grant('job', 'stranger', 'trigger'), pgqrs_grant('elsewhere', 'member', 'work')});
+my $register = q{SELECT pgqrs_register_worker('all', '{*}')};
+is(warnings_of("SET ROLE stranger; $register; RESET ROLE", $trigger), 'job', 'the worker of a stranger does not count');
+is(warnings_of("SET ROLE member; $register; RESET ROLE", $trigger), 'job', 'nor that of a second one');
+like(warnings_of("\\set VERBOSITY verbose\n$required"), qr/ERROR:  PQ013: /, 'where one is required');
+is(warnings_of(q{SELECT pgqrs_grant('job', 'crew', 'work')}, $trigger), '', 'until it may, here by a membership');
+is(warnings_of(q{SELECT pgqrs_revoke('job', 'crew', 'work')}, $trigger), 'job', 'and when it may no more');
+is(warnings_of(q{SELECT pgqrs_grant('job', 'public', 'work')}, $required), '', 'everybody may');
+is(warnings_of(q{SELECT pgqrs_revoke('job', 'public', 'work')}, q{SELECT pgqrs_grant('*', 'stranger', 'admin')}, $required), '', 'or one by a pattern, with another privilege');
+is(warnings_of(q{SELECT pgqrs_revoke('*', 'stranger', 'admin')}, $register, $trigger), '', 'the owner may');
+
 $node->stop;
 done_testing();
