@@ -20,6 +20,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
+#include "databases.h"
 #include "floor.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -40,6 +41,11 @@ static Commits *shared = NULL;
 static bool claimed = false;
 static bool must_last = false;
 static XLogRecPtr our_end = 0; /* where our last call left the WAL */
+
+/* What the background processes are told of it. */
+static TimestampTz maintain_at = DT_NOEND;
+static bool probe = false;
+static bool databases_changed = false;
 
 /*
  * How deep we are in our calls.  After one that failed in a subtransaction it
@@ -133,6 +139,45 @@ forget(void)
 	depth = 0;
 }
 
+/*
+ * The background processes
+ */
+
+void
+pgqrs_commit_maintain_at(TimestampTz due)
+{
+	maintain_at = Min(maintain_at, due);
+}
+
+void
+pgqrs_commit_probe(void)
+{
+	probe = true;
+}
+
+void
+pgqrs_commit_databases_changed(void)
+{
+	databases_changed = true;
+}
+
+/*
+ * Nothing here is undone with a subtransaction: somebody may look for nothing.
+ * What was prepared is told now, too; utility.c tells of its commit.
+ */
+static void
+tell_background(bool ended_well)
+{
+	if (ended_well && maintain_at != DT_NOEND)
+		pgqrs_database_poke(DUE_MAINTAIN, maintain_at);
+	if (ended_well && probe)
+		pgqrs_database_probe();
+	if (ended_well && databases_changed)
+		pgqrs_databases_changed();
+	maintain_at = DT_NOEND;
+	probe = databases_changed = false;
+}
+
 static void
 transaction_event(XactEvent event, void *arg)
 {
@@ -151,6 +196,7 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			forget();
 			pgqrs_floor_end();
+			tell_background(event != XACT_EVENT_ABORT);
 			break;
 		default:
 			break;

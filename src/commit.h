@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+
 extern Size pgqrs_commit_shmem_size(void);
 extern void pgqrs_commit_shmem_init(void);
 extern void pgqrs_commit_init(void);
@@ -20,5 +22,14 @@ extern void pgqrs_commit_claim_end(void);
 
 /* Such a call has done more than claim. */
 extern void pgqrs_commit_must_last(void);
+
+/* What this transaction writes needs a maintenance pass at that instant. */
+extern void pgqrs_commit_maintain_at(TimestampTz due);
+
+/* It may have added the extension to the database, or taken it away. */
+extern void pgqrs_commit_probe(void);
+
+/* It may have changed pg_database. */
+extern void pgqrs_commit_databases_changed(void);
 
 #endif /* PGQRS_COMMIT_H */

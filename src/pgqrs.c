@@ -7,6 +7,7 @@
 #include "catalog.h"
 #include "clock.h"
 #include "commit.h"
+#include "databases.h"
 #include "floor.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -31,6 +32,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
 	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
 	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
+	RequestAddinShmemSpace(pgqrs_databases_shmem_size());
 	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
 	RequestNamedLWLockTranche("pgqrs floors", 1);
 	RequestNamedLWLockTranche("pgqrs heartbeats", 1);
@@ -45,6 +47,7 @@ start_shmem(void)
 	pgqrs_clock_shmem_init();
 	pgqrs_floor_shmem_init();
 	pgqrs_commit_shmem_init();
+	pgqrs_databases_shmem_init();
 	pgqrs_heartbeat_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }

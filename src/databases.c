@@ -1,0 +1,746 @@
+/*
+ * databases.c
+ *	  What is known in shared memory of each database, and who serves it.
+ *
+ * An entry says when its database needs a worker next and which worker is
+ * attached to it.  Any backend lowers that instant for its own database when
+ * its transaction has committed something that will be due; whoever is asleep
+ * until a later one is woken.  The worker takes the instant, which leaves none,
+ * then looks at what is due, and lowers it to what it found: so a poke that
+ * comes while it looks is not lost.
+ *
+ * Runs in every process.  Each entry is guarded by its spinlock; entries are
+ * made and forgotten under the spinlock of all, which is taken first.  due and
+ * db are read without a lock where an old value does no harm.  Latches are
+ * those of PGPROCs, so setting one of a process that has gone wakes a stranger
+ * for nothing at worst.
+ */
+#include "databases.h"
+
+#include <signal.h>
+
+#include "clock.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* A database whose worker failed is tried again after this, doubled each time. */
+#define MIN_BACKOFF (1 * USECS_PER_SEC)
+#define MAX_BACKOFF (60 * USECS_PER_SEC)
+
+/* Within this time a worker that was asked to leave does, or is terminated. */
+#define PATIENCE 1000 /* milliseconds */
+
+/* After this time a worker that was asked for will not come. */
+#define START_TIMEOUT (30 * USECS_PER_SEC)
+
+typedef struct Database
+{
+	pg_atomic_uint32 db;			 /* 0: unused; changed under both locks */
+	pg_atomic_uint64 due[DUE_COUNT]; /* TimestampTz; changed under the lock */
+
+	slock_t mutex; /* guards all below */
+	PgqrsDatabaseState state;
+	bool seen;	  /* in pg_database, or added since the launcher looked */
+	int holds;	  /* by backends */
+	bool dismiss; /* by the launcher */
+	int pid;	  /* the worker's; 0: none */
+	Latch *latch; /* the worker's */
+	TimestampTz starting; /* when the launcher asked for a worker; 0: it has not */
+	TimestampTz served; /* when the last worker left */
+	int failures;
+	TimestampTz retry_at;
+	TimestampTz last_pass;
+	int64 passes;
+} Database;
+
+typedef struct Databases
+{
+	slock_t mutex; /* guards count and the launcher */
+	int count;	   /* entries that were ever used */
+	Latch *launcher;
+	pg_atomic_uint32 changed; /* the launcher has to read pg_database */
+	pg_atomic_uint32 waiting; /* databases that wait; written by the launcher */
+	ConditionVariable left;	  /* a worker has left, or did not start */
+	Database databases[PGQRS_MAX_DATABASES];
+} Databases;
+
+static Databases *shared = NULL;
+
+/* Of this process's database, if it has an entry. */
+static Database *own = NULL;
+
+/* The worker leaves of its own accord. */
+static bool leaving = false;
+
+Size
+pgqrs_databases_shmem_size(void)
+{
+	return MAXALIGN(sizeof(Databases));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_databases_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs databases", sizeof(Databases), &found);
+	own = NULL;
+	if (found)
+		return;
+	memset(shared, 0, sizeof(Databases));
+	SpinLockInit(&shared->mutex);
+	pg_atomic_init_u32(&shared->changed, 0);
+	pg_atomic_init_u32(&shared->waiting, 0);
+	ConditionVariableInit(&shared->left);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+	{
+		Database *d = &shared->databases[i];
+
+		SpinLockInit(&d->mutex);
+		pg_atomic_init_u32(&d->db, InvalidOid);
+		for (int kind = 0; kind < DUE_COUNT; kind++)
+			pg_atomic_init_u64(&d->due[kind], (uint64) DT_NOEND);
+	}
+}
+
+static TimestampTz
+due_of(Database *d, PgqrsDue kind)
+{
+	return (TimestampTz) pg_atomic_read_u64(&d->due[kind]);
+}
+
+static void
+set_due(Database *d, PgqrsDue kind, TimestampTz due)
+{
+	pg_atomic_write_u64(&d->due[kind], (uint64) due);
+}
+
+static TimestampTz
+earliest_due(Database *d)
+{
+	TimestampTz due = DT_NOEND;
+
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		due = Min(due, due_of(d, kind));
+	return due;
+}
+
+/*
+ * Finding entries
+ */
+
+static Database *
+find(Oid db)
+{
+	for (int i = 0; i < shared->count; i++)
+		if (pg_atomic_read_u32(&shared->databases[i].db) == db)
+			return &shared->databases[i];
+	return NULL;
+}
+
+/* Makes an unused entry that of a database of which nothing is known. */
+static void
+reset(Database *d, Oid db)
+{
+	SpinLockAcquire(&d->mutex);
+	pg_atomic_write_u32(&d->db, db);
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		set_due(d, kind, DT_NOEND);
+	/* the first look is a pass that finds out */
+	set_due(d, DUE_MAINTAIN, 0);
+	d->state = DATABASE_UNKNOWN;
+	d->seen = true;
+	d->holds = 0;
+	d->dismiss = false;
+	d->pid = 0;
+	d->latch = NULL;
+	d->starting = d->served = d->retry_at = d->last_pass = 0;
+	d->failures = 0;
+	d->passes = 0;
+	SpinLockRelease(&d->mutex);
+}
+
+/* The entry of a database, made if there is none; NULL if all are in use. */
+static Database *
+find_or_make(Oid db)
+{
+	Database *d;
+
+	SpinLockAcquire(&shared->mutex);
+	d = find(db);
+	if (d == NULL)
+	{
+		d = find(InvalidOid);
+		if (d == NULL && shared->count < PGQRS_MAX_DATABASES)
+			d = &shared->databases[shared->count++];
+		if (d != NULL)
+			reset(d, db);
+	}
+	SpinLockRelease(&shared->mutex);
+	return d;
+}
+
+static void
+wake_launcher(void)
+{
+	Latch *latch;
+
+	SpinLockAcquire(&shared->mutex);
+	latch = shared->launcher;
+	SpinLockRelease(&shared->mutex);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+static bool
+is_unknown(Database *d)
+{
+	bool unknown;
+
+	SpinLockAcquire(&d->mutex);
+	unknown = d->state == DATABASE_UNKNOWN;
+	SpinLockRelease(&d->mutex);
+	return unknown;
+}
+
+/* Of the current database; one of which nothing is known is looked at. */
+static Database *
+find_own(void)
+{
+	if (shared == NULL || !OidIsValid(MyDatabaseId))
+		return NULL;
+	if (own == NULL || pg_atomic_read_u32(&own->db) != MyDatabaseId)
+	{
+		own = find_or_make(MyDatabaseId);
+		if (own != NULL && is_unknown(own))
+			wake_launcher();
+	}
+	return own;
+}
+/* The worker, or the launcher so that it may start one. */
+static void
+wake(Latch *worker)
+{
+	if (worker != NULL)
+		SetLatch(worker);
+	else
+		wake_launcher();
+}
+
+/*
+ * For any backend
+ */
+
+/* Somebody has the extension here, or will in a moment. */
+static void
+doubt_absence(Database *d)
+{
+	if (d->state == DATABASE_ABSENT)
+		d->state = DATABASE_UNKNOWN;
+}
+
+static void
+poke(Database *d, PgqrsDue kind, TimestampTz due)
+{
+	Latch *worker;
+	bool earlier;
+
+	SpinLockAcquire(&d->mutex);
+	doubt_absence(d);
+	earlier = due < due_of(d, kind);
+	if (earlier)
+		set_due(d, kind, due);
+	worker = d->latch;
+	SpinLockRelease(&d->mutex);
+	if (earlier)
+		wake(worker);
+}
+
+/*
+ * The barrier stands between the commit of what will be due and the look at
+ * the instant; the worker's are that of taking it.
+ */
+void
+pgqrs_database_poke(PgqrsDue kind, TimestampTz due)
+{
+	Database *d = find_own();
+
+	if (d == NULL)
+		return;
+	pg_memory_barrier();
+	if (due < due_of(d, kind))
+		poke(d, kind, due);
+}
+
+void
+pgqrs_database_probe(void)
+{
+	Database *d = find_own();
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	d->state = DATABASE_UNKNOWN;
+	d->failures = 0;
+	d->retry_at = 0;
+	set_due(d, DUE_MAINTAIN, DT_NOEND);
+	SpinLockRelease(&d->mutex);
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		poke(d, kind, 0);
+}
+
+void
+pgqrs_database_note_call(void)
+{
+	static bool noted = false;
+	bool absent;
+
+	if (noted || shared == NULL || find_own() == NULL)
+		return;
+	noted = true;
+	SpinLockAcquire(&own->mutex);
+	absent = own->state == DATABASE_ABSENT;
+	SpinLockRelease(&own->mutex);
+	if (absent)
+		pgqrs_database_probe();
+}
+
+void
+pgqrs_databases_changed(void)
+{
+	if (shared == NULL)
+		return;
+	pg_atomic_write_u32(&shared->changed, 1);
+	wake_launcher();
+}
+
+void
+pgqrs_databases_poke_all(PgqrsDue kind)
+{
+	if (shared == NULL)
+		return;
+	pg_memory_barrier();
+	for (int i = 0; i < shared->count; i++)
+	{
+		Database *d = &shared->databases[i];
+		bool served;
+
+		SpinLockAcquire(&d->mutex);
+		served = pg_atomic_read_u32(&d->db) != InvalidOid &&
+			d->state == DATABASE_SERVED;
+		SpinLockRelease(&d->mutex);
+		if (served)
+			poke(d, kind, 0);
+	}
+}
+
+bool
+pgqrs_database_status(PgqrsDatabaseStatus *status)
+{
+	Database *d = find_own();
+
+	memset(status, 0, sizeof(*status));
+	if (d == NULL)
+		return false;
+	SpinLockAcquire(&shared->mutex);
+	status->has_launcher = shared->launcher != NULL;
+	SpinLockRelease(&shared->mutex);
+	SpinLockAcquire(&d->mutex);
+	status->state = d->state;
+	status->worker_pid = d->pid;
+	status->failures = d->failures;
+	status->retry_at = d->retry_at;
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		status->due[kind] = due_of(d, kind);
+	status->last_pass = d->last_pass;
+	status->passes = d->passes;
+	SpinLockRelease(&d->mutex);
+	return true;
+}
+
+/*
+ * Holds
+ */
+
+/* False if the database has no entry, and nobody can be started in it. */
+bool
+pgqrs_database_hold(Oid db)
+{
+	Database *d = shared == NULL ? NULL : find_or_make(db);
+	Latch *worker;
+
+	if (d == NULL)
+		return false;
+	SpinLockAcquire(&d->mutex);
+	d->holds++;
+	worker = d->latch;
+	SpinLockRelease(&d->mutex);
+	if (worker != NULL)
+		SetLatch(worker);
+	return true;
+}
+
+/*
+ * Waits until no worker is connected.  One that was asked for finds the hold
+ * when it attaches.  A pid that is in the entry is the worker's for as long as
+ * the lock is held, since it clears the entry before it goes.
+ */
+void
+pgqrs_database_await(Oid db, int timeout)
+{
+	TimestampTz start = GetCurrentTimestamp();
+	Database *d = find(db);
+
+	while (d != NULL)
+	{
+		long passed = TimestampDifferenceMilliseconds(start, GetCurrentTimestamp());
+		int pid;
+
+		SpinLockAcquire(&d->mutex);
+		pid = d->pid;
+		if (pid != 0 && passed >= PATIENCE)
+			kill(pid, SIGTERM);
+		SpinLockRelease(&d->mutex);
+		if (pid == 0 || passed >= timeout)
+			break;
+		ConditionVariableTimedSleep(&shared->left, passed < PATIENCE ? 100 : 500,
+									PG_WAIT_EXTENSION);
+	}
+	ConditionVariableCancelSleep();
+}
+
+void
+pgqrs_database_release(Oid db)
+{
+	Database *d = find(db);
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	d->holds--;
+	SpinLockRelease(&d->mutex);
+	wake_launcher();
+}
+
+/*
+ * For the worker of a database
+ */
+
+/*
+ * One whose end was not of its own accord may have taken what was due and not
+ * done it.
+ */
+static void
+detach(int code, Datum arg)
+{
+	Database *d = own;
+	TimestampTz now = pgqrs_clock();
+
+	SpinLockAcquire(&d->mutex);
+	d->pid = 0;
+	d->latch = NULL;
+	d->dismiss = false;
+	d->served = now;
+	if (leaving)
+	{
+		d->failures = 0;
+		d->retry_at = 0;
+	}
+	else
+	{
+		d->failures++;
+		d->retry_at = now +
+			Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
+		for (int kind = 0; kind < DUE_COUNT; kind++)
+			set_due(d, kind, 0);
+	}
+	SpinLockRelease(&d->mutex);
+	ConditionVariableBroadcast(&shared->left);
+	wake_launcher();
+}
+
+bool
+pgqrs_database_attach(Oid db)
+{
+	Database *d = shared == NULL ? NULL : find(db);
+	bool wanted;
+
+	if (d == NULL)
+		return false;
+	SpinLockAcquire(&d->mutex);
+	wanted = pg_atomic_read_u32(&d->db) == db && d->holds == 0 && d->pid == 0;
+	if (pg_atomic_read_u32(&d->db) == db)
+		d->starting = 0;
+	if (wanted)
+	{
+		d->pid = MyProcPid;
+		d->latch = MyLatch;
+	}
+	SpinLockRelease(&d->mutex);
+	if (wanted)
+	{
+		own = d;
+		before_shmem_exit(detach, (Datum) 0);
+	}
+	else
+		wake_launcher();
+	return wanted;
+}
+
+void
+pgqrs_database_leaving(void)
+{
+	leaving = true;
+}
+
+bool
+pgqrs_database_must_leave(void)
+{
+	bool must;
+
+	SpinLockAcquire(&own->mutex);
+	must = own->holds > 0 || own->dismiss;
+	SpinLockRelease(&own->mutex);
+	return must;
+}
+
+bool
+pgqrs_database_others_wait(void)
+{
+	return pg_atomic_read_u32(&shared->waiting) > 0;
+}
+
+void
+pgqrs_database_set_state(PgqrsDatabaseState state)
+{
+	SpinLockAcquire(&own->mutex);
+	own->state = state;
+	SpinLockRelease(&own->mutex);
+}
+
+PgqrsDatabaseState
+pgqrs_database_state(void)
+{
+	PgqrsDatabaseState state;
+
+	SpinLockAcquire(&own->mutex);
+	state = own->state;
+	SpinLockRelease(&own->mutex);
+	return state;
+}
+
+TimestampTz
+pgqrs_database_due(PgqrsDue kind)
+{
+	return due_of(own, kind);
+}
+
+bool
+pgqrs_database_take(PgqrsDue kind, TimestampTz now)
+{
+	bool due;
+
+	SpinLockAcquire(&own->mutex);
+	due = due_of(own, kind) <= now;
+	if (due)
+		set_due(own, kind, DT_NOEND);
+	SpinLockRelease(&own->mutex);
+	pg_memory_barrier();
+	return due;
+}
+
+void
+pgqrs_database_lower(PgqrsDue kind, TimestampTz due)
+{
+	SpinLockAcquire(&own->mutex);
+	if (due < due_of(own, kind))
+		set_due(own, kind, due);
+	SpinLockRelease(&own->mutex);
+}
+
+void
+pgqrs_database_note_pass(TimestampTz now)
+{
+	SpinLockAcquire(&own->mutex);
+	own->last_pass = now;
+	own->passes++;
+	SpinLockRelease(&own->mutex);
+}
+
+/*
+ * For the launcher
+ */
+
+static void
+launcher_end(int code, Datum arg)
+{
+	SpinLockAcquire(&shared->mutex);
+	if (shared->launcher == MyLatch)
+		shared->launcher = NULL;
+	SpinLockRelease(&shared->mutex);
+}
+
+void
+pgqrs_databases_launcher_begin(void)
+{
+	before_shmem_exit(launcher_end, (Datum) 0);
+	SpinLockAcquire(&shared->mutex);
+	shared->launcher = MyLatch;
+	SpinLockRelease(&shared->mutex);
+	pg_atomic_write_u32(&shared->waiting, 0);
+	pg_atomic_write_u32(&shared->changed, 1);
+}
+
+bool
+pgqrs_databases_take_changed(void)
+{
+	return pg_atomic_exchange_u32(&shared->changed, 0) != 0;
+}
+
+int
+pgqrs_databases_list(PgqrsDatabase *list)
+{
+	TimestampTz now = pgqrs_clock();
+	int count = 0;
+
+	for (int i = 0; i < shared->count; i++)
+	{
+		Database *d = &shared->databases[i];
+		Oid db = pg_atomic_read_u32(&d->db);
+
+		if (!OidIsValid(db))
+			continue;
+		SpinLockAcquire(&d->mutex);
+		list[count].db = db;
+		list[count].state = d->state;
+		list[count].due = Max(earliest_due(d), d->retry_at);
+		list[count].served = d->served;
+		list[count].held = d->holds > 0;
+		list[count].starting = d->starting != 0 &&
+			d->starting > now - START_TIMEOUT && d->starting <= now;
+		list[count].attached = d->pid != 0;
+		SpinLockRelease(&d->mutex);
+		count++;
+	}
+	return count;
+}
+
+void
+pgqrs_databases_mark(void)
+{
+	for (int i = 0; i < shared->count; i++)
+	{
+		SpinLockAcquire(&shared->databases[i].mutex);
+		shared->databases[i].seen = false;
+		SpinLockRelease(&shared->databases[i].mutex);
+	}
+}
+
+void
+pgqrs_databases_see(Oid db)
+{
+	Database *d = find_or_make(db);
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	d->seen = true;
+	SpinLockRelease(&d->mutex);
+}
+
+void
+pgqrs_databases_sweep(void)
+{
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < shared->count; i++)
+	{
+		Database *d = &shared->databases[i];
+
+		SpinLockAcquire(&d->mutex);
+		if (!d->seen && d->holds == 0 && d->pid == 0)
+			pg_atomic_write_u32(&d->db, InvalidOid);
+		SpinLockRelease(&d->mutex);
+	}
+	SpinLockRelease(&shared->mutex);
+}
+
+bool
+pgqrs_databases_starting(Oid db)
+{
+	Database *d = find(db);
+	bool may;
+
+	if (d == NULL)
+		return false;
+	SpinLockAcquire(&d->mutex);
+	may = d->holds == 0 && d->pid == 0;
+	if (may)
+		d->starting = pgqrs_clock();
+	SpinLockRelease(&d->mutex);
+	return may;
+}
+
+void
+pgqrs_databases_not_started(Oid db, bool failed)
+{
+	Database *d = find(db);
+	TimestampTz now = pgqrs_clock();
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	if (d->starting != 0)
+	{
+		d->starting = 0;
+		d->served = now;
+		if (failed)
+		{
+			d->failures++;
+			d->retry_at = now +
+				Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
+		}
+	}
+	SpinLockRelease(&d->mutex);
+}
+
+void
+pgqrs_databases_dismiss(Oid db)
+{
+	Database *d = find(db);
+	Latch *worker;
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	worker = d->latch;
+	d->dismiss = worker != NULL;
+	SpinLockRelease(&d->mutex);
+	if (worker != NULL)
+		SetLatch(worker);
+}
+
+void
+pgqrs_databases_set_waiting(int count)
+{
+	if (pg_atomic_exchange_u32(&shared->waiting, count) != 0 || count == 0)
+		return;
+	for (int i = 0; i < shared->count; i++)
+	{
+		Latch *worker;
+
+		SpinLockAcquire(&shared->databases[i].mutex);
+		worker = shared->databases[i].latch;
+		SpinLockRelease(&shared->databases[i].mutex);
+		if (worker != NULL)
+			SetLatch(worker);
+	}
+}

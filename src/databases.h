@@ -1,0 +1,160 @@
+/*
+ * databases.h
+ *	  What is known in shared memory of each database, and who serves it.
+ *
+ * A hint: without it, every call here does nothing, and nothing runs in the
+ * background.  Instants are those of pgqrs_clock().
+ */
+#ifndef PGQRS_DATABASES_H
+#define PGQRS_DATABASES_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* What a database may need its background worker for. */
+typedef enum PgqrsDue
+{
+	DUE_NOTIFY,	  /* to tell who listens */
+	DUE_MAINTAIN, /* a maintenance pass */
+	DUE_COUNT
+} PgqrsDue;
+
+typedef enum PgqrsDatabaseState
+{
+	DATABASE_UNKNOWN,  /* a worker has yet to look */
+	DATABASE_SERVED,   /* has the extension */
+	DATABASE_ABSENT,   /* has not */
+	DATABASE_OUTDATED, /* has it, in another version than the library's */
+	DATABASE_STATE_COUNT
+} PgqrsDatabaseState;
+
+/* What pgqrs_health shows. */
+typedef struct PgqrsDatabaseStatus
+{
+	bool has_launcher;
+	PgqrsDatabaseState state;
+	int worker_pid; /* 0: none */
+	int failures;	/* of workers, in a row */
+	TimestampTz retry_at;
+	TimestampTz due[DUE_COUNT];
+	TimestampTz last_pass; /* 0: none */
+	int64 passes;
+} PgqrsDatabaseStatus;
+
+/* One database, as the launcher sees it. */
+typedef struct PgqrsDatabase
+{
+	Oid db;
+	PgqrsDatabaseState state;
+	TimestampTz due; /* the earliest; not before a failed worker may be retried */
+	TimestampTz served; /* when a worker left, or was started in vain */
+	bool held;
+	bool starting; /* a worker was asked for and has not attached yet */
+	bool attached;
+} PgqrsDatabase;
+
+/* How many databases there can be at most. */
+#define PGQRS_MAX_DATABASES 1024
+
+extern Size pgqrs_databases_shmem_size(void);
+extern void pgqrs_databases_shmem_init(void);
+
+/*
+ * For any backend
+ */
+
+/*
+ * The current database needs its worker at that instant at the latest; 0: now.
+ * Whatever makes it so is visible to snapshots by now.  Wakes the worker, or
+ * else the launcher, unless that instant is no earlier than what is known.
+ * Safe where errors are not: takes spinlocks at most, allocates nothing.
+ */
+extern void pgqrs_database_poke(PgqrsDue kind, TimestampTz due);
+
+/* A worker has to look whether the current database has the extension. */
+extern void pgqrs_database_probe(void);
+
+/* Our objects are used here; probes if the launcher knows nothing of them. */
+extern void pgqrs_database_note_call(void);
+
+/* Databases were created, renamed or altered: the launcher looks at the list. */
+extern void pgqrs_databases_changed(void);
+
+/* Something may be due in every database that has the extension. */
+extern void pgqrs_databases_poke_all(PgqrsDue kind);
+
+/* False if not preloaded. */
+extern bool pgqrs_database_status(PgqrsDatabaseStatus *status);
+
+/*
+ * No worker may be connected to a database while it is held.  Hold does not
+ * wait; await does, for milliseconds at most, and ends a worker that does not
+ * heed.  Each hold needs its release.
+ */
+extern bool pgqrs_database_hold(Oid db);
+extern void pgqrs_database_await(Oid db, int timeout);
+extern void pgqrs_database_release(Oid db);
+
+/*
+ * For the worker of a database
+ */
+
+/* Before it connects.  False: it is not wanted.  Detaches at exit. */
+extern bool pgqrs_database_attach(Oid db);
+
+/* It leaves because it wants to: nothing has failed. */
+extern void pgqrs_database_leaving(void);
+
+/* Somebody wants it to leave now. */
+extern bool pgqrs_database_must_leave(void);
+
+/* Other databases wait for a worker. */
+extern bool pgqrs_database_others_wait(void);
+
+extern void pgqrs_database_set_state(PgqrsDatabaseState state);
+extern PgqrsDatabaseState pgqrs_database_state(void);
+
+/*
+ * take: the instant is due; from here on nothing is, until somebody pokes or
+ * the worker itself lowers it.  To be called before what is due is looked at.
+ */
+extern TimestampTz pgqrs_database_due(PgqrsDue kind);
+extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
+extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
+
+/* A maintenance pass is over. */
+extern void pgqrs_database_note_pass(TimestampTz now);
+
+/*
+ * For the launcher
+ */
+extern void pgqrs_databases_launcher_begin(void);
+
+/* Since the last call, databases were said to have changed. */
+extern bool pgqrs_databases_take_changed(void);
+
+/* A copy of all that are known; PGQRS_MAX_DATABASES at most. */
+extern int pgqrs_databases_list(PgqrsDatabase *list);
+
+/*
+ * Brings the list in line with the databases that there are: mark, then see
+ * each, then forget the others.
+ */
+extern void pgqrs_databases_mark(void);
+extern void pgqrs_databases_see(Oid db);
+extern void pgqrs_databases_sweep(void);
+
+/* A worker was asked for; false if the database is held or has one. */
+extern bool pgqrs_databases_starting(Oid db);
+
+/* The worker that was asked for did not attach, and whose fault that is. */
+extern void pgqrs_databases_not_started(Oid db, bool failed);
+
+/* Its worker should leave, for the pool is too large. */
+extern void pgqrs_databases_dismiss(Oid db);
+
+/* How many databases wait for a worker; wakes those that may have to make room. */
+extern void pgqrs_databases_set_waiting(int count);
+
+#endif /* PGQRS_DATABASES_H */
