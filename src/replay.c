@@ -15,6 +15,7 @@
 #include "run.h"
 #include "step.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 typedef struct Replay
@@ -167,6 +168,27 @@ replay(Replay *r)
 	return REPLAYED;
 }
 
+/*
+ * Looks in the archive and, if it is not there, among the live messages: as of
+ * one moment, between which and the next it may move from one to the other.
+ * NULL: in neither.
+ */
+static TupleTableSlot *
+look(Replay *r, int64 message_id)
+{
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *found = NULL;
+
+	r->archive->snapshot = r->messages->snapshot = snapshot;
+	if (pgqrs_row_fetch_id(r->archive, message_id, r->letter))
+		found = r->letter;
+	else if (pgqrs_row_fetch_id(r->messages, message_id, r->live))
+		found = r->live;
+	r->archive->snapshot = r->messages->snapshot = NULL;
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
 /* Fetches and locks the letter: PQ004 if there is none, PQ007 if it is not dead. */
 static void
 require_letter(Replay *r, int64 message_id)
@@ -177,16 +199,12 @@ require_letter(Replay *r, int64 message_id)
 
 	do
 	{
-		TupleTableSlot *found = r->letter;
+		TupleTableSlot *found = look(r, message_id);
 		bool visible = false;
 
-		in_archive = pgqrs_row_fetch_id(r->archive, message_id, r->letter);
-		if (!in_archive)
-		{
-			if (!pgqrs_row_fetch_id(r->messages, message_id, r->live))
-				pgqrs_error_message_not_found(message_id);
-			found = r->live;
-		}
+		if (found == NULL)
+			pgqrs_error_message_not_found(message_id);
+		in_archive = found == r->letter;
 		/* queue_id is the same column in both */
 		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
 							   &queue))

@@ -1,0 +1,63 @@
+# A message that dies and is replayed, over and over, exists at every moment:
+# whoever replays it is never told that there is none.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('replay_race', "fsync = off\n");
+my $seconds = $ENV{REPLAY_RACE_SECONDS} || 3;
+
+$node->safe_psql('postgres', q{SELECT pgqrs_create_queue('q', max_attempts => 1)});
+my $id = $node->safe_psql('postgres', q{SELECT pgqrs_enqueue('q', '1')});
+
+# Each call is a transaction of its own.
+my $dying = start_client($node, <<"SQL");
+DO \$\$
+DECLARE
+	until timestamptz := clock_timestamp() + '$seconds s';
+	deaths int := 0;
+	m record;
+BEGIN
+	WHILE clock_timestamp() < until LOOP
+		SELECT message_id, lease INTO m FROM pgqrs_dequeue('q');
+		IF FOUND THEN
+			COMMIT;
+			PERFORM pgqrs_nack_message(m.message_id, m.lease);
+			deaths := deaths + 1;
+		END IF;
+		COMMIT;
+	END LOOP;
+	CREATE TABLE deaths AS SELECT deaths;
+END
+\$\$;
+SELECT deaths > 100 FROM deaths;
+SQL
+my $replaying = start_client($node, <<"SQL");
+CREATE TABLE answers (state text, count bigint);
+DO \$\$
+DECLARE
+	until timestamptz := clock_timestamp() + '$seconds s';
+	counts jsonb := '{}';
+	state text;
+BEGIN
+	WHILE clock_timestamp() < until LOOP
+		state := 'ok';
+		BEGIN
+			PERFORM pgqrs_replay_message($id);
+		EXCEPTION WHEN OTHERS THEN
+			state := SQLSTATE;
+		END;
+		COMMIT;
+		counts := counts || jsonb_build_object(state, COALESCE((counts->state)::bigint, 0) + 1);
+	END LOOP;
+	INSERT INTO answers SELECT key, value::bigint FROM jsonb_each(counts);
+END
+\$\$;
+SELECT count(*) FILTER (WHERE state = 'ok' AND count > 100), COALESCE(string_agg(DISTINCT state, ' ') FILTER (WHERE state NOT IN ('ok', 'PQ007')), 'nothing else') FROM answers;
+SQL
+is(finish_client($dying), 't', 'the message died again and again');
+is(finish_client($replaying), '1|nothing else', 'and was replayed or still alive');
+done_testing();
