@@ -24,11 +24,16 @@ RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqr
 COMMENT ON FUNCTION pgqrs_enqueue_batch(text, jsonb[], interval, timestamptz, int, jsonb[]) IS
 'stores 1 to 10000 messages in order and returns their ids in order; headers, if given, one per payload. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_enqueue().';
 
-CREATE FUNCTION pgqrs_dequeue(queue text = NULL, worker_id bigint = NULL, batch_size int = 1, visibility_timeout interval = NULL,
-	OUT message_id bigint, OUT queue text, OUT lease bigint, OUT attempt int, OUT failures int, OUT priority int,
-	OUT enqueued_at timestamptz, OUT visible_after timestamptz, OUT payload jsonb, OUT headers jsonb,
-	OUT run_id bigint, OUT workflow text, OUT input jsonb)
-RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_dequeue';
+-- A type of its own: a list of OUT parameters is put together anew by every call.
+CREATE TYPE pgqrs_delivery AS (
+	message_id bigint, queue text, lease bigint, attempt int, failures int, priority int,
+	enqueued_at timestamptz, visible_after timestamptz, payload jsonb, headers jsonb,
+	run_id bigint, workflow text, input jsonb
+);
+COMMENT ON TYPE pgqrs_delivery IS 'a claimed message as pgqrs_dequeue() returns it; visible_after is the end of its lease';
+
+CREATE FUNCTION pgqrs_dequeue(queue text = NULL, worker_id bigint = NULL, batch_size int = 1, visibility_timeout interval = NULL)
+RETURNS SETOF pgqrs_delivery LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_dequeue';
 COMMENT ON FUNCTION pgqrs_dequeue(text, bigint, int, interval) IS
 'claims up to batch_size (1..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent, or the call ended 1000 exhausted messages and stopped there. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
 

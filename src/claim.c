@@ -23,7 +23,7 @@
 #include "utils/timestamp.h"
 #include "worker_registry.h"
 
-#define HIGHEST_PRIORITY 100
+#define USUAL_PRIORITY 0
 
 /* One call may end this many messages that are due to end. */
 #define MAX_ENDED 1000
@@ -204,6 +204,8 @@ claim_message(Claim *claim)
 		return;
 
 	is_run = !pgqrs_is_null(rows->message, Messages_run_id);
+	if (is_run)
+		pgqrs_run_open_runs(rows);
 	if (is_run &&
 		!pgqrs_row_fetch_id(rows->runs,
 							DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
@@ -233,6 +235,38 @@ claim_message(Claim *claim)
  * One queue
  */
 
+/* Whether the call may claim or end another message. */
+static bool
+wants_more(const Claim *claim)
+{
+	return claim->wanted > 0 && claim->may_end > 0;
+}
+
+/* What the scan finds up to a bound. */
+static void
+claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
+{
+	PgqrsRunRows *rows = &claim->rows;
+
+	while (wants_more(claim) && pgqrs_scan_next_key(scan))
+	{
+		PgqrsFloorKey key = {
+			.visible_after = DatumGetTimestampTz(
+				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+		};
+
+		CHECK_FOR_INTERRUPTS();
+		floor->entries++;
+		if (!pgqrs_scan_fetch(scan, rows->message))
+			continue;
+		if (!floor->has_first)
+			floor->first = key;
+		floor->has_first = true;
+		claim_message(claim);
+	}
+}
+
 /*
  * What is due at one priority, from its floor on.  What the floor's protocol
  * asks of a scan is in floor.c: the clock and what is pending are read before
@@ -244,35 +278,31 @@ scan_priority(Claim *claim, int priority)
 	PgqrsRunRows *rows = &claim->rows;
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
-	PgqrsKey keys[3] = {
+	TimestampTz until;
+	PgqrsKey keys[] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
-		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, (Datum) 0, true,
-		 (Datum) 0},
+		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
 	};
 
 	pgqrs_floor_scan_begin(&floor, rows->queue.queue_id, priority);
 	floor.claimed = claim->wanted;
-	keys[2].value = TimestampTzGetDatum(floor.start.visible_after);
-	keys[2].next_value = Int64GetDatum(floor.start.message_id);
-	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 3, keys);
-	while (claim->wanted > 0 && claim->may_end > 0 && pgqrs_scan_next_key(&scan))
+	until = pgqrs_floor_scan_part(&floor, floor.start.visible_after);
+	keys[2].value = TimestampTzGetDatum(until);
+	keys[3].value = TimestampTzGetDatum(floor.start.visible_after);
+	keys[3].next_value = Int64GetDatum(floor.start.message_id);
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+	for (;;)
 	{
-		PgqrsFloorKey key;
-
-		CHECK_FOR_INTERRUPTS();
-		key.visible_after = DatumGetTimestampTz(
-			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
-		if (key.visible_after > floor.now)
+		claim_part(claim, &floor, &scan);
+		if (until == floor.now || !wants_more(claim))
 			break;
-		key.message_id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
-		floor.entries++;
-		if (!pgqrs_scan_fetch(&scan, rows->message))
-			continue;
-		if (!floor.has_first)
-			floor.first = key;
-		floor.has_first = true;
-		claim_message(claim);
+		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(until + 1),
+							Int64GetDatum(PG_INT64_MIN));
+		until = pgqrs_floor_scan_part(&floor, until + 1);
+		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(until));
 	}
 	pgqrs_scan_end(&scan);
 	floor.claimed -= claim->wanted;
@@ -284,25 +314,41 @@ scan_priority(Claim *claim, int priority)
  * whose rows may be dead, so that a level of nothing else costs one of them.
  */
 static void
-scan_queue(Claim *claim)
+scan_priorities(Claim *claim, int high, int low)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	int priority = HIGHEST_PRIORITY;
+	int priority;
 	PgqrsScan scan;
-	PgqrsKey keys[2] = {
+	PgqrsKey keys[] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(high)},
+		{CLAIM_PRIORITY, BTGreaterEqualStrategyNumber, Int16GetDatum(low)},
 	};
 
-	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
 	pgqrs_scan_raw(&scan);
-	while (claim->wanted > 0 && claim->may_end > 0 && pgqrs_scan_next_key(&scan))
+	while (wants_more(claim) && pgqrs_scan_next_key(&scan))
 	{
 		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
 		scan_priority(claim, priority);
 		pgqrs_scan_restart(&scan, 1, Int16GetDatum(priority - 1));
 	}
 	pgqrs_scan_end(&scan);
+}
+
+/*
+ * Most messages have the usual priority, so that it is worth not to look for
+ * it: a scan for other ones ends at the first entry that it reads.
+ */
+static void
+scan_queue(Claim *claim)
+{
+	scan_priorities(claim, PG_INT16_MAX, USUAL_PRIORITY + 1);
+	if (wants_more(claim))
+		scan_priority(claim, USUAL_PRIORITY);
+	if (wants_more(claim))
+		scan_priorities(claim, USUAL_PRIORITY - 1, PG_INT16_MIN);
 }
 
 static void
@@ -406,7 +452,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 
 	pgqrs_floor_call_begin();
 	pgqrs_commit_claim_begin();
-	pgqrs_run_open(&claim.rows);
+	pgqrs_run_open_messages(&claim.rows);
 	if (worker_id != 0)
 	{
 		pgqrs_worker_require_live(worker_id, &worker);

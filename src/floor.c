@@ -58,6 +58,15 @@
 #define RAISE_AFTER 8
 #endif
 
+/*
+ * A btree scan reads all that matches on a page at once, most of it in vain
+ * when one message is wanted.  So a scan is cut into parts: the first is a
+ * little shorter each time that it was enough, and each further one longer by
+ * this factor.
+ */
+#define REACH_FACTOR 8
+#define MAX_REACH	 (INT64CONST(366) * USECS_PER_DAY)
+
 /* How far a floor may stand from its place in the table. */
 #define MAX_PROBES 64
 
@@ -81,6 +90,7 @@ typedef struct PgqrsFloor
 	uint32 generation;	 /* counts how often it was lowered */
 	int entries;		 /* that were looked at since it was raised */
 	PgqrsFloorKey swept; /* the sweep goes on here */
+	int64 reach;		 /* how far the next scan reads at first */
 
 	/* statistics, since the floor was made */
 	int64 claimed; /* messages */
@@ -285,6 +295,7 @@ get_floor(int64 queue_id, int16 priority)
 		floor->priority = priority;
 		floor->key = lowest;
 		floor->swept = lowest;
+		floor->reach = MAX_REACH;
 		floor->epoch = pgqrs_clock_epoch();
 		pg_write_barrier();
 		pg_atomic_write_u32(&floor->used, 1);
@@ -619,6 +630,7 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 	if (floor->epoch == scan->epoch)
 		scan->start = floor->key;
 	scan->generation = floor->generation;
+	scan->reach = floor->reach;
 	entries = floor->entries;
 	SpinLockRelease(&floor->mutex);
 
@@ -636,6 +648,32 @@ pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 	}
 	pg_memory_barrier();
 	widen();
+}
+
+/*
+ * Where the part of the scan ends that begins at from.  All parts are read
+ * under one snapshot, so that together they are one scan.
+ */
+TimestampTz
+pgqrs_floor_scan_part(PgqrsFloorScan *scan, TimestampTz from)
+{
+	if (scan->floor == NULL || from < scan->now - MAX_REACH)
+		return scan->now;
+	if (from > scan->start.visible_after)
+	{
+		scan->beyond = true;
+		scan->reach = Min(scan->reach * REACH_FACTOR, MAX_REACH);
+	}
+	return Min(from + scan->reach, scan->now);
+}
+
+/* How far the next scan is to read at first. */
+static int64
+next_reach(const PgqrsFloorScan *scan)
+{
+	if (scan->beyond)
+		return scan->reach;
+	return Max(1, Min(scan->reach, scan->now - scan->start.visible_after) * 7 / 8);
 }
 
 /* Step (5) */
@@ -671,6 +709,8 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 		floor->epoch = scan->epoch;
 		floor->raised++;
 	}
+	if (scan->start.visible_after >= scan->now - MAX_REACH)
+		floor->reach = next_reach(scan);
 	floor->claimed += scan->claimed;
 	floor->looked += scan->entries;
 	SpinLockRelease(&floor->mutex);

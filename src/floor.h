@@ -43,6 +43,8 @@ typedef struct PgqrsFloorScan
 	PgqrsFloorKey limit; /* not past what is pending */
 	uint32 generation;
 	uint32 epoch;
+	int64 reach; /* how far, in microseconds, it is worth reading at first */
+	bool beyond; /* that was not enough */
 } PgqrsFloorScan;
 
 /* A sweep: a search for messages below the floors.  Begins as all zeros. */
@@ -84,6 +86,7 @@ extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,
 extern void pgqrs_floor_call_begin(void);
 extern void pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id,
 								   int16 priority);
+extern TimestampTz pgqrs_floor_scan_part(PgqrsFloorScan *scan, TimestampTz from);
 extern void pgqrs_floor_scan_end(PgqrsFloorScan *scan);
 
 /* Sweeping */

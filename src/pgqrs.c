@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "guc.h"
 #include "heartbeat.h"
+#include "indexes.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -58,6 +59,7 @@ _PG_init(void)
 	pgqrs_guc_init();
 	pgqrs_commit_init();
 	pgqrs_catalog_init();
+	pgqrs_indexes_init();
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;

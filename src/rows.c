@@ -29,6 +29,7 @@
 #include "errors.h"
 #include "executor/executor.h"
 #include "floor.h"
+#include "indexes.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -211,6 +212,8 @@ pgqrs_table_close(PgqrsTable *table)
 		pgqrs_table_close(table->archive);
 	foreach(lc, table->slots)
 		ExecDropSingleTupleTableSlot(lfirst(lc));
+	if (table->indexes != NULL)
+		pgqrs_indexes_close(table->indexes);
 	if (table->estate != NULL)
 	{
 		ExecCloseIndices(table->rri);
@@ -361,6 +364,14 @@ void
 pgqrs_scan_raw(PgqrsScan *scan)
 {
 	scan->desc->ignore_killed_tuples = false;
+}
+
+/* Another value for the key that is a pair, from the next restart on. */
+void
+pgqrs_scan_set_pair(PgqrsScan *scan, Datum value, Datum next_value)
+{
+	scan->pair[0].sk_argument = value;
+	scan->pair[1].sk_argument = next_value;
 }
 
 /* Starts over under the same snapshot with another value for one key. */
@@ -538,12 +549,12 @@ pgqrs_row_copy(PgqrsRow *row, PgqrsTable *table, TupleTableSlot *slot)
 }
 
 /*
- * Prepares for writing index entries.  changed: columns whose values may
- * differ from the old version's; without them every index of an updated row
- * would look unchanged and invite useless bottom-up deletion.
+ * Prepares for the executor to write index entries.  changed: columns whose
+ * values may differ from the old version's; without them every index of an
+ * updated row would look unchanged and invite useless bottom-up deletion.
  */
 static void
-open_indexes(PgqrsTable *table, const bool *changed)
+open_executor(PgqrsTable *table, const bool *changed)
 {
 	Bitmapset *columns = NULL;
 	MemoryContext caller;
@@ -611,11 +622,20 @@ note_write(PgqrsTable *table)
 }
 
 static void
-insert_index_entries(PgqrsTable *table, TupleTableSlot *slot, bool update,
-					 bool only_summarizing)
+insert_index_entries(PgqrsTable *table, const PgqrsRow *row,
+					 TupleTableSlot *slot, bool update, bool only_summarizing)
 {
 	List *recheck;
 
+	if (table->indexes == NULL && table->estate == NULL)
+		table->indexes = pgqrs_indexes_of(table->id, table->rel);
+	if (table->indexes != NULL)
+	{
+		pgqrs_indexes_insert(table->indexes, table->rel, &slot->tts_tid,
+							 row->values, row->nulls, update ? row->changed : NULL);
+		return;
+	}
+	open_executor(table, row->changed);
 	recheck = pgqrs_insert_index_tuples(table->rri, slot, table->estate, update,
 										false, NULL, NIL, only_summarizing);
 	Assert(recheck == NIL);
@@ -628,10 +648,9 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 {
 	TupleTableSlot *slot = store_row(table, row);
 
-	open_indexes(table, row->changed);
 	note_write(table);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
-	insert_index_entries(table, slot, false, false);
+	insert_index_entries(table, row, slot, false, false);
 	CommandCounterIncrement();
 }
 
@@ -652,10 +671,9 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n; i++)
 			fill_slot(table, slots[i], &rows[start + i]);
-		open_indexes(table, rows[start].changed);
 		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0, NULL);
 		for (int i = 0; i < n; i++)
-			insert_index_entries(table, slots[i], false, false);
+			insert_index_entries(table, &rows[start + i], slots[i], false, false);
 	}
 	CommandCounterIncrement();
 }
@@ -711,7 +729,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 	List *arbiters;
 	bool conflict;
 
-	open_indexes(table, row->changed);
+	open_executor(table, row->changed);
 	arbiters = find_twins(table, pgqrs_catalog_index(arbiter));
 	do
 	{
@@ -761,10 +779,7 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 		elog(ERROR, "unexpected result %d of updating a row of %s",
 			 (int) result, RelationGetRelationName(table->rel));
 	if (any_index)
-	{
-		open_indexes(table, row->changed);
-		insert_index_entries(table, slot, true, !all_indexes);
-	}
+		insert_index_entries(table, row, slot, true, !all_indexes);
 	CommandCounterIncrement();
 }
 

@@ -31,9 +31,10 @@ typedef struct PgqrsTable
 	Snapshot snapshot;		/* registered by the caller: what all reads see */
 	List *slots;			/* dropped with the table */
 	TupleTableSlot *writer; /* what is being inserted or updated */
-	struct PgqrsTable *archive; /* of messages, opened by the first end */
-	EState *estate;				/* made by the first insert or update ... */
-	ResultRelInfo *rri;			/* ... with this, whose indexes are open */
+	struct PgqrsTable *archive;	  /* of messages, opened by the first end */
+	struct PgqrsIndexes *indexes; /* looked up by the first insert or update, */
+	EState *estate;		/* or where the executor is needed, made ... */
+	ResultRelInfo *rri; /* ... with this, whose indexes are open */
 } PgqrsTable;
 
 /* A row to be inserted, or the new version of one. */
@@ -101,6 +102,7 @@ extern void pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table,
 							 PgqrsIndexId index, int nkeys, const PgqrsKey *keys);
 extern void pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table);
 extern void pgqrs_scan_raw(PgqrsScan *scan);
+extern void pgqrs_scan_set_pair(PgqrsScan *scan, Datum value, Datum next_value);
 extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
 extern Datum pgqrs_scan_key(PgqrsScan *scan, AttrNumber column);

@@ -70,19 +70,36 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 }
 
 void
-pgqrs_run_open(PgqrsRunRows *rows)
+pgqrs_run_open_messages(PgqrsRunRows *rows)
 {
 	rows->messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	rows->runs = pgqrs_table_open(TABLE_RUNS, true);
 	rows->message = pgqrs_table_slot(rows->messages);
-	rows->run = pgqrs_table_slot(rows->runs);
 	rows->has_message = false;
+	rows->runs = NULL;
+	rows->run = NULL;
+}
+
+void
+pgqrs_run_open_runs(PgqrsRunRows *rows)
+{
+	if (rows->runs != NULL)
+		return;
+	rows->runs = pgqrs_table_open(TABLE_RUNS, true);
+	rows->run = pgqrs_table_slot(rows->runs);
+}
+
+void
+pgqrs_run_open(PgqrsRunRows *rows)
+{
+	pgqrs_run_open_messages(rows);
+	pgqrs_run_open_runs(rows);
 }
 
 void
 pgqrs_run_close(PgqrsRunRows *rows)
 {
-	pgqrs_table_close(rows->runs);
+	if (rows->runs != NULL)
+		pgqrs_table_close(rows->runs);
 	pgqrs_table_close(rows->messages);
 }
 

@@ -46,6 +46,8 @@ typedef struct PgqrsNewRun
 } PgqrsNewRun;
 
 extern void pgqrs_run_open(PgqrsRunRows *rows);
+extern void pgqrs_run_open_messages(PgqrsRunRows *rows);
+extern void pgqrs_run_open_runs(PgqrsRunRows *rows); /* unless they are open */
 extern void pgqrs_run_close(PgqrsRunRows *rows);
 
 /* Starting: the id of the new run, or of the one that has the key. */

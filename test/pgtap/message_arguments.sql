@@ -14,9 +14,7 @@ INSERT INTO signatures VALUES
 		'priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, concurrency_key text DEFAULT NULL::text', 'bigint'),
 	('enqueue_batch', 'queue text, payloads jsonb[], delay interval DEFAULT ''00:00:00''::interval, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, '
 		'priority integer DEFAULT 0, headers jsonb[] DEFAULT NULL::jsonb[]', 'bigint[]'),
-	('dequeue', 'queue text DEFAULT NULL::text, worker_id bigint DEFAULT NULL::bigint, batch_size integer DEFAULT 1, visibility_timeout interval DEFAULT NULL::interval, '
-		'OUT message_id bigint, OUT queue text, OUT lease bigint, OUT attempt integer, OUT failures integer, OUT priority integer, OUT enqueued_at timestamp with time zone, '
-		'OUT visible_after timestamp with time zone, OUT payload jsonb, OUT headers jsonb, OUT run_id bigint, OUT workflow text, OUT input jsonb', 'SETOF record'),
+	('dequeue', 'queue text DEFAULT NULL::text, worker_id bigint DEFAULT NULL::bigint, batch_size integer DEFAULT 1, visibility_timeout interval DEFAULT NULL::interval', 'SETOF pgqrs_delivery'),
 	('archive_message', 'message_id bigint, lease bigint', 'void'),
 	('archive_messages', 'message_ids bigint[], leases bigint[]', 'boolean[]'),
 	('delete_message', 'message_id bigint, lease bigint', 'void'),
@@ -33,6 +31,8 @@ SELECT is(array_agg(pg_get_function_arguments(oid) || ' -> ' || pg_get_function_
 SELECT is(ROW(provolatile, proparallel, proisstrict, prosecdef)::text, '(v,u,f,f)', name || ' is volatile, parallel unsafe, not strict, of no definer')
 	FROM signatures JOIN pg_proc ON proname = 'pgqrs_' || name;
 SELECT isnt(obj_description(oid, 'pg_proc'), NULL, name || ' has a comment') FROM signatures JOIN pg_proc ON proname = 'pgqrs_' || name;
+SELECT is(string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum), 'message_id bigint, queue text, lease bigint, attempt integer, failures integer, priority integer, enqueued_at timestamp with time zone, visible_after timestamp with time zone, payload jsonb, headers jsonb, run_id bigint, workflow text, input jsonb', 'a delivery')
+	FROM pg_attribute WHERE attrelid = 'pgqrs_delivery'::regclass AND attnum > 0;
 
 --
 -- Calls that are good

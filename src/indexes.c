@@ -1,0 +1,217 @@
+/*
+ * indexes.c
+ *	  What has to be written to the indexes of a table.
+ *
+ * Runs in any backend that writes.  The executor would open every index of a
+ * table and prepare every predicate for each statement.  Here that is looked
+ * up once per backend, and an index whose rows do not include the written one
+ * is not opened.  Whatever changes a table's indexes arrives as an invalidation
+ * of the relation, at the latest with the lock on the table.
+ *
+ * Locks an index in RowExclusiveLock to the end of the transaction.
+ */
+#include "indexes.h"
+
+#include "access/genam.h"
+#include "catalog/index.h"
+#include "catalog/pg_am.h"
+#include "compat.h"
+#include "nodes/primnodes.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+
+typedef struct Known
+{
+	Oid table; /* or invalid: not known */
+	bool plain;
+	PgqrsIndexes indexes;
+} Known;
+
+static Known known[TABLE_COUNT];
+
+/* Any relation: the table, one of its indexes, or (invalid) all. */
+static void
+relation_changed(Datum arg, Oid relation)
+{
+	for (int i = 0; i < TABLE_COUNT; i++)
+	{
+		bool concerned = !OidIsValid(relation) || known[i].table == relation;
+
+		for (int j = 0; !concerned && j < known[i].indexes.count; j++)
+			concerned = known[i].indexes.indexes[j].oid == relation;
+		if (concerned)
+			known[i].table = InvalidOid;
+	}
+}
+
+void
+pgqrs_indexes_init(void)
+{
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+}
+
+static bool
+is_column(Node *node)
+{
+	return IsA(node, Var) && ((Var *) node)->varattno > 0;
+}
+
+/* Takes down the predicate of an index; false: it is none that we use. */
+static bool
+learn_predicate(PgqrsIndex *index, List *predicate)
+{
+	Node *test;
+
+	index->rows = INDEX_OF_ALL;
+	if (predicate == NIL)
+		return true;
+	test = linitial(predicate);
+	if (list_length(predicate) > 1)
+		return false;
+	if (IsA(test, NullTest))
+	{
+		NullTest *null = (NullTest *) test;
+
+		if (null->nulltesttype != IS_NOT_NULL || !is_column((Node *) null->arg))
+			return false;
+		index->rows = INDEX_OF_NOT_NULL;
+		index->column = ((Var *) null->arg)->varattno;
+		return true;
+	}
+	if (IsA(test, OpExpr))
+	{
+		OpExpr *op = (OpExpr *) test;
+		Const *value = lsecond(op->args);
+
+		if (op->opfuncid != F_ENUM_EQ || !is_column(linitial(op->args)) ||
+			!IsA(value, Const))
+			return false;
+		index->rows = INDEX_OF_VALUE;
+		index->column = ((Var *) linitial(op->args))->varattno;
+		index->value = value->constvalue;
+		return true;
+	}
+	return false;
+}
+
+/* Takes down an index; false: the executor has to do it. */
+static bool
+learn_index(PgqrsIndex *index, Relation rel)
+{
+	Form_pg_index form = rel->rd_index;
+
+	if (rel->rd_rel->relam != BTREE_AM_OID || !form->indimmediate ||
+		form->indisexclusion || !form->indisready)
+		return false;
+	index->oid = RelationGetRelid(rel);
+	index->rel = NULL;
+	index->unique = form->indisunique;
+	index->natts = form->indnatts;
+	for (int i = 0; i < form->indnatts; i++)
+	{
+		index->columns[i] = form->indkey.values[i];
+		if (index->columns[i] <= 0)
+			return false;
+	}
+	return learn_predicate(index, RelationGetIndexPredicate(rel));
+}
+
+/*
+ * An invalidation that arrives while indexes are being locked makes the next
+ * call look again.  This one may use what it found: it holds the lock on the
+ * table, so whoever adds an index waits for the end of the transaction before
+ * counting on its entries.
+ */
+static void
+learn(Known *k, Relation table)
+{
+	List *oids = RelationGetIndexList(table);
+	ListCell *lc;
+
+	k->table = RelationGetRelid(table);
+	k->plain = list_length(oids) <= PGQRS_MAX_INDEXES;
+	k->indexes.count = 0;
+	foreach(lc, oids)
+	{
+		Relation rel;
+
+		if (!k->plain)
+			break;
+		rel = index_open(lfirst_oid(lc), RowExclusiveLock);
+		k->plain = learn_index(&k->indexes.indexes[k->indexes.count++], rel);
+		index_close(rel, NoLock);
+	}
+	list_free(oids);
+}
+
+PgqrsIndexes *
+pgqrs_indexes_of(PgqrsTableId id, Relation table)
+{
+	Known *k = &known[id];
+	PgqrsIndexes *indexes;
+
+	if (k->table != RelationGetRelid(table))
+		learn(k, table);
+	if (!k->plain)
+		return NULL;
+	indexes = palloc(sizeof(PgqrsIndexes));
+	memcpy(indexes, &k->indexes, sizeof(PgqrsIndexes));
+	return indexes;
+}
+
+static bool
+has_entry(const PgqrsIndex *index, const Datum *values, const bool *nulls)
+{
+	if (index->rows == INDEX_OF_ALL)
+		return true;
+	if (nulls[index->column - 1])
+		return false;
+	return index->rows == INDEX_OF_NOT_NULL ||
+		values[index->column - 1] == index->value;
+}
+
+/* Whether no column of the index differs from the version before. */
+static bool
+is_unchanged(const PgqrsIndex *index, const bool *changed)
+{
+	for (int i = 0; i < index->natts; i++)
+		if (changed[index->columns[i] - 1])
+			return false;
+	return true;
+}
+
+void
+pgqrs_indexes_insert(PgqrsIndexes *indexes, Relation table, ItemPointer tid,
+					 const Datum *values, const bool *nulls, const bool *changed)
+{
+	for (int i = 0; i < indexes->count; i++)
+	{
+		PgqrsIndex *index = &indexes->indexes[i];
+		Datum keys[INDEX_MAX_KEYS];
+		bool no_keys[INDEX_MAX_KEYS];
+
+		if (!has_entry(index, values, nulls))
+			continue;
+		if (index->rel == NULL)
+			index->rel = index_open(index->oid, RowExclusiveLock);
+		for (int j = 0; j < index->natts; j++)
+		{
+			keys[j] = values[index->columns[j] - 1];
+			no_keys[j] = nulls[index->columns[j] - 1];
+		}
+		/* btree looks at no IndexInfo */
+		index_insert(index->rel, keys, no_keys, tid, table,
+					 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+					 changed != NULL && is_unchanged(index, changed), NULL);
+	}
+}
+
+void
+pgqrs_indexes_close(PgqrsIndexes *indexes)
+{
+	for (int i = 0; i < indexes->count; i++)
+		if (indexes->indexes[i].rel != NULL)
+			index_close(indexes->indexes[i].rel, NoLock);
+	pfree(indexes);
+}

@@ -1,0 +1,57 @@
+/*
+ * indexes.h
+ *	  What has to be written to the indexes of a table; for rows.c alone.
+ */
+#ifndef PGQRS_INDEXES_H
+#define PGQRS_INDEXES_H
+
+#include "postgres.h"
+
+#include "catalog.h"
+#include "storage/itemptr.h"
+#include "utils/relcache.h"
+
+#define PGQRS_MAX_INDEXES 8
+
+/* Which rows an index has entries for. */
+typedef enum PgqrsIndexRows
+{
+	INDEX_OF_ALL,
+	INDEX_OF_NOT_NULL, /* those whose column is not null */
+	INDEX_OF_VALUE	   /* those whose column has the value */
+} PgqrsIndexRows;
+
+typedef struct PgqrsIndex
+{
+	Oid oid;
+	Relation rel; /* NULL: not open */
+	bool unique;
+	int natts;
+	AttrNumber columns[INDEX_MAX_KEYS];
+	PgqrsIndexRows rows;
+	AttrNumber column;
+	Datum value;
+} PgqrsIndex;
+
+typedef struct PgqrsIndexes
+{
+	int count;
+	PgqrsIndex indexes[PGQRS_MAX_INDEXES];
+} PgqrsIndexes;
+
+extern void pgqrs_indexes_init(void);
+
+/*
+ * The indexes of a table that is open for writing, in the caller's memory;
+ * NULL if one of them is not as CREATE EXTENSION makes them, and only the
+ * executor knows what to do.
+ */
+extern PgqrsIndexes *pgqrs_indexes_of(PgqrsTableId id, Relation table);
+
+/* Writes the entries of a row; changed: from the version before, or NULL. */
+extern void pgqrs_indexes_insert(PgqrsIndexes *indexes, Relation table,
+								 ItemPointer tid, const Datum *values,
+								 const bool *nulls, const bool *changed);
+extern void pgqrs_indexes_close(PgqrsIndexes *indexes);
+
+#endif /* PGQRS_INDEXES_H */
