@@ -442,9 +442,14 @@ check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 					   rows->queue.name);
 }
 
-void
-pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
-				  LockTupleMode mode)
+/*
+ * Finds a run and locks its message.  lease: unless it is NULL, only the holder
+ * of that lease locks it; nobody else shall hold up a run by guessing.  Then
+ * pgqrs_run_fence() has what it needs to say why not.
+ */
+static void
+require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+			LockTupleMode mode, const int64 *lease)
 {
 	for (int misses = 0; misses < MAX_LOOKS;)
 	{
@@ -457,7 +462,8 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			check_privilege(rows,
 							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
 							run_id, privilege);
-			if (pgqrs_row_lock(rows->messages, rows->message, mode,
+			if ((lease == NULL || pgqrs_lease_is(rows->message, *lease)) &&
+				pgqrs_row_lock(rows->messages, rows->message, mode,
 							   LockWaitBlock) != ROW_LOCKED)
 				continue;
 			rows->failures = DatumGetInt32(
@@ -477,6 +483,20 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("run " INT64_FORMAT " has no message", run_id),
 			 errhint("It was deleted past the functions of pgqrs, or a restore has not come to it yet.")));
+}
+
+void
+pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+				  LockTupleMode mode)
+{
+	require_run(rows, run_id, privilege, mode, NULL);
+}
+
+void
+pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id, int64 lease,
+					   LockTupleMode mode)
+{
+	require_run(rows, run_id, PRIVILEGE_WORK, mode, &lease);
 }
 
 static void
@@ -645,7 +665,7 @@ pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 	PgqrsRunRows rows;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
 	if (!pgqrs_run_completed_under(&rows, lease))
 	{
 		pgqrs_run_fence(&rows, lease, false);
@@ -665,7 +685,7 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	bool retry;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
 	pgqrs_run_fence(&rows, lease, false);
 	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
 	error = pgqrs_json_cap_error(error);
@@ -696,7 +716,7 @@ pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress, Datum progr
 	PgqrsRow row;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require(&rows, run_id, PRIVILEGE_WORK, LockTupleKeyShare);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleKeyShare);
 	pgqrs_run_fence(&rows, lease, false);
 	if (!pgqrs_row_fetch_locked(rows.runs, run_id, LockTupleNoKeyExclusive, rows.run))
 		pgqrs_error_run_not_found(run_id);

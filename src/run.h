@@ -69,6 +69,14 @@ extern void pgqrs_run_require(PgqrsRunRows *rows, int64 run_id,
 							  PgqrsPrivilege privilege, LockTupleMode mode);
 
 /*
+ * The same with the privilege to work; the message is locked only for the
+ * holder of its current lease.  Whoever calls this calls pgqrs_run_fence(),
+ * which refuses all others.
+ */
+extern void pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id,
+								   int64 lease, LockTupleMode mode);
+
+/*
  * PQ010, PQ007 or PQ006 unless the lease is the run's current one.
  * heed_cancel: a request to cancel stops the call too.
  */

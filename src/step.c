@@ -115,7 +115,7 @@ open_step(StepRows *s, int64 run_id, int64 lease, const char *step_id,
 	pgqrs_run_open(&s->run);
 	s->steps = pgqrs_table_open(TABLE_STEPS, true);
 	s->step = pgqrs_table_slot(s->steps);
-	pgqrs_run_require(&s->run, run_id, PRIVILEGE_WORK, mode);
+	pgqrs_run_require_held(&s->run, run_id, lease, mode);
 }
 
 static void
