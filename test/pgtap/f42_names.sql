@@ -67,9 +67,39 @@ SELECT throws_ok('SELECT pg_temp.call(''SELECT pgqrs_version()'', '''')', 'P0001
 CREATE TEMP TABLE names (name text);
 INSERT INTO names VALUES ('plain'), ('a"b'), ('a''b'), ('""'), (''''), (E'back\\slash'), ('$1'), ('$$'), ('$f$'), ('%s%n%d'), ('%I'), ('; DROP TABLE pgqrs_queues; --'),
 	('two words'), ('{}'), ('{a,b}'), ('"{"'), ('NULL'), ('null'), ('a,b'), ('.'), ('..'), ('a.'), ('.a'), ('a..b'), ('a.b.c'), ('pgqrs'), ('PGQRS.x'), ('Pgqrs_queues'),
-	('?'), ('_'), ('a%'), ('ünï.çødé'), ('日本語'), ('🐘.queue'), (U&'e\0301'), (U&'\00E9'), (U&'\FEFFbom'), (U&'\200Fright'), (U&'\00A0'), (repeat('n', 255)),
+	('?'), ('_'), ('a%'), ('ünï.çødé'), ('日本語'), ('🐘.queue'), (U&'e\0301'), (U&'\00E9'), (U&'\FEFFbom'), (U&'\200Fright'), (U&'a\00A0b'), (U&'a\2003b'), (U&'\00A1'), (U&'\200Bnothing'), (repeat('n', 255)),
 	(repeat('日', 85)), (repeat('é', 127) || 'x'), (repeat('a.', 127) || 'z');
 SELECT is((SELECT max(octet_length(name)) FROM names), 255, 'up to 255 bytes');
+
+-- What is no name, and no pattern's.
+CREATE TEMP TABLE bad AS SELECT bad FROM unnest(ARRAY[U&'\00A0', U&'\00A0a', U&'a\00A0', U&'\2003a', U&'a\2000', U&'a\200A', U&'\1680a', U&'a\2028', U&'a\2029', U&'a\202F', U&'\205Fa', U&'a\3000',
+		' a', 'a ', U&'a\0080b', U&'\0085', U&'a\009F', E'a\tb', E'a\x7f']) bad;
+SELECT throws_ok(format('SELECT pgqrs_create_queue(%L)', bad), '22023', NULL, 'refused: ' || quote_literal(bad)) FROM bad;
+SELECT throws_ok(format('SELECT pgqrs_register_worker(''w'', ARRAY[%L || ''.*''])', bad), '22023', NULL, 'as a pattern: ' || quote_literal(bad)) FROM bad;
+SELECT throws_ok(format('SELECT pgqrs_register_worker(%L, ''{*}'')', bad), '22023', NULL, 'nor a key with a control character: ' || quote_literal(bad))
+	FROM unnest(ARRAY[U&'a\0080b', U&'\0085', U&'a\009F', E'a\tb']) bad;
+SELECT lives_ok(format('SELECT pgqrs_register_worker(%L, ''{*}'')', key), 'but one with blanks: ' || quote_literal(key)) FROM unnest(ARRAY[' a ', U&'\00A0']) key;
+DELETE FROM pgqrs_workers;
+
+-- The hint fits what is wrong.
+CREATE FUNCTION pg_temp.hint(query text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	said text;
+BEGIN
+	EXECUTE query;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS said = PG_EXCEPTION_HINT;
+	RETURN said;
+END
+$$;
+SELECT matches(pg_temp.hint(query), hint, query) FROM (VALUES
+	('SELECT pgqrs_create_queue(''a*'')', '^Use 1 to 255 bytes'), ('SELECT pgqrs_create_queue('' a'')', '^Use 1 to 255 bytes'),
+	('SELECT pgqrs_create_queue(''pgqrs.a'')', '^Use another name'), ('SELECT pgqrs_register_worker(''w'', ''{pgqrs.a.*}'')', '^Use another name'),
+	('SELECT pgqrs_dequeue(''a*'')', '^Use a name, or a name followed by'), ('SELECT pgqrs_dequeue(''*.a'')', '^Use a name, or a name followed by'),
+	('SELECT pgqrs_register_worker(''w'', ''{a.*.b}'')', '^Use a name, or a name followed by'), ('SELECT pgqrs_list_runs(''a.**'')', '^Use a name, or a name followed by'),
+	('SELECT pgqrs_grant(''.*.*'', ''public'', ''work'')', '^Use a name, or a name followed by')) q (query, hint);
 
 -- A queue's whole life.
 CREATE FUNCTION pg_temp.queue_life(name text) RETURNS text LANGUAGE plpgsql AS
