@@ -35,20 +35,36 @@ CREATE TYPE pgqrs_run AS (
 	delete_reason text
 );
 COMMENT ON TYPE pgqrs_run IS 'a workflow run as pgqrs_get_run() and pgqrs_list_runs() return it; the columns of the view pgqrs_runs';
+COMMENT ON COLUMN pgqrs_run.run_id IS 'also the id of its message';
+COMMENT ON COLUMN pgqrs_run.workflow IS 'the workflow that it is a run of';
 COMMENT ON COLUMN pgqrs_run.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
 COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for';
 COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
 COMMENT ON COLUMN pgqrs_run.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_run.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
 COMMENT ON COLUMN pgqrs_run.priority IS '-100 to 100, high first';
+COMMENT ON COLUMN pgqrs_run.input IS 'what the trigger passed';
 COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
 COMMENT ON COLUMN pgqrs_run.error IS 'why it ended in ERROR';
+COMMENT ON COLUMN pgqrs_run.progress IS 'what its worker stored last with pgqrs_set_progress()';
+COMMENT ON COLUMN pgqrs_run.tags IS 'as given by the trigger';
+COMMENT ON COLUMN pgqrs_run.headers IS 'as given by the trigger; claims deliver them';
+COMMENT ON COLUMN pgqrs_run.idempotency_key IS 'as given by the trigger';
+COMMENT ON COLUMN pgqrs_run.parent_run_id IS 'the run that started it as a child';
+COMMENT ON COLUMN pgqrs_run.parent_step_id IS 'the step of that run';
+COMMENT ON COLUMN pgqrs_run.rerun_of IS 'the run that it repeats';
 COMMENT ON COLUMN pgqrs_run.schedule_slot IS 'the instant of its schedule that it was triggered for';
 COMMENT ON COLUMN pgqrs_run.worker IS 'name of the worker that claimed it last';
+COMMENT ON COLUMN pgqrs_run.worker_version IS 'of the worker that claimed it last, as it registered';
+COMMENT ON COLUMN pgqrs_run.created_at IS 'when it was triggered';
 COMMENT ON COLUMN pgqrs_run.started_at IS 'when it was claimed first';
 COMMENT ON COLUMN pgqrs_run.paused_at IS 'since when it is parked';
+COMMENT ON COLUMN pgqrs_run.completed_at IS 'when it ended; NULL before';
 COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when it ends in ERROR unless it has ended before';
+COMMENT ON COLUMN pgqrs_run.cancel_requested_at IS 'when somebody asked for its cancellation';
+COMMENT ON COLUMN pgqrs_run.cancel_reason IS 'why, as given by who asked';
 COMMENT ON COLUMN pgqrs_run.deleted_at IS 'a deleted run is not listed, but still found by its id';
+COMMENT ON COLUMN pgqrs_run.delete_reason IS 'why it was deleted, as given by who did';
 
 CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -53,9 +53,36 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		LEFT JOIN pgqrs_workers AS w ON w.worker_id = r.worker_id
 	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
+COMMENT ON COLUMN pgqrs_runs.run_id IS 'also the id of its message';
+COMMENT ON COLUMN pgqrs_runs.workflow IS 'the workflow that it is a run of';
 COMMENT ON COLUMN pgqrs_runs.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
+COMMENT ON COLUMN pgqrs_runs.waiting_for IS 'what a parked run waits for';
 COMMENT ON COLUMN pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
+COMMENT ON COLUMN pgqrs_runs.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN pgqrs_runs.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
+COMMENT ON COLUMN pgqrs_runs.priority IS '-100 to 100, high first';
+COMMENT ON COLUMN pgqrs_runs.input IS 'what the trigger passed';
+COMMENT ON COLUMN pgqrs_runs.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN pgqrs_runs.error IS 'why it ended in ERROR';
+COMMENT ON COLUMN pgqrs_runs.progress IS 'what its worker stored last with pgqrs_set_progress()';
+COMMENT ON COLUMN pgqrs_runs.tags IS 'as given by the trigger';
+COMMENT ON COLUMN pgqrs_runs.headers IS 'as given by the trigger; claims deliver them';
+COMMENT ON COLUMN pgqrs_runs.idempotency_key IS 'as given by the trigger';
+COMMENT ON COLUMN pgqrs_runs.parent_run_id IS 'the run that started it as a child';
+COMMENT ON COLUMN pgqrs_runs.parent_step_id IS 'the step of that run';
+COMMENT ON COLUMN pgqrs_runs.rerun_of IS 'the run that it repeats';
+COMMENT ON COLUMN pgqrs_runs.schedule_slot IS 'the instant of its schedule that it was triggered for';
+COMMENT ON COLUMN pgqrs_runs.worker IS 'name of the worker that claimed it last';
+COMMENT ON COLUMN pgqrs_runs.worker_version IS 'of the worker that claimed it last, as it registered';
+COMMENT ON COLUMN pgqrs_runs.created_at IS 'when it was triggered';
+COMMENT ON COLUMN pgqrs_runs.started_at IS 'when it was claimed first';
+COMMENT ON COLUMN pgqrs_runs.paused_at IS 'since when it is parked';
+COMMENT ON COLUMN pgqrs_runs.completed_at IS 'when it ended; NULL before';
+COMMENT ON COLUMN pgqrs_runs.deadline_at IS 'when it ends in ERROR unless it has ended before';
+COMMENT ON COLUMN pgqrs_runs.cancel_requested_at IS 'when somebody asked for its cancellation';
+COMMENT ON COLUMN pgqrs_runs.cancel_reason IS 'why, as given by who asked';
 COMMENT ON COLUMN pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
+COMMENT ON COLUMN pgqrs_runs.delete_reason IS 'why it was deleted, as given by who did';
 
 CREATE VIEW pgqrs_steps WITH (security_barrier) AS
 	SELECT s.run_id,
@@ -77,12 +104,20 @@ CREATE VIEW pgqrs_steps WITH (security_barrier) AS
 		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
 	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_steps IS 'steps of workflow runs';
+COMMENT ON COLUMN pgqrs_steps.run_id IS 'the run that it is a step of';
+COMMENT ON COLUMN pgqrs_steps.workflow IS 'the workflow of that run';
+COMMENT ON COLUMN pgqrs_steps.step_id IS 'as the worker named it, unique within the run';
 COMMENT ON COLUMN pgqrs_steps.kind IS 'FUNCTION, SLEEP, SIGNAL, CHILD or PAUSE';
 COMMENT ON COLUMN pgqrs_steps.status IS 'PENDING (waits for a retry), RUNNING, PAUSED, SUCCESS or ERROR';
 COMMENT ON COLUMN pgqrs_steps.attempt IS 'how often it was begun';
 COMMENT ON COLUMN pgqrs_steps.failures IS 'how often it failed';
+COMMENT ON COLUMN pgqrs_steps.input IS 'what its last begin stored';
+COMMENT ON COLUMN pgqrs_steps.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN pgqrs_steps.error IS 'of its last failure; NULL once it was begun again or succeeded';
 COMMENT ON COLUMN pgqrs_steps.history IS 'the last ten failures: [{"attempt", "at", "error"}]';
 COMMENT ON COLUMN pgqrs_steps.reason IS 'why a PAUSE step waits';
+COMMENT ON COLUMN pgqrs_steps.started_at IS 'when it was begun first';
+COMMENT ON COLUMN pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
 
 CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
@@ -104,10 +139,18 @@ CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 	WHERE a.outcome = 'DEAD'
 		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR; pgqrs_replay_message() gives them another chance';
+COMMENT ON COLUMN pgqrs_dead_letters.message_id IS 'of a run: its id';
+COMMENT ON COLUMN pgqrs_dead_letters.queue IS 'the queue that it died in; of a run: the workflow''s';
 COMMENT ON COLUMN pgqrs_dead_letters.run_id IS 'NULL for a plain message';
+COMMENT ON COLUMN pgqrs_dead_letters.workflow IS 'NULL for a plain message';
+COMMENT ON COLUMN pgqrs_dead_letters.enqueued_at IS 'when it was sent, or the run triggered';
+COMMENT ON COLUMN pgqrs_dead_letters.archived_at IS 'when it died';
+COMMENT ON COLUMN pgqrs_dead_letters.priority IS '-100 to 100, high first';
 COMMENT ON COLUMN pgqrs_dead_letters.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_dead_letters.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
 COMMENT ON COLUMN pgqrs_dead_letters.last_error IS 'of a run: the error that it ended with';
+COMMENT ON COLUMN pgqrs_dead_letters.payload IS 'of a run: {"run_id": N}';
+COMMENT ON COLUMN pgqrs_dead_letters.headers IS 'as given by who sent or triggered it';
 
 CREATE VIEW pgqrs_in_flight WITH (security_barrier) AS
 	SELECT m.message_id,
@@ -125,10 +168,14 @@ CREATE VIEW pgqrs_in_flight WITH (security_barrier) AS
 	WHERE m.lease IS NOT NULL
 		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_in_flight IS 'messages and runs that somebody holds a lease on';
+COMMENT ON COLUMN pgqrs_in_flight.message_id IS 'of a run: its id';
+COMMENT ON COLUMN pgqrs_in_flight.queue IS 'the queue that it was claimed from; of a run: the workflow''s';
 COMMENT ON COLUMN pgqrs_in_flight.run_id IS 'NULL for a plain message';
 COMMENT ON COLUMN pgqrs_in_flight.worker IS 'NULL if it was claimed without a worker';
+COMMENT ON COLUMN pgqrs_in_flight.dequeued_at IS 'when it was claimed';
 COMMENT ON COLUMN pgqrs_in_flight.visible_after IS 'the end of the lease';
 COMMENT ON COLUMN pgqrs_in_flight.expired IS 'the lease has run out: its holder may still finish until somebody else claims';
+COMMENT ON COLUMN pgqrs_in_flight.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
 
 CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
@@ -160,8 +207,11 @@ CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 		) AS a
 	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them';
+COMMENT ON COLUMN pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
+COMMENT ON COLUMN pgqrs_queue_stats.queue IS 'its name';
+COMMENT ON COLUMN pgqrs_queue_stats.is_workflow IS 'it is the queue of the workflow of that name';
 COMMENT ON COLUMN pgqrs_queue_stats.paused IS 'accepts messages and delivers none';
-COMMENT ON COLUMN pgqrs_queue_stats.ready IS 'due, or with a lease that has run out';
+COMMENT ON COLUMN pgqrs_queue_stats.ready IS 'due, or with a lease that has run out; what somebody has claimed and not committed looks so to all others';
 COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
 COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
 COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept';

@@ -15,9 +15,11 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+/* Every function that has arguments requires one. */
 static void
 require(FunctionCallInfo fcinfo, int n, const char *name)
 {
+	pgqrs_called = fcinfo->flinfo->fn_oid;
 	if (PG_ARGISNULL(n))
 		pgqrs_error_null(name);
 }

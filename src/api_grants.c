@@ -76,6 +76,7 @@ PG_FUNCTION_INFO_V1(pgqrs_sync_grants);
 Datum
 pgqrs_sync_grants(PG_FUNCTION_ARGS)
 {
+	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_grants_sync_all();
 	PG_RETURN_VOID();

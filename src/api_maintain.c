@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "errors.h"
 #include "fmgr.h"
 #include "grants.h"
 #include "lib/stringinfo.h"
@@ -17,6 +18,7 @@ pgqrs_maintain(PG_FUNCTION_ARGS)
 	PgqrsMaintained done;
 	StringInfoData json;
 
+	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_maintain_pass(&done);
 

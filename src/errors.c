@@ -4,6 +4,10 @@
  */
 #include "errors.h"
 
+#include "utils/lsyscache.h"
+
+Oid pgqrs_called = InvalidOid;
+
 void
 pgqrs_error_queue_not_found(const char *name)
 {
@@ -28,7 +32,7 @@ pgqrs_error_run_not_found(int64 run_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_RUN_NOT_FOUND),
 			 errmsg("run " INT64_FORMAT " does not exist", run_id),
-			 errhint("Look for it with pgqrs_list_runs(); runs past their queue's retention are gone.")));
+			 errhint("Look for it with pgqrs_list_runs(); a run is gone with its workflow.")));
 }
 
 void
@@ -37,7 +41,7 @@ pgqrs_error_message_not_found(int64 message_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_MESSAGE_NOT_FOUND),
 			 errmsg("message " INT64_FORMAT " does not exist", message_id),
-			 errhint("Look for it with pgqrs_peek() or in pgqrs_dead_letters; ended messages past their queue's retention are gone.")));
+			 errhint("Look for it with pgqrs_peek() or in pgqrs_dead_letters.")));
 }
 
 void
@@ -69,6 +73,17 @@ pgqrs_error_run_cancelled(int64 run_id)
 			 errhint("Stop working on it.")));
 }
 
+/* Not ended yet, but nothing counts any more that its holder does. */
+void
+pgqrs_error_run_late(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("run " INT64_FORMAT " has run out of time", run_id),
+			 errdetail("It is past its deadline."),
+			 errhint("Drop it; nothing more can be stored for it.")));
+}
+
 void
 pgqrs_error_worker_stopped(int64 worker_id)
 {
@@ -87,6 +102,19 @@ pgqrs_error_denied(const char *privilege, const char *name)
 			 errmsg("permission denied for \"%s\"", name),
 			 errdetail("This needs the privilege \"%s\" on it.", privilege),
 			 errhint("The extension's owner can allow it with pgqrs_grant().")));
+}
+
+/* why: "in …" or "during …" */
+void
+pgqrs_error_read_only(const char *why, const char *hint)
+{
+	char *name = get_func_name(pgqrs_called);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("cannot execute %s %s",
+					name ? psprintf("%s()", name) : "pgqrs", why),
+			 errhint("%s", hint)));
 }
 
 void

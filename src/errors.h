@@ -26,6 +26,9 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
+/* The SQL function that was called last, whose name messages may need. */
+extern Oid pgqrs_called;
+
 pg_noreturn extern void pgqrs_error_queue_not_found(const char *name);
 pg_noreturn extern void pgqrs_error_workflow_not_found(const char *name);
 pg_noreturn extern void pgqrs_error_run_not_found(int64 run_id);
@@ -33,8 +36,10 @@ pg_noreturn extern void pgqrs_error_message_not_found(int64 message_id);
 pg_noreturn extern void pgqrs_error_worker_not_found(int64 worker_id);
 pg_noreturn extern void pgqrs_error_lease_lost(const char *kind, int64 id);
 pg_noreturn extern void pgqrs_error_run_cancelled(int64 run_id);
+pg_noreturn extern void pgqrs_error_run_late(int64 run_id);
 pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
 pg_noreturn extern void pgqrs_error_denied(const char *privilege, const char *name);
+pg_noreturn extern void pgqrs_error_read_only(const char *why, const char *hint);
 pg_noreturn extern void pgqrs_error_null(const char *argument);
 pg_noreturn extern void pgqrs_error_not_built(const char *what);
 

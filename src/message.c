@@ -396,11 +396,7 @@ static void
 refuse_late(TupleTableSlot *slot, int64 id)
 {
 	if (is_late(slot, pgqrs_clock()))
-		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("run " INT64_FORMAT " has ended", id),
-				 errdetail("It is past its deadline."),
-				 errhint("Drop it; nothing more can be stored for it.")));
+		pgqrs_error_run_late(id);
 }
 
 void

@@ -20,6 +20,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -175,9 +176,13 @@ check_plain(PgqrsTableId id, Relation rel)
 void
 pgqrs_require_writable(void)
 {
-	PreventCommandIfReadOnly("pgqrs");
+	/* during recovery every transaction is read-only */
+	if (XactReadOnly && RecoveryInProgress())
+		pgqrs_error_read_only("during recovery", "Connect to the primary server.");
+	if (XactReadOnly)
+		pgqrs_error_read_only("in a read-only transaction",
+							  "Use a transaction that is READ WRITE.");
 	PreventCommandIfParallelMode("pgqrs");
-	PreventCommandDuringRecovery("pgqrs");
 	pgqrs_clock_note_serving();
 }
 

@@ -500,13 +500,12 @@ pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id, int64 lease,
 }
 
 static void
-error_not_running(PgqrsRunRows *rows, const char *state)
+error_ended(int64 run_id, PgqrsRunStatus status)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
-			 errmsg("run " INT64_FORMAT " has ended",
-					DatumGetInt64(pgqrs_get(rows->run, Runs_run_id))),
-			 errdetail("It is %s.", state),
+			 errmsg("run " INT64_FORMAT " has ended", run_id),
+			 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 			 errhint("Drop it; nothing more can be stored for it.")));
 }
 
@@ -520,11 +519,11 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
 		pgqrs_error_run_cancelled(run_id);
 	if (pgqrs_run_is_terminal(status))
-		error_not_running(rows, pgqrs_enum_label(ENUM_RUN_STATUS, status));
+		error_ended(run_id, status);
 	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <=
 			pgqrs_clock())
-		error_not_running(rows, "past its deadline");
+		pgqrs_error_run_late(run_id);
 	if (!pgqrs_lease_is(rows->message, lease))
 		pgqrs_error_lease_lost("run", run_id);
 	if (!pgqrs_is_null(rows->message, Messages_worker_id))

@@ -24,6 +24,8 @@ sub stopped
 # All is over in less time than the standby has been up, so the clock has to help.
 clock($standby, '11 min');
 is(sqlstate($standby, "SELECT pgqrs_dequeue('jobs', 1)"), '25006', 'a standby takes no calls');
+(undef, undef, my $err) = $standby->psql('postgres', "SELECT pgqrs_dequeue('jobs', 1)");
+like($err, qr{ERROR:  cannot execute pgqrs_dequeue\(\) during recovery\nHINT:  Connect to the primary}, 'and says so');
 $standby->promote;
 is(stopped(), '0', 'once promoted it gives its workers time to call');
 is($standby->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs', 1)"), '1', 'one does and goes on');

@@ -1,0 +1,48 @@
+-- In a read-only transaction every function that writes says which it is and
+-- what to do, before it looks at anything else; those that read work.
+\ir include/refusals.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('w') \g /dev/null
+
+-- A call of each function with arguments of the right types.
+CREATE TEMP TABLE calls AS
+	SELECT proname AS name, format('SELECT %s(%s)', proname, COALESCE((
+		SELECT string_agg(CASE format_type(type, NULL)
+				WHEN 'text' THEN CASE proargnames[n] WHEN 'workflow' THEN '''w''' WHEN 'privilege' THEN '''work''' WHEN 'role' THEN '''public'''
+					WHEN 'on_duplicate' THEN '''return''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN 'NULL' WHEN 'outbox_queue' THEN 'NULL'
+					WHEN 'concurrency_key' THEN 'NULL' WHEN 'status' THEN 'NULL' ELSE '''q''' END
+				WHEN 'interval' THEN CASE proargnames[n] WHEN 'delay' THEN '''0''' ELSE '''1 min''' END
+				WHEN 'timestamp with time zone' THEN CASE proargnames[n] WHEN 'run_at' THEN 'NULL' ELSE '''2030-01-01''' END
+				WHEN 'boolean' THEN 'false'
+				WHEN 'text[]' THEN CASE proargnames[n] WHEN 'reset' THEN '''{}''' WHEN 'queues' THEN '''{*}''' ELSE '''{a}''' END
+				WHEN 'jsonb' THEN CASE proargnames[n] WHEN 'retry_policy' THEN '''{}''' ELSE '''1''' END
+				WHEN 'bigint[]' THEN '''{1}''' WHEN 'jsonb[]' THEN '''{1}'''
+				ELSE '1' END || '::' || format_type(type, NULL), ', ' ORDER BY n)
+		FROM unnest(proargtypes) WITH ORDINALITY AS a (type, n)), '')) AS call
+	FROM pg_proc
+	WHERE proname LIKE 'pgqrs\_%' AND pronamespace = 'public'::regnamespace AND prorettype <> 'trigger'::regtype AND prokind = 'f'
+		AND proname NOT IN ('pgqrs_get_run', 'pgqrs_find_run', 'pgqrs_result', 'pgqrs_list_runs', 'pgqrs_list_steps', 'pgqrs_peek', 'pgqrs_now', 'pgqrs_version',
+			'pgqrs_readable_queues', 'pgqrs_function_privileges', 'pgqrs_floor_stats', 'pgqrs_next_firings');
+SELECT cmp_ok(count(*), '>=', 35::bigint, 'functions that write') FROM calls;
+
+CREATE FUNCTION pg_temp.answer(call text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	message text;
+	hint text;
+BEGIN
+	EXECUTE call;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws(' ', SQLSTATE, message, '-', hint);
+END
+$$;
+BEGIN READ ONLY;
+SELECT is(pg_temp.answer(call), format('25006 cannot execute %s() in a read-only transaction - Use a transaction that is READ WRITE.', name), call)
+	FROM calls ORDER BY name COLLATE "C";
+SELECT is((SELECT count(*) FROM pgqrs_peek('q')) + (SELECT count(*) FROM pgqrs_list_runs()) + (SELECT count(*) FROM pgqrs_runs), 0::bigint, 'what reads works');
+COMMIT;
+
+SELECT * FROM finish();
