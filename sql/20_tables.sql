@@ -46,6 +46,7 @@ CREATE TABLE pgqrs_messages (
 	payload jsonb,
 	headers jsonb,
 	last_error jsonb,
+	exhausted_at timestamptz,
 	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id),
 	CONSTRAINT pgqrs_messages_queue_fkey FOREIGN KEY (queue_id) REFERENCES pgqrs_queues
 );
@@ -57,8 +58,11 @@ CREATE UNIQUE INDEX pgqrs_messages_key_idx ON pgqrs_messages (queue_id, idempote
 COMMENT ON INDEX pgqrs_messages_key_idx IS 'idempotency keys of messages, and of runs whose key holds only while they have not ended';
 CREATE INDEX pgqrs_messages_worker_idx ON pgqrs_messages (worker_id) WHERE worker_id IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_worker_idx IS 'what a worker holds';
+COMMENT ON COLUMN pgqrs_messages.exhausted_at IS 'the end of a lease that is the last one: when it runs out, so does the message';
 CREATE INDEX pgqrs_messages_deadline_idx ON pgqrs_messages (deadline_at) WHERE deadline_at IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_deadline_idx IS 'deadlines that have not passed';
+CREATE INDEX pgqrs_messages_exhausted_idx ON pgqrs_messages (exhausted_at) WHERE exhausted_at IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_exhausted_idx IS 'leases that are the last one';
 CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (message_id) WHERE waiting_for IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'parked runs';
 

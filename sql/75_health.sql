@@ -11,9 +11,19 @@ AS 'MODULE_PATHNAME', 'pgqrs_floor_stats';
 COMMENT ON FUNCTION pgqrs_floor_stats() IS
 'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
 
+CREATE FUNCTION pgqrs_background_stats(
+	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
+	OUT due timestamptz, OUT last_pass timestamptz, OUT passes bigint, OUT done text
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
+COMMENT ON FUNCTION pgqrs_background_stats() IS
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, paused, not in pgqrs.databases, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
+
 CREATE VIEW pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
 	FROM pgqrs_floor_stats() AS f
+		CROSS JOIN pgqrs_background_stats() AS b
 		CROSS JOIN (
 			SELECT pgqrs_version() AS library, e.extversion COLLATE pg_catalog."default" AS installed
 			FROM pg_catalog.pg_extension AS e
@@ -62,6 +72,29 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 					CASE WHEN f.preloaded THEN 'yes' ELSE 'no' END,
 					f.preloaded,
 					'Add pgqrs to shared_preload_libraries and restart the server: without it claims slow down with what is dead, and each waits for the WAL.'),
+				('background worker',
+					CASE WHEN b.idle_reason = 'version' THEN 'none, as the versions differ'
+						WHEN b.idle_reason = 'standby' THEN 'none, on a standby'
+						WHEN b.idle_reason IS NOT NULL THEN 'none: ' || b.idle_reason
+						WHEN b.pid IS NOT NULL THEN 'running, pid ' || b.pid
+						WHEN b.failures > 0 THEN pg_catalog.format('failed %s times, next try at %s', b.failures, pg_catalog.date_trunc('second', b.retry_at))
+						WHEN b.due < pgqrs_now() - interval '1 min' THEN 'needed since ' || pg_catalog.date_trunc('second', b.due)
+						WHEN b.due IS NOT NULL THEN 'needed next at ' || pg_catalog.date_trunc('second', b.due)
+						ELSE 'not needed' END,
+					COALESCE(b.idle_reason = 'standby',
+						b.pid IS NOT NULL OR b.failures = 0 AND COALESCE(b.due >= pgqrs_now() - interval '1 min', true)),
+					CASE b.idle_reason
+						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or have somebody call pgqrs_maintain() every few seconds.'
+						WHEN 'paused' THEN 'Set pgqrs.paused to off and reload the configuration.'
+						WHEN 'not in pgqrs.databases' THEN 'Add the database to pgqrs.databases and reload the configuration.'
+						WHEN 'version' THEN 'ALTER EXTENSION pgqrs UPDATE, or if the library is the older one, restart the server.'
+						ELSE 'See the server''s log. If nothing is there, raise pgqrs.max_workers.' END),
+				('last pass',
+					CASE WHEN b.passes IS NULL THEN NULL
+						WHEN b.last_pass IS NULL THEN 'none since the server started'
+						ELSE pg_catalog.format('at %s, the %s. since the server started', pg_catalog.date_trunc('second', b.last_pass), b.passes) END,
+					b.passes >= 0, NULL),
+				('done in the background', b.done, b.passes >= 0, NULL),
 				('floors',
 					f.floors || ' of ' || f.max_floors,
 					f.floors <= 0.9 * f.max_floors,
@@ -86,7 +119,7 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages';
+COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages';
 COMMENT ON COLUMN pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
 COMMENT ON COLUMN pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN pgqrs_health.hint IS 'what to do; NULL if it is ok';

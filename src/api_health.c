@@ -5,8 +5,16 @@
 #include "api.h"
 
 #include "access/htup_details.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "databases.h"
 #include "floor.h"
 #include "funcapi.h"
+#include "guc.h"
+#include "lib/stringinfo.h"
+#include "maintain.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(pgqrs_floor_stats);
 Datum
@@ -27,6 +35,77 @@ pgqrs_floor_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	if (!preloaded)
 		memset(&nulls[1], true, sizeof(nulls) - sizeof(nulls[0]));
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+/* A summary of what was done, such as "runs_timed_out 2". */
+static char *
+describe_done(const int64 *done)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < DONE_COUNT; i++)
+		if (done[i] != 0)
+			appendStringInfo(&text, "%s%s " INT64_FORMAT, text.len > 0 ? ", " : "",
+							 pgqrs_maintain_label(i), done[i]);
+	return text.len > 0 ? text.data : "nothing";
+}
+
+/* Why nothing is done in the background here, or NULL. */
+static const char *
+idle_reason(const PgqrsDatabaseStatus *status)
+{
+	if (RecoveryInProgress())
+		return "standby";
+	if (pgqrs_paused)
+		return "paused";
+	if (!pgqrs_guc_serves(get_database_name(MyDatabaseId)))
+		return "not in pgqrs.databases";
+	if (status->state == DATABASE_OUTDATED)
+		return "version";
+	if (!status->has_launcher)
+		return "no launcher";
+	return NULL;
+}
+
+static void
+put(Datum *values, bool *nulls, int i, bool known, Datum value)
+{
+	values[i] = value;
+	nulls[i] = !known;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_background_stats);
+Datum
+pgqrs_background_stats(PG_FUNCTION_ARGS)
+{
+	PgqrsDatabaseStatus status;
+	bool preloaded = pgqrs_database_status(&status);
+	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
+	TimestampTz due = DT_NOEND;
+	TupleDesc desc;
+	Datum values[8];
+	bool nulls[8];
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		due = Min(due, status.due[kind]);
+	put(values, nulls, 0, reason != NULL,
+		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
+	put(values, nulls, 1, status.worker_pid != 0, Int32GetDatum(status.worker_pid));
+	put(values, nulls, 2, preloaded, Int32GetDatum(status.failures));
+	put(values, nulls, 3, status.retry_at != 0,
+		TimestampTzGetDatum(status.retry_at));
+	put(values, nulls, 4, preloaded && due != DT_NOEND,
+		TimestampTzGetDatum(Max(due, status.last_pass)));
+	put(values, nulls, 5, status.last_pass != 0,
+		TimestampTzGetDatum(status.last_pass));
+	put(values, nulls, 6, preloaded, Int64GetDatum(status.passes));
+	put(values, nulls, 7, preloaded,
+		CStringGetTextDatum(describe_done(status.done)));
 	PG_RETURN_DATUM(
 		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

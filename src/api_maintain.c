@@ -15,18 +15,17 @@ PG_FUNCTION_INFO_V1(pgqrs_maintain);
 Datum
 pgqrs_maintain(PG_FUNCTION_ARGS)
 {
-	PgqrsMaintained done;
+	int64 done[DONE_COUNT] = {0};
 	StringInfoData json;
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
-	pgqrs_maintain_pass(&done);
+	pgqrs_maintain_pass(done);
 
 	initStringInfo(&json);
-	appendStringInfo(&json,
-					 "{\"workers_stopped\": %d, \"leases_reaped\": %d, \"messages_dead\": %d, \"runs_cancelled\": %d, \"runs_timed_out\": %d, \"floors_lowered\": %d}",
-					 done.workers_stopped, done.leases_reaped,
-					 done.messages_dead, done.runs_cancelled,
-					 done.runs_timed_out, done.floors_lowered);
+	for (int i = 0; i < DONE_COUNT; i++)
+		appendStringInfo(&json, "%c \"%s\": " INT64_FORMAT, i == 0 ? '{' : ',',
+						 pgqrs_maintain_label(i), done[i]);
+	appendStringInfoChar(&json, '}');
 	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
 }

@@ -8,6 +8,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "errors.h"
+#include "commit.h"
 #include "floor.h"
 #include "funcapi.h"
 #include "json.h"
@@ -226,6 +227,7 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	values[0] = heap_getattr(row, Messages_queue_id, desc, &isnull[0]);
 	values[1] = heap_getattr(row, Messages_priority, desc, &isnull[1]);
 	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
+	pgqrs_commit_due(DUE_ENDS, 0);
 	/* a NULL is refused by the table */
 	if (!isnull[0] && !isnull[1] && !isnull[2])
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),

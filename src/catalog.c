@@ -16,6 +16,7 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -43,6 +44,7 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_MESSAGES_KEY] = "pgqrs_messages_key_idx",
 	[INDEX_MESSAGES_WORKER] = "pgqrs_messages_worker_idx",
 	[INDEX_MESSAGES_DEADLINE] = "pgqrs_messages_deadline_idx",
+	[INDEX_MESSAGES_EXHAUSTED] = "pgqrs_messages_exhausted_idx",
 	[INDEX_ARCHIVE_PKEY] = "pgqrs_archive_pkey",
 	[INDEX_ARCHIVE_DEAD] = "pgqrs_archive_dead_idx",
 	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
@@ -142,10 +144,15 @@ pgqrs_catalog_init(void)
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
 }
 
-/* Reads pg_extension's row; false if the extension is not installed here. */
-static bool
-find_extension(Oid *schema, Oid *owner)
+/*
+ * Reads pg_extension's row; its OID, invalid if the extension is not installed
+ * here.  version: NULL if it is not wanted, else palloc'd.
+ */
+static Oid
+find_extension(Oid *schema, Oid *owner, char **version)
 {
+	Oid extension = InvalidOid;
+
 	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
@@ -157,12 +164,30 @@ find_extension(Oid *schema, Oid *owner)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		*schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
-		*owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
+		Form_pg_extension form = (Form_pg_extension) GETSTRUCT(tuple);
+		bool isnull;
+
+		extension = form->oid;
+		*schema = form->extnamespace;
+		*owner = form->extowner;
+		if (version != NULL)
+			*version = TextDatumGetCString(
+				heap_getattr(tuple, Anum_pg_extension_extversion,
+							 RelationGetDescr(rel), &isnull));
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return HeapTupleIsValid(tuple);
+	return extension;
+}
+
+/* The same for others than this file; nothing of it is remembered. */
+Oid
+pgqrs_catalog_extension(char **version)
+{
+	Oid schema;
+	Oid owner;
+
+	return find_extension(&schema, &owner, version);
 }
 
 static Oid
@@ -202,7 +227,7 @@ load(void)
 {
 	if (cache.valid)
 		return true;
-	if (!find_extension(&cache.schema, &cache.owner))
+	if (!OidIsValid(find_extension(&cache.schema, &cache.owner, NULL)))
 		return false;
 
 	/* an invalidation that arrives from here on makes the next call start over */

@@ -29,6 +29,7 @@ typedef enum PgqrsIndexId
 	INDEX_MESSAGES_KEY,
 	INDEX_MESSAGES_WORKER,
 	INDEX_MESSAGES_DEADLINE,
+	INDEX_MESSAGES_EXHAUSTED,
 	INDEX_ARCHIVE_PKEY,
 	INDEX_ARCHIVE_DEAD,
 	INDEX_WORKERS_PKEY,
@@ -166,7 +167,8 @@ typedef enum MessagesColumn
 	Messages_payload,
 	Messages_headers,
 	Messages_last_error,
-	Messages_natts = Messages_last_error
+	Messages_exhausted_at,
+	Messages_natts = Messages_exhausted_at
 } MessagesColumn;
 
 /* The columns of pgqrs_messages_claim_idx. */
@@ -313,6 +315,7 @@ typedef enum GrantsColumn
 
 extern void pgqrs_catalog_init(void);
 extern bool pgqrs_catalog_installed(void);
+extern Oid pgqrs_catalog_extension(char **version);
 extern Oid pgqrs_catalog_owner(void);
 extern Oid pgqrs_catalog_schema(void);
 extern Oid pgqrs_catalog_table(PgqrsTableId id);

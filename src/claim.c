@@ -148,7 +148,7 @@ update_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
 	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
-	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now + timeout));
+	pgqrs_message_hold(row, now + timeout, failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
 	pgqrs_set(row, Messages_attempt, Int32GetDatum(attempt));
 	pgqrs_set(row, Messages_failures, Int32GetDatum(failures));

@@ -20,7 +20,6 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
-#include "databases.h"
 #include "floor.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -43,9 +42,20 @@ static bool must_last = false;
 static XLogRecPtr our_end = 0; /* where our last call left the WAL */
 
 /* What the background processes are told of it. */
-static TimestampTz maintain_at = DT_NOEND;
-static bool probe = false;
-static bool databases_changed = false;
+static struct
+{
+	bool any;
+	bool is_due[DUE_COUNT];
+	TimestampTz due[DUE_COUNT];
+	bool probe;
+	bool databases_changed;
+	bool roles_dropped;
+} news;
+
+/* Databases that are held until the transaction ends. */
+#define MAX_HELD 8
+static Oid held[MAX_HELD];
+static int held_count = 0;
 
 /*
  * How deep we are in our calls.  After one that failed in a subtransaction it
@@ -144,21 +154,45 @@ forget(void)
  */
 
 void
-pgqrs_commit_maintain_at(TimestampTz due)
+pgqrs_commit_due(PgqrsDue kind, TimestampTz due)
 {
-	maintain_at = Min(maintain_at, due);
+	if (!news.is_due[kind] || due < news.due[kind])
+		news.due[kind] = due;
+	news.any = news.is_due[kind] = true;
 }
 
 void
 pgqrs_commit_probe(void)
 {
-	probe = true;
+	news.any = news.probe = true;
 }
 
 void
 pgqrs_commit_databases_changed(void)
 {
-	databases_changed = true;
+	news.any = news.databases_changed = true;
+}
+
+void
+pgqrs_commit_roles_dropped(void)
+{
+	news.any = news.roles_dropped = true;
+}
+
+bool
+pgqrs_commit_hold(Oid db)
+{
+	if (held_count == MAX_HELD || !pgqrs_database_hold(db))
+		return false;
+	held[held_count++] = db;
+	return true;
+}
+
+static void
+release_held(void)
+{
+	while (held_count > 0)
+		pgqrs_database_release(held[--held_count]);
 }
 
 /*
@@ -166,16 +200,26 @@ pgqrs_commit_databases_changed(void)
  * What was prepared is told now, too; utility.c tells of its commit.
  */
 static void
-tell_background(bool ended_well)
+tell_background(void)
 {
-	if (ended_well && maintain_at != DT_NOEND)
-		pgqrs_database_poke(DUE_MAINTAIN, maintain_at);
-	if (ended_well && probe)
+	if (!news.any)
+		return;
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		if (news.is_due[kind])
+			pgqrs_database_poke(kind, news.due[kind]);
+	if (news.probe)
 		pgqrs_database_probe();
-	if (ended_well && databases_changed)
+	if (news.databases_changed)
 		pgqrs_databases_changed();
-	maintain_at = DT_NOEND;
-	probe = databases_changed = false;
+	if (news.roles_dropped)
+		pgqrs_databases_poke_all(DUE_GRANTS);
+}
+
+static void
+forget_news(void)
+{
+	if (news.any)
+		memset(&news, 0, sizeof(news));
 }
 
 static void
@@ -196,7 +240,10 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			forget();
 			pgqrs_floor_end();
-			tell_background(event != XACT_EVENT_ABORT);
+			if (event != XACT_EVENT_ABORT)
+				tell_background();
+			forget_news();
+			release_held();
 			break;
 		default:
 			break;

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "databases.h"
 #include "datatype/timestamp.h"
 
 extern Size pgqrs_commit_shmem_size(void);
@@ -23,13 +24,19 @@ extern void pgqrs_commit_claim_end(void);
 /* Such a call has done more than claim. */
 extern void pgqrs_commit_must_last(void);
 
-/* What this transaction writes needs a maintenance pass at that instant. */
-extern void pgqrs_commit_maintain_at(TimestampTz due);
+/* What this transaction writes needs the background worker at that instant. */
+extern void pgqrs_commit_due(PgqrsDue kind, TimestampTz due);
 
 /* It may have added the extension to the database, or taken it away. */
 extern void pgqrs_commit_probe(void);
 
 /* It may have changed pg_database. */
 extern void pgqrs_commit_databases_changed(void);
+
+/* The database is held until it ends, however that is.  False: no room. */
+extern bool pgqrs_commit_hold(Oid db);
+
+/* It may have dropped roles. */
+extern void pgqrs_commit_roles_dropped(void);
 
 #endif /* PGQRS_COMMIT_H */

@@ -14,10 +14,13 @@
 
 #include "access/genam.h"
 #include "access/tableam.h"
+#include "catalog/pg_database.h"
 #include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
@@ -134,6 +137,30 @@ pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot, int nkey
 #else
 	return index_beginscan(heap, index, snapshot, nkeys, 0);
 #endif
+}
+
+/* 16: one function for all kinds of objects */
+static inline bool
+pgqrs_owns_database(Oid db, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(DatabaseRelationId, db, role);
+#else
+	return pg_database_ownercheck(db, role);
+#endif
+}
+
+/* 17: waits of extensions have names */
+static inline uint32
+pgqrs_wait_event(uint32 *event, const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	if (*event == 0)
+		*event = WaitEventExtensionNew(name);
+#else
+	*event = PG_WAIT_EXTENSION;
+#endif
+	return *event;
 }
 
 #endif /* PGQRS_COMPAT_H */

@@ -59,6 +59,7 @@ typedef struct Database
 	TimestampTz retry_at;
 	TimestampTz last_pass;
 	int64 passes;
+	int64 done[DONE_COUNT];
 } Database;
 
 typedef struct Databases
@@ -153,10 +154,9 @@ reset(Database *d, Oid db)
 {
 	SpinLockAcquire(&d->mutex);
 	pg_atomic_write_u32(&d->db, db);
+	/* the first look finds out */
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		set_due(d, kind, DT_NOEND);
-	/* the first look is a pass that finds out */
-	set_due(d, DUE_MAINTAIN, 0);
+		set_due(d, kind, 0);
 	d->state = DATABASE_UNKNOWN;
 	d->seen = true;
 	d->holds = 0;
@@ -166,6 +166,7 @@ reset(Database *d, Oid db)
 	d->starting = d->served = d->retry_at = d->last_pass = 0;
 	d->failures = 0;
 	d->passes = 0;
+	memset(d->done, 0, sizeof(d->done));
 	SpinLockRelease(&d->mutex);
 }
 
@@ -285,6 +286,7 @@ void
 pgqrs_database_probe(void)
 {
 	Database *d = find_own();
+	Latch *worker;
 
 	if (d == NULL)
 		return;
@@ -292,10 +294,11 @@ pgqrs_database_probe(void)
 	d->state = DATABASE_UNKNOWN;
 	d->failures = 0;
 	d->retry_at = 0;
-	set_due(d, DUE_MAINTAIN, DT_NOEND);
-	SpinLockRelease(&d->mutex);
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		poke(d, kind, 0);
+		set_due(d, kind, 0);
+	worker = d->latch;
+	SpinLockRelease(&d->mutex);
+	wake(worker);
 }
 
 void
@@ -363,6 +366,7 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 		status->due[kind] = due_of(d, kind);
 	status->last_pass = d->last_pass;
 	status->passes = d->passes;
+	memcpy(status->done, d->done, sizeof(status->done));
 	SpinLockRelease(&d->mutex);
 	return true;
 }
@@ -568,11 +572,15 @@ pgqrs_database_lower(PgqrsDue kind, TimestampTz due)
 }
 
 void
-pgqrs_database_note_pass(TimestampTz now)
+pgqrs_database_note_pass(const int64 *done)
 {
+	TimestampTz now = pgqrs_clock();
+
 	SpinLockAcquire(&own->mutex);
 	own->last_pass = now;
 	own->passes++;
+	for (int i = 0; i < DONE_COUNT; i++)
+		own->done[i] += done[i];
 	SpinLockRelease(&own->mutex);
 }
 
@@ -646,9 +654,9 @@ pgqrs_databases_mark(void)
 }
 
 void
-pgqrs_databases_see(Oid db)
+pgqrs_databases_see(Oid db, bool make)
 {
-	Database *d = find_or_make(db);
+	Database *d = make ? find_or_make(db) : find(db);
 
 	if (d == NULL)
 		return;

@@ -15,10 +15,25 @@
 /* What a database may need its background worker for. */
 typedef enum PgqrsDue
 {
-	DUE_NOTIFY,	  /* to tell who listens */
-	DUE_MAINTAIN, /* a maintenance pass */
+	DUE_NOTIFY,	 /* to tell who listens */
+	DUE_WORKERS, /* silent ones, and what stopped ones hold */
+	DUE_ENDS,	 /* deadlines, and leases that were the last */
+	DUE_GRANTS,	 /* to roles that are gone */
 	DUE_COUNT
 } PgqrsDue;
+
+/* What maintenance does, as counts. */
+typedef enum PgqrsDone
+{
+	DONE_WORKERS_STOPPED, /* silent ones */
+	DONE_LEASES_REAPED,	  /* of stopped workers, claimable again */
+	DONE_MESSAGES_DEAD,	  /* used up, runs included */
+	DONE_RUNS_CANCELLED,  /* on request, when the lease ran out */
+	DONE_RUNS_TIMED_OUT,
+	DONE_FLOORS_LOWERED, /* below which messages were found */
+	DONE_GRANTS_REMOVED, /* to roles that are gone */
+	DONE_COUNT
+} PgqrsDone;
 
 typedef enum PgqrsDatabaseState
 {
@@ -40,6 +55,7 @@ typedef struct PgqrsDatabaseStatus
 	TimestampTz due[DUE_COUNT];
 	TimestampTz last_pass; /* 0: none */
 	int64 passes;
+	int64 done[DONE_COUNT]; /* by background workers, since the server started */
 } PgqrsDatabaseStatus;
 
 /* One database, as the launcher sees it. */
@@ -47,7 +63,7 @@ typedef struct PgqrsDatabase
 {
 	Oid db;
 	PgqrsDatabaseState state;
-	TimestampTz due; /* the earliest; not before a failed worker may be retried */
+	TimestampTz due;	/* the earliest; if a worker failed, when to retry */
 	TimestampTz served; /* when a worker left, or was started in vain */
 	bool held;
 	bool starting; /* a worker was asked for and has not attached yet */
@@ -123,8 +139,8 @@ extern TimestampTz pgqrs_database_due(PgqrsDue kind);
 extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
 extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
 
-/* A maintenance pass is over. */
-extern void pgqrs_database_note_pass(TimestampTz now);
+/* A maintenance pass is over, and did that. */
+extern void pgqrs_database_note_pass(const int64 *done);
 
 /*
  * For the launcher
@@ -139,10 +155,10 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
 
 /*
  * Brings the list in line with the databases that there are: mark, then see
- * each, then forget the others.
+ * each, then forget the others.  make: it is to be served.
  */
 extern void pgqrs_databases_mark(void);
-extern void pgqrs_databases_see(Oid db);
+extern void pgqrs_databases_see(Oid db, bool make);
 extern void pgqrs_databases_sweep(void);
 
 /* A worker was asked for; false if the database is held or has one. */

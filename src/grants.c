@@ -84,6 +84,7 @@ static const struct
 	{"pgqrs_await_child", WORK},
 	{"pgqrs_await_children", WORK},
 	{"pgqrs_await_signal", WORK},
+	{"pgqrs_background_stats", READ},
 	{"pgqrs_cancel_run", TRIGGER},
 	{"pgqrs_cancel_runs", TRIGGER},
 	{"pgqrs_complete_run", WORK},
@@ -716,6 +717,42 @@ pgqrs_grants_remove(const char *pattern, const char *grantee, PgqrsPrivilege pri
 		pgqrs_row_delete(table, slot);
 	finish_change(table, found, grantee);
 	return found;
+}
+
+/* Their ACLs went with the roles. */
+bool
+pgqrs_grants_remove_dead(int max, int *removed)
+{
+	PgqrsTable *table;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+
+	*removed = 0;
+	pgqrs_require_writable();
+	if (!ConditionalLockRelationOid(pgqrs_catalog_table(TABLE_GRANTS),
+									ShareRowExclusiveLock))
+		return false;
+	table = pgqrs_table_open(TABLE_GRANTS, true);
+	slot = pgqrs_table_slot(table);
+	pgqrs_scan_begin_table(&scan, table);
+	while (*removed < max && pgqrs_scan_next(&scan, slot))
+	{
+		char *grantee = NameStr(*DatumGetName(pgqrs_get(slot, Grants_grantee)));
+
+		if (pgqrs_grants_role_exists(grantee))
+			continue;
+		/* the lock on the table keeps everybody from the row */
+		if (pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) == ROW_LOCKED)
+		{
+			pgqrs_row_delete(table, slot);
+			(*removed)++;
+		}
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(table);
+	if (*removed > 0)
+		pgqrs_catalog_changed(TABLE_GRANTS);
+	return true;
 }
 
 /* The names of all grantees. */

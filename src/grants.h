@@ -49,4 +49,10 @@ extern bool pgqrs_grants_remove(const char *pattern, const char *grantee,
 /* Makes the rights of all grantees what the rows say. */
 extern void pgqrs_grants_sync_all(void);
 
+/*
+ * Removes up to max grants to roles that there are no more; how many.  False
+ * if somebody else is changing grants.
+ */
+extern bool pgqrs_grants_remove_dead(int max, int *removed);
+
 #endif /* PGQRS_GRANTS_H */

@@ -8,14 +8,50 @@
 
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 bool pgqrs_async_claims = true;
 int pgqrs_clock_offset = 0;
+char *pgqrs_databases = NULL;
 int pgqrs_heartbeat_flush = 10000;
 int pgqrs_max_floors = 4096;
+int pgqrs_max_workers = 2;
+bool pgqrs_paused = false;
 int pgqrs_payload_max = 2 * 1024 * 1024;
 int pgqrs_payload_warn = 1024 * 1024;
 int pgqrs_worker_timeout = 60000;
+
+/* A list of names, in the syntax of identifiers. */
+static bool
+check_databases(char **newval, void **extra, GucSource source)
+{
+	char *copy = pstrdup(*newval);
+	List *names;
+	bool ok = SplitIdentifierString(copy, ',', &names);
+
+	if (!ok)
+		GUC_check_errdetail("List syntax is invalid.");
+	list_free(names);
+	pfree(copy);
+	return ok;
+}
+
+bool
+pgqrs_guc_serves(const char *database)
+{
+	char *copy = pstrdup(pgqrs_databases);
+	bool found = false;
+	List *names;
+	ListCell *lc;
+
+	if (SplitIdentifierString(copy, ',', &names))
+		foreach(lc, names)
+			found = found || strcmp(lfirst(lc), "*") == 0 ||
+				strcmp(lfirst(lc), database) == 0;
+	list_free(names);
+	pfree(copy);
+	return found;
+}
 
 void
 pgqrs_guc_init(void)
@@ -31,6 +67,12 @@ pgqrs_guc_init(void)
 							&pgqrs_clock_offset, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
+	DefineCustomStringVariable("pgqrs.databases",
+							   "Databases in which the background workers do their work.",
+							   "A list of names; * is all that have the extension.",
+							   &pgqrs_databases, "*", PGC_SIGHUP,
+							   GUC_LIST_INPUT, check_databases, NULL, NULL);
+
 	DefineCustomIntVariable("pgqrs.heartbeat_flush",
 							"Longest time a worker's sign of life may go unwritten.",
 							"At most one row is written per worker in this time. A third of pgqrs.worker_timeout is used where that is less.",
@@ -44,6 +86,16 @@ pgqrs_guc_init(void)
 								"Claims of further ones scan from the start.",
 								&pgqrs_max_floors, 4096, 0, 1024 * 1024,
 								PGC_POSTMASTER, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("pgqrs.max_workers",
+							"How many databases have a background worker at once.",
+							"They come out of max_worker_processes. Where more databases are active, the workers go round.",
+							&pgqrs_max_workers, 2, 1, 64, PGC_SIGHUP, 0, NULL,
+							NULL, NULL);
+
+	DefineCustomBoolVariable("pgqrs.paused", "All background work stands still.",
+							 "For restores, and for looking at what has come to rest. pgqrs_maintain() works all the same.",
+							 &pgqrs_paused, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.payload_max", "Largest JSON value accepted.",
 							NULL, &pgqrs_payload_max, 2 * 1024 * 1024, 1024,

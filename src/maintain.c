@@ -2,17 +2,23 @@
  * maintain.c
  *	  What has to happen though nobody calls for it.
  *
- * One pass stops silent workers, gives back what stopped ones hold, and ends
- * what no claim may deliver any more: messages that were held once too often,
- * runs past their deadline, cancelled runs whose lease ran out.  An expired
- * lease on anything else is left alone, since its holder may still finish
- * until somebody claims.  And it looks for what claims would not find.
+ * Silent workers are stopped and what stopped ones hold is given back.  What
+ * no claim may deliver any more is ended: messages that were held once too
+ * often, runs past their deadline, cancelled runs whose lease ran out.  An
+ * expired lease on anything else is left alone, since its holder may still
+ * finish until somebody claims.  Grants to roles that were dropped are
+ * removed, so that no other role of that name comes by them.
  *
- * Any number of passes may run in parallel and against everybody else.  Each
- * duty first collects a bounded number of ids, then takes them in ascending
- * order: locks the row, unless somebody else has it, and looks again at what
- * it has locked.  Nothing waits, and what was skipped is left to the next
- * pass or to the next claim.
+ * When deadlines pass and last leases end is in indexes.  A lease that became
+ * the last one after it was given, because a limit was lowered since, is not;
+ * those are looked for among what could be claimed, as are, by the sweep,
+ * messages that claims would not find.
+ *
+ * Any number of batches may run in parallel and against everybody else.  Each
+ * first collects a bounded number of ids, then takes them in ascending order:
+ * locks the row, unless somebody else has it, and looks again at what it has
+ * locked.  Nothing waits, and what was skipped is left to the next batch or to
+ * the next claim.
  */
 #include "maintain.h"
 
@@ -20,6 +26,8 @@
 #include "clock.h"
 #include "json.h"
 #include "lease.h"
+#include "grants.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "sweep.h"
@@ -30,6 +38,13 @@
 #define MAX_WORKERS 10000 /* looked at for what they hold */
 #define MAX_ENTRIES 20000 /* messages looked at for being used up */
 #define MAX_SWEPT	20000 /* index entries looked at below floors */
+#define MAX_AHEAD	100	  /* index entries looked at for what is due next */
+
+/* What somebody has locked is tried again after this. */
+#define RETRY (1 * USECS_PER_SEC)
+
+/* What stopped workers hold is looked for at least this often. */
+#define REAP_INTERVAL (60 * USECS_PER_SEC)
 
 /* Where the search for used-up messages goes on: a hint, of this backend. */
 typedef struct Position
@@ -44,7 +59,8 @@ typedef struct Search
 {
 	PgqrsRunRows rows;
 	TimestampTz now;
-	int budget; /* entries that may still be looked at */
+	TimestampTz next; /* when there is more */
+	int budget;		  /* entries that may still be looked at */
 	int count;
 	int64 found[MAX_ROWS];
 } Search;
@@ -68,14 +84,6 @@ failures_of(PgqrsRunRows *rows)
  * Workers
  */
 
-static void
-stop_silent_workers(PgqrsMaintained *done)
-{
-	int64 ids[MAX_ROWS];
-
-	done->workers_stopped = pgqrs_worker_stop_silent(ids, MAX_ROWS);
-}
-
 /* The workers that hold messages: one descent of the index for each. */
 static int
 find_holders(int64 *ids, int max)
@@ -98,13 +106,17 @@ find_holders(int64 *ids, int max)
 	return count;
 }
 
-/* What workers hold that are stopped, or whose rows somebody deleted. */
-static void
-reap(PgqrsMaintained *done)
+/*
+ * Gives back what workers hold that are stopped, or whose rows somebody
+ * deleted.  When there may be more of it.
+ */
+static TimestampTz
+reap(int64 *done)
 {
 	int64 *ids = palloc(MAX_WORKERS * sizeof(int64));
 	int count = find_holders(ids, MAX_WORKERS);
 	PgqrsReaped reaped = {0};
+	TimestampTz next;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -113,13 +125,39 @@ reap(PgqrsMaintained *done)
 		if (left > 0 && pgqrs_worker_gone(ids[i]))
 			pgqrs_worker_reap(ids[i], left, &reaped);
 	}
-	done->leases_reaped += reaped.given_back;
-	done->messages_dead += reaped.ended;
+	done[DONE_LEASES_REAPED] += reaped.given_back;
+	done[DONE_MESSAGES_DEAD] += reaped.ended;
 	pfree(ids);
+
+	if (reaped.given_back + reaped.ended >= MAX_ROWS)
+		next = 0;
+	else if (reaped.skipped > 0)
+		next = pgqrs_clock() + RETRY;
+	else if (count > 0)
+		next = pgqrs_clock() + REAP_INTERVAL;
+	else
+		next = DT_NOEND;
+	return next;
+}
+
+TimestampTz
+pgqrs_maintain_workers(int64 *done)
+{
+	int64 ids[MAX_ROWS];
+	TimestampTz next_silent;
+	TimestampTz next;
+	bool all;
+
+	done[DONE_WORKERS_STOPPED] += pgqrs_worker_stop_silent(ids, MAX_ROWS, &all,
+														   &next_silent);
+	next = reap(done);
+	if (!all)
+		next = Min(next, pgqrs_clock() + RETRY);
+	return Min(next, next_silent);
 }
 
 /*
- * Deadlines
+ * Used up, past the deadline or cancelled
  */
 
 static bool
@@ -128,43 +166,6 @@ is_past_deadline(TupleTableSlot *message, TimestampTz now)
 	return !pgqrs_is_null(message, Messages_deadline_at) &&
 		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <= now;
 }
-
-static void
-find_past_deadline(Search *search)
-{
-	PgqrsKey key = {1, BTLessEqualStrategyNumber, TimestampTzGetDatum(search->now)};
-	PgqrsRunRows *rows = &search->rows;
-	PgqrsScan scan;
-
-	search->count = 0;
-	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_DEADLINE, 1, &key);
-	while (search->count < MAX_ROWS && pgqrs_scan_next(&scan, rows->message))
-		search->found[search->count++] = DatumGetInt64(
-			pgqrs_get(rows->message, Messages_message_id));
-	pgqrs_scan_end(&scan);
-	qsort(search->found, search->count, sizeof(int64), compare_ids);
-}
-
-/* A deadline counts under a live lease too, and while the run is parked. */
-static void
-end_past_deadline(Search *search, PgqrsMaintained *done)
-{
-	PgqrsRunRows *rows = &search->rows;
-
-	find_past_deadline(search);
-	for (int i = 0; i < search->count; i++)
-	{
-		if (!pgqrs_worker_try_lock(rows, search->found[i]) ||
-			!is_past_deadline(rows->message, pgqrs_clock()))
-			continue;
-		if (pgqrs_claim_end_if_due(rows, failures_of(rows), pgqrs_clock()))
-			done->runs_timed_out++;
-	}
-}
-
-/*
- * Used up and cancelled
- */
 
 static bool
 is_cancelled(PgqrsRunRows *rows)
@@ -190,6 +191,136 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
 		pgqrs_row_fetch_id(rows->runs, id, rows->run) && is_cancelled(rows);
 }
+
+/* Ends the message that is locked, which is used up. */
+static void
+end_used_up(PgqrsRunRows *rows, int64 *done)
+{
+	bool cancelled = is_cancelled(rows);
+
+	if (pgqrs_claim_end_if_due(rows, failures_of(rows) + 1, pgqrs_clock()))
+		done[cancelled ? DONE_RUNS_CANCELLED : DONE_MESSAGES_DEAD]++;
+}
+
+/*
+ * Ends by the indexes
+ */
+
+/*
+ * Collects what is due by one of the indexes, after what was collected before,
+ * and notes when more is.  Entries of what has ended long ago may still be
+ * there, while an old snapshot is: some are looked at, and the next batch of
+ * this backend goes on from there.
+ */
+static void
+find_ends(Search *search, PgqrsIndexId index, TimestampTz *from)
+{
+	PgqrsRunRows *rows = &search->rows;
+	PgqrsKey key = {1, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(*from)};
+	TimestampTz next = DT_NOEND;
+	int budget = MAX_ENTRIES;
+	int ahead = MAX_AHEAD;
+	PgqrsScan scan;
+
+	*from = DT_NOBEGIN;
+	pgqrs_scan_begin(&scan, rows->messages, index, 1, &key);
+	while (next == DT_NOEND && pgqrs_scan_next_key(&scan))
+	{
+		TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(&scan, 1));
+		bool there;
+
+		CHECK_FOR_INTERRUPTS();
+		there = pgqrs_scan_fetch(&scan, rows->message);
+		if (at > search->now)
+		{
+			if (there || --ahead == 0)
+				next = at;
+			continue;
+		}
+		if (there)
+			search->found[search->count++] = DatumGetInt64(
+				pgqrs_get(rows->message, Messages_message_id));
+		if (search->count == MAX_ROWS)
+			next = 0;
+		else if (--budget == 0)
+		{
+			next = search->now + RETRY;
+			*from = at;
+		}
+	}
+	pgqrs_scan_end(&scan);
+	search->next = Min(search->next, next);
+}
+
+/*
+ * The lease is not the last one any more, since the limit was raised, or it is
+ * and somebody wrote the row past the functions.
+ */
+static void
+correct_exhausted(PgqrsRunRows *rows, TimestampTz now)
+{
+	PgqrsRow row;
+
+	if (pgqrs_is_null(rows->message, Messages_exhausted_at) ||
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_exhausted_at)) > now)
+		return;
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_set_null(&row, Messages_exhausted_at);
+	if (pgqrs_lease_live(rows->message, now))
+		pgqrs_set(&row, Messages_exhausted_at,
+				  pgqrs_get(rows->message, Messages_visible_after));
+	pgqrs_row_update(rows->messages, rows->message, &row);
+}
+
+/* A deadline counts under a live lease too, and while the run is parked. */
+static void
+end_message(Search *search, int64 *done)
+{
+	PgqrsRunRows *rows = &search->rows;
+	TimestampTz now = pgqrs_clock();
+
+	if (is_past_deadline(rows->message, now))
+	{
+		if (pgqrs_claim_end_if_due(rows, failures_of(rows), now))
+			done[DONE_RUNS_TIMED_OUT]++;
+	}
+	else if (is_used_up(rows, now))
+		end_used_up(rows, done);
+	else
+		correct_exhausted(rows, now);
+}
+
+TimestampTz
+pgqrs_maintain_ends(int64 *done)
+{
+	static TimestampTz deadlines_from = DT_NOBEGIN;
+	static TimestampTz exhausted_from = DT_NOBEGIN;
+	Search *search = palloc0(sizeof(Search));
+	TimestampTz next;
+
+	search->now = pgqrs_clock();
+	pgqrs_run_open(&search->rows);
+	search->next = DT_NOEND;
+	find_ends(search, INDEX_MESSAGES_DEADLINE, &deadlines_from);
+	if (search->count < MAX_ROWS)
+		find_ends(search, INDEX_MESSAGES_EXHAUSTED, &exhausted_from);
+	next = search->next;
+	qsort(search->found, search->count, sizeof(int64), compare_ids);
+	for (int i = 0; i < search->count; i++)
+	{
+		if (pgqrs_worker_try_lock(&search->rows, search->found[i]))
+			end_message(search, done);
+		else
+			next = Min(next, search->now + RETRY);
+	}
+	pgqrs_run_close(&search->rows);
+	pfree(search);
+	return next;
+}
+
+/*
+ * Used up by a search
+ */
 
 /* The highest priority of a queue's messages that is at most *priority. */
 static bool
@@ -302,43 +433,72 @@ find_used_up(Search *search)
 	qsort(search->found, search->count, sizeof(int64), compare_ids);
 }
 
-static void
-end_used_up(Search *search, PgqrsMaintained *done)
+TimestampTz
+pgqrs_maintain_used_up(int64 *done)
 {
+	Search *search = palloc0(sizeof(Search));
 	PgqrsRunRows *rows = &search->rows;
+	bool all;
 
+	search->now = pgqrs_clock();
+	pgqrs_run_open(rows);
 	find_used_up(search);
 	for (int i = 0; i < search->count; i++)
-	{
-		bool cancelled;
+		if (pgqrs_worker_try_lock(rows, search->found[i]) &&
+			is_used_up(rows, pgqrs_clock()))
+			end_used_up(rows, done);
+	all = search->count < MAX_ROWS;
+	pgqrs_run_close(rows);
+	pfree(search);
+	return all ? DT_NOEND : 0;
+}
 
-		if (!pgqrs_worker_try_lock(rows, search->found[i]) ||
-			!is_used_up(rows, pgqrs_clock()))
-			continue;
-		cancelled = is_cancelled(rows);
-		if (!pgqrs_claim_end_if_due(rows, failures_of(rows) + 1, pgqrs_clock()))
-			continue;
-		if (cancelled)
-			done->runs_cancelled++;
-		else
-			done->messages_dead++;
-	}
+/*
+ * The rest
+ */
+
+TimestampTz
+pgqrs_maintain_floors(int64 *done)
+{
+	done[DONE_FLOORS_LOWERED] += pgqrs_sweep(MAX_SWEPT);
+	return DT_NOEND;
+}
+
+TimestampTz
+pgqrs_maintain_grants(int64 *done)
+{
+	int removed;
+
+	if (!pgqrs_grants_remove_dead(MAX_ROWS, &removed))
+		return pgqrs_clock() + RETRY;
+	done[DONE_GRANTS_REMOVED] += removed;
+	return removed < MAX_ROWS ? DT_NOEND : 0;
 }
 
 void
-pgqrs_maintain_pass(PgqrsMaintained *done)
+pgqrs_maintain_pass(int64 *done)
 {
-	Search *search = palloc0(sizeof(Search));
+	static const PgqrsDuty duties[] = {
+		pgqrs_maintain_floors,	pgqrs_maintain_workers, pgqrs_maintain_ends,
+		pgqrs_maintain_used_up, pgqrs_maintain_grants,
+	};
 
-	memset(done, 0, sizeof(*done));
-	done->floors_lowered = pgqrs_sweep(MAX_SWEPT);
-	stop_silent_workers(done);
-	reap(done);
+	for (int i = 0; i < lengthof(duties); i++)
+		duties[i](done);
+}
 
-	pgqrs_run_open(&search->rows);
-	search->now = pgqrs_clock();
-	end_past_deadline(search, done);
-	end_used_up(search, done);
-	pgqrs_run_close(&search->rows);
-	pfree(search);
+const char *
+pgqrs_maintain_label(PgqrsDone count)
+{
+	static const char *const labels[DONE_COUNT] = {
+		[DONE_WORKERS_STOPPED] = "workers_stopped",
+		[DONE_LEASES_REAPED] = "leases_reaped",
+		[DONE_MESSAGES_DEAD] = "messages_dead",
+		[DONE_RUNS_CANCELLED] = "runs_cancelled",
+		[DONE_RUNS_TIMED_OUT] = "runs_timed_out",
+		[DONE_FLOORS_LOWERED] = "floors_lowered",
+		[DONE_GRANTS_REMOVED] = "grants_removed",
+	};
+
+	return labels[count];
 }

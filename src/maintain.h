@@ -7,18 +7,27 @@
 
 #include "postgres.h"
 
-/* What one pass did. */
-typedef struct PgqrsMaintained
-{
-	int workers_stopped; /* silent ones */
-	int leases_reaped;	 /* of stopped workers, claimable again */
-	int messages_dead;	 /* used up, runs included */
-	int runs_cancelled;	 /* on request, when the lease ran out */
-	int runs_timed_out;
-	int floors_lowered; /* below which messages were found */
-} PgqrsMaintained;
+#include "databases.h"
+#include "datatype/timestamp.h"
 
-/* One bounded pass; who calls again soon enough leaves nothing undone. */
-extern void pgqrs_maintain_pass(PgqrsMaintained *done);
+/*
+ * One bounded batch of a duty, which adds to done[] what it did.  Returns when
+ * the duty is due again: 0 if at once, DT_NOEND if nothing is known to be.
+ */
+typedef TimestampTz (*PgqrsDuty)(int64 *done);
+
+extern TimestampTz pgqrs_maintain_workers(int64 *done);
+extern TimestampTz pgqrs_maintain_ends(int64 *done);
+extern TimestampTz pgqrs_maintain_grants(int64 *done);
+
+/* What should find nothing: once in a while, where anything goes on at all. */
+extern TimestampTz pgqrs_maintain_floors(int64 *done);
+extern TimestampTz pgqrs_maintain_used_up(int64 *done);
+
+/* One batch of each, who calls again soon enough leaves nothing undone. */
+extern void pgqrs_maintain_pass(int64 *done);
+
+/* What a count is called in the result of pgqrs_maintain(). */
+extern const char *pgqrs_maintain_label(PgqrsDone count);
 
 #endif /* PGQRS_MAINTAIN_H */

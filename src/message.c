@@ -60,8 +60,11 @@ pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 	else
 		pgqrs_set(row, Messages_payload, m->payload);
 	if (m->timeout > 0)
+	{
 		pgqrs_set(row, Messages_deadline_at,
 				  TimestampTzGetDatum(visible_after + m->timeout));
+		pgqrs_commit_due(DUE_ENDS, visible_after + m->timeout);
+	}
 	if (m->has_headers)
 		pgqrs_set(row, Messages_headers, m->headers);
 	if (m->idempotency_key != NULL)
@@ -84,7 +87,19 @@ pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
 {
 	pgqrs_set_null(row, Messages_lease);
 	pgqrs_set_null(row, Messages_worker_id);
+	pgqrs_set_null(row, Messages_exhausted_at);
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+}
+
+void
+pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
+{
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+	pgqrs_set_null(row, Messages_exhausted_at);
+	if (!last)
+		return;
+	pgqrs_set(row, Messages_exhausted_at, TimestampTzGetDatum(visible_after));
+	pgqrs_commit_due(DUE_ENDS, visible_after);
 }
 
 /*
@@ -598,9 +613,10 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	{
 		now = pgqrs_floor_writer_clock(queue.queue_id);
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_set(&row, Messages_visible_after,
-				  TimestampTzGetDatum(
-					  now + (timeout >= 0 ? timeout : queue.visibility_timeout)));
+		pgqrs_message_hold(&row,
+						   now + (timeout >= 0 ? timeout : queue.visibility_timeout),
+						   *cancel_requested ||
+							   stored_failures(slot) + 1 >= queue.max_attempts);
 		pgqrs_row_update(messages, slot, &row);
 	}
 	return current;

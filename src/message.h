@@ -78,6 +78,12 @@ extern void pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages,
 extern bool pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id,
 								 const char *key, TupleTableSlot *slot);
 extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
+
+/*
+ * The message is held until visible_after; last: and if that passes, it ends.
+ * Maintenance sees to it.
+ */
+extern void pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, bool has_error, Datum error);

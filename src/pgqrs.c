@@ -13,10 +13,12 @@
 #include "guc.h"
 #include "heartbeat.h"
 #include "indexes.h"
+#include "launcher.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utility.h"
 
 PG_MODULE_MAGIC;
 
@@ -67,4 +69,6 @@ _PG_init(void)
 	shmem_request_hook = request_shmem;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = start_shmem;
+	pgqrs_utility_init();
+	pgqrs_launcher_init();
 }

@@ -9,6 +9,7 @@
 #include "replay.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "floor.h"
 #include "miscadmin.h"
@@ -96,9 +97,10 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 	if (!pgqrs_is_null(r->run, Runs_timeout))
 	{
 		Interval *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
+		TimestampTz deadline = now + pgqrs_duration(timeout, "timeout");
 
-		pgqrs_set(message, Messages_deadline_at,
-				  TimestampTzGetDatum(now + pgqrs_duration(timeout, "timeout")));
+		pgqrs_set(message, Messages_deadline_at, TimestampTzGetDatum(deadline));
+		pgqrs_commit_due(DUE_ENDS, deadline);
 	}
 	return true;
 }

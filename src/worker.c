@@ -6,15 +6,20 @@
  * that, in ascending order of id, and never waits for a message: what somebody
  * else has locked at that moment is being ended, given up, extended, or is
  * under an open step transaction.  What a stopped worker still holds after
- * that, be it skipped here or claimed at the very same moment, pgqrs_maintain()
+ * that, be it skipped here or claimed at the very same moment, maintenance
  * ends; its lease runs out on its own at the latest.
  */
 #include "worker.h"
 
 #include "claim.h"
+#include "clock.h"
 #include "commit.h"
 #include "floor.h"
 #include "message.h"
+#include "utils/timestamp.h"
+
+/* Time for those who have a message of a stopped worker locked. */
+#define LEFTOVERS_AFTER (1 * USECS_PER_SEC)
 
 static int
 compare_ids(const void *a, const void *b)
@@ -104,16 +109,24 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	ids = held_by(rows.messages, rows.message, worker_id, max, &count);
 	for (int i = 0; i < count; i++)
 	{
-		if (!pgqrs_worker_try_lock(&rows, ids[i]) ||
-			!is_held_by(rows.message, worker_id))
+		if (!pgqrs_worker_try_lock(&rows, ids[i]))
+			reaped->skipped++;
+		else if (!is_held_by(rows.message, worker_id))
 			continue;
-		if (pgqrs_claim_revoke(&rows))
+		else if (pgqrs_claim_revoke(&rows))
 			reaped->ended++;
 		else
 			reaped->given_back++;
 	}
 	pfree(ids);
 	pgqrs_run_close(&rows);
+}
+
+/* Maintenance looks soon at what a stopped worker still holds. */
+static void
+expect_leftovers(void)
+{
+	pgqrs_commit_due(DUE_WORKERS, pgqrs_clock() + LEFTOVERS_AFTER);
 }
 
 int64
@@ -128,7 +141,10 @@ pgqrs_worker_register(const PgqrsNewWorker *w)
 		PgqrsReaped reaped = {0};
 
 		while (pgqrs_worker_stop_named(w->name, &old))
+		{
 			pgqrs_worker_reap(old, PG_INT32_MAX, &reaped);
+			expect_leftovers();
+		}
 	} while (!pgqrs_worker_add(w, &worker_id));
 	return worker_id;
 }
@@ -242,6 +258,7 @@ pgqrs_worker_stop(int64 worker_id)
 			released++;
 		}
 		pfree(ids);
+		expect_leftovers();
 	}
 	pgqrs_table_close(messages);
 	return released;

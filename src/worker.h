@@ -25,6 +25,7 @@ typedef struct PgqrsReaped
 {
 	int given_back; /* claimable again */
 	int ended;		/* that was one failure too many */
+	int skipped;	/* somebody has it locked */
 } PgqrsReaped;
 
 /* Supersedes the current role's live worker of that name; the new one's id. */

@@ -21,6 +21,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "grants.h"
 #include "guc.h"
@@ -110,17 +111,30 @@ was_written(int64 worker_id, TimestampTz now, int64 interval)
 		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval);
 }
 
-/* Silence counts from the last call or from the server's start or promotion. */
-static bool
-is_silent(TupleTableSlot *slot, TimestampTz now)
+/*
+ * When a worker counts as silent, should it not call again.  Silence counts
+ * from the last call or from the server's start or promotion.  A call that the
+ * clock has yet to reach was noted before it was set back.
+ */
+static TimestampTz
+silent_at(TupleTableSlot *slot, TimestampTz now)
 {
 	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
 	int64 id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
 	int64 timeout = pgqrs_worker_timeout * INT64CONST(1000);
+	TimestampTz called = pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS),
+											  id);
 
-	return Max(at, pgqrs_clock_serving_since()) < now - timeout &&
-		!is_fresh(pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
-				  now, timeout);
+	at = Max(at, pgqrs_clock_serving_since());
+	if (called > at && called < now + timeout)
+		at = called;
+	return at + timeout;
+}
+
+static bool
+is_silent(TupleTableSlot *slot, TimestampTz now)
+{
+	return silent_at(slot, now) < now;
 }
 
 static PgqrsWorkerStatus
@@ -372,6 +386,8 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 	if (w->has_labels)
 		pgqrs_set(&row, Workers_labels, w->labels);
 	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
+	if (added)
+		pgqrs_commit_due(DUE_WORKERS, now + pgqrs_worker_timeout * INT64CONST(1000));
 	pgqrs_table_close(workers);
 	return added;
 }
@@ -400,39 +416,50 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 	return found;
 }
 
-/* Collects the ids of up to max silent workers. */
+/* Collects the ids of up to max silent workers; *next: when others will be. */
 static int
-find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max)
+find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max,
+			TimestampTz *next)
 {
 	TimestampTz now = pgqrs_clock();
 	int count = 0;
 	PgqrsScan scan;
 
+	*next = DT_NOEND;
 	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
 	while (count < max && pgqrs_scan_next(&scan, slot))
-		if (is_silent(slot, now))
+	{
+		TimestampTz at = silent_at(slot, now);
+
+		if (at < now)
 			ids[count++] = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+		else
+			*next = Min(*next, at + 1);
+	}
 	pgqrs_scan_end(&scan);
 	return count;
 }
 
 int
-pgqrs_worker_stop_silent(int64 *worker_ids, int max)
+pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *next)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	int found = find_silent(workers, slot, worker_ids, max);
+	int found = find_silent(workers, slot, worker_ids, max, next);
 	int count = 0;
 
+	*all = found < max;
 	for (int i = 0; i < found; i++)
 	{
 		if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
 			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) !=
-				ROW_LOCKED ||
-			status_of(slot) == WORKER_STOPPED || !is_silent(slot, pgqrs_clock()))
-			continue;
-		write_status(workers, slot, WORKER_STOPPED);
-		worker_ids[count++] = worker_ids[i];
+				ROW_LOCKED)
+			*all = false;
+		else if (status_of(slot) != WORKER_STOPPED && is_silent(slot, pgqrs_clock()))
+		{
+			write_status(workers, slot, WORKER_STOPPED);
+			worker_ids[count++] = worker_ids[i];
+		}
 	}
 	pgqrs_table_close(workers);
 	return count;

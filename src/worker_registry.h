@@ -70,8 +70,12 @@ extern bool pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id);
 /* Stops the live worker of the current role that has the name, if there is one. */
 extern bool pgqrs_worker_stop_named(const char *name, int64 *worker_id);
 
-/* Stops up to max silent workers whose rows nobody holds; how many, and which. */
-extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max);
+/*
+ * Stops up to max silent workers whose rows nobody holds; how many, and which.
+ * all: these were all; next: when others will be silent if they do not call.
+ */
+extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all,
+									TimestampTz *next);
 
 /* Whether a worker is stopped, or not there at all. */
 extern bool pgqrs_worker_gone(int64 worker_id);

@@ -13,14 +13,16 @@ use PostgreSQL::Test::Utils;
 our @EXPORT = qw(new_node sqlstate clock start_client finish_client waits_for_lock);
 
 # A server that is preloaded with the library, and the extension in the
-# database postgres; conf: further settings.
+# database postgres; conf: further settings.  Nothing happens in the background
+# unless that is what is tested: pgqrs.paused = off.
 sub new_node
 {
 	my ($name, $conf, %init) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(%init);
 	$node->append_conf('postgresql.conf',
-		"shared_preload_libraries = 'pgqrs'\nclient_min_messages = error\n" . ($conf // ''));
+		"shared_preload_libraries = 'pgqrs'\npgqrs.paused = on\nclient_min_messages = error\n"
+		  . ($conf // ''));
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION pgqrs');
 	return $node;

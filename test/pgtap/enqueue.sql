@@ -14,7 +14,7 @@ SELECT clock_timestamp() AS before \gset
 SELECT pgqrs_enqueue('q', '{"a": [1, null]}') AS id \gset
 SELECT is(to_jsonb(m) - '{message_id,enqueued_at,visible_after}'::text[],
 	format('{"queue_id": %s, "dequeued_at": null, "lease": null, "worker_id": null, "run_id": null, "deadline_at": null,
-		"attempt": 0, "failures": 0, "priority": 0, "waiting_for": null, "concurrency_key": null, "idempotency_key": null,
+		"attempt": 0, "failures": 0, "priority": 0, "waiting_for": null, "exhausted_at": null, "concurrency_key": null, "idempotency_key": null,
 		"payload": {"a": [1, null]}, "headers": null, "last_error": null}', :q)::jsonb, 'the defaults')
 	FROM pg_temp.message(:id) m;
 SELECT ok(enqueued_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms', 'enqueued now') FROM pg_temp.message(:id);

@@ -11,6 +11,7 @@ $node->init(allows_streaming => 1);
 # Nothing but commits flushes the WAL.
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'pgqrs'
+pgqrs.paused = on
 fsync = off
 autovacuum = off
 wal_writer_delay = 10s

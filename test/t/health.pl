@@ -63,11 +63,15 @@ sub hide
 }
 
 # A fresh server.
-is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), '', 'all is well');
+is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
+	'all is well but what was switched off');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
-	'version, preloaded, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages', 'the items');
+	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages', 'the items');
 is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
 is(health('preloaded'), 'yes|t|', 'preloaded');
+is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'the background worker');
+is(health('last pass'), 'none since the server started|t|', 'no pass');
+is(health('done in the background'), 'nothing|t|', 'nothing was done');
 is(health('floors'), '0 of 4096|t|', 'no floors');
 is(health('floors raised'), '0|t|', 'none was raised');
 is(health('floors lowered'), '0|t|', 'nor lowered');
@@ -152,7 +156,7 @@ like(health('oldest xmin'), qr/^pid $pid \(client backend\), open for [\d:]+, \d
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
 	'a role that may not see it');
-is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '6',
+is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '8',
 	'sees all else');
 sql('GRANT pg_read_all_stats TO reader');
 like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
@@ -193,7 +197,7 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 like(health('preloaded'), qr/^no\|f\|Add pgqrs to shared_preload_libraries/, 'not preloaded');
 is(sql("SELECT string_agg(item, ', ') FROM pgqrs_health WHERE value IS NULL AND ok IS NULL AND hint IS NULL"),
-	'floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
+	'last pass, done in the background, floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
 is(maintain(), '', 'nothing to sweep either');
 
 done_testing();

@@ -10,6 +10,7 @@ my $node = PostgreSQL::Test::Cluster->new('no_worker');
 $node->init;
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'pgqrs'
+pgqrs.paused = on
 fsync = off
 CONF
 $node->start;

@@ -14,7 +14,7 @@ my $readme = slurp_file("$root/README.md");
 
 my $node = PostgreSQL::Test::Cluster->new('readme');
 $node->init;
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgqrs'\nfsync = off\n");
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgqrs'\npgqrs.paused = on\nfsync = off\n");
 $node->start;
 
 # The blocks of SQL, each with the output that follows it; the place: the
@@ -106,9 +106,9 @@ is_deeply(unique(section('### Views') =~ /^\| `(pgqrs_\w+)`/gm),
 my %settings = section('### Settings') =~ /^\| `(pgqrs\.\w+)` \| ([^|]+?) \|/gm;
 is_deeply([ map { "$_ $settings{$_}" } sort keys %settings ],
 	values_of(q{SELECT name || ' ' || CASE unit
-			WHEN 'ms' THEN coalesce(nullif(setting::int / 1000, 0) || ' s', '0')
-			WHEN 'B' THEN setting::int / 1024 / 1024 || ' MB'
-			ELSE setting END
+			WHEN 'ms' THEN coalesce(nullif(boot_val::int / 1000, 0) || ' s', '0')
+			WHEN 'B' THEN boot_val::int / 1024 / 1024 || ' MB'
+			ELSE boot_val END
 		FROM pg_settings WHERE name LIKE 'pgqrs.%' ORDER BY name COLLATE "C"}),
 	'settings and their defaults');
 

@@ -10,6 +10,7 @@ my $node = PostgreSQL::Test::Cluster->new('workers');
 $node->init;
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'pgqrs'
+pgqrs.paused = on
 fsync = off
 pgqrs.worker_timeout = '10 min'
 client_min_messages = error

@@ -1,0 +1,146 @@
+/*
+ * utility.c
+ *	  Commands that the background processes have to know of.
+ *
+ * Runs in any backend, as a hook around utility commands.
+ *
+ * A database that is dropped, renamed, moved to another tablespace or used as
+ * a template must have nobody connected, so it is held before: its worker
+ * leaves, and none is started until the transaction has ended, however it
+ * ends.  The server itself waits for connections to go for another 5 s, with
+ * an error after that.
+ *
+ * What a command may have changed is told when the transaction commits, and
+ * may turn out to be nothing: only COMMIT PREPARED has done it when it returns.
+ */
+#include "utility.h"
+
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commit.h"
+#include "compat.h"
+#include "databases.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+
+/* How long a worker may take to leave. */
+#define HOLD_TIMEOUT 4000 /* milliseconds */
+
+static ProcessUtility_hook_type previous_hook = NULL;
+
+static DefElem *
+find_option(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach(lc, options)
+		if (strcmp(((DefElem *) lfirst(lc))->defname, name) == 0)
+			return lfirst(lc);
+	return NULL;
+}
+
+/* The database to which nobody may be connected; NULL: none. */
+static const char *
+database_to_hold(Node *statement)
+{
+	DefElem *option;
+
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			return ((DropdbStmt *) statement)->dbname;
+		case T_RenameStmt:
+			return ((RenameStmt *) statement)->renameType == OBJECT_DATABASE ?
+				((RenameStmt *) statement)->subname :
+				NULL;
+		case T_AlterDatabaseStmt:
+			return find_option(((AlterDatabaseStmt *) statement)->options,
+							   "tablespace") != NULL ?
+				((AlterDatabaseStmt *) statement)->dbname :
+				NULL;
+		case T_CreatedbStmt:
+			option = find_option(((CreatedbStmt *) statement)->options, "template");
+			return option != NULL && option->arg != NULL ? defGetString(option) :
+														   NULL;
+		default:
+			return NULL;
+	}
+}
+
+/* Who may not do it is refused by the command itself, and holds up nobody. */
+static void
+hold_database(Node *statement)
+{
+	const char *name = database_to_hold(statement);
+	Oid db = name != NULL ? get_database_oid(name, true) : InvalidOid;
+
+	if (OidIsValid(db) && db != MyDatabaseId &&
+		pgqrs_owns_database(db, GetUserId()) && pgqrs_commit_hold(db))
+		pgqrs_database_await(db, HOLD_TIMEOUT);
+}
+
+static void
+note_changes(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+			pgqrs_commit_databases_changed();
+			break;
+		case T_RenameStmt:
+			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
+				pgqrs_commit_databases_changed();
+			break;
+		case T_CreateExtensionStmt:
+		case T_AlterExtensionStmt:
+			pgqrs_commit_probe();
+			break;
+		case T_DropStmt:
+			if (((DropStmt *) statement)->removeType == OBJECT_EXTENSION)
+				pgqrs_commit_probe();
+			break;
+		case T_DropRoleStmt:
+			pgqrs_commit_roles_dropped();
+			break;
+		default:
+			break;
+	}
+}
+
+static bool
+is_commit_prepared(Node *statement)
+{
+	return IsA(statement, TransactionStmt) &&
+		((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
+static void
+process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *receiver,
+				QueryCompletion *completion)
+{
+	Node *statement = planned->utilityStmt;
+	bool was_prepared = is_commit_prepared(statement);
+
+	hold_database(statement);
+	note_changes(statement);
+	if (previous_hook != NULL)
+		previous_hook(planned, query, read_only_tree, context, params,
+					  environment, receiver, completion);
+	else
+		standard_ProcessUtility(planned, query, read_only_tree, context, params,
+								environment, receiver, completion);
+	for (int kind = 0; was_prepared && kind < DUE_COUNT; kind++)
+		pgqrs_database_poke(kind, 0);
+}
+
+void
+pgqrs_utility_init(void)
+{
+	previous_hook = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}

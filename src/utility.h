@@ -1,0 +1,13 @@
+/*
+ * utility.h
+ *	  Commands that the background processes have to know of.
+ */
+#ifndef PGQRS_UTILITY_H
+#define PGQRS_UTILITY_H
+
+#include "postgres.h"
+
+/* When the library is preloaded: hooks into utility commands. */
+extern void pgqrs_utility_init(void);
+
+#endif /* PGQRS_UTILITY_H */
