@@ -20,6 +20,7 @@
 #define ERRCODE_PGQRS_RUN_CANCELLED		 MAKE_SQLSTATE('P', 'Q', '0', '1', '0')
 #define ERRCODE_PGQRS_NO_WORKER			 MAKE_SQLSTATE('P', 'Q', '0', '1', '3')
 #define ERRCODE_PGQRS_WORKER_STOPPED	 MAKE_SQLSTATE('P', 'Q', '0', '1', '4')
+#define ERRCODE_PGQRS_SCHEDULE_INVALID	 MAKE_SQLSTATE('P', 'Q', '0', '1', '5')
 
 /* PostgreSQL 18 has this one in place of the other. */
 #ifndef pg_noreturn

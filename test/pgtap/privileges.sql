@@ -244,6 +244,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_list_runs('{pattern}')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_version()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_now()$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_next_firings('@daily')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_readable_queues()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_background_stats()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'any', '00000', '00000'),
