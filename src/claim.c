@@ -6,6 +6,10 @@
  * to low, what is due, in order of visible_after and id.  Never waits: a row
  * that somebody has locked is passed over.  The version that was locked is the
  * version that was found due, so nothing needs to be looked at twice.
+ *
+ * A message that somebody held is locked exclusively first, so that the holder
+ * and the claim exclude each other.  On one that nobody holds nobody can act,
+ * and the update itself is lock enough.
  */
 #include "claim.h"
 
@@ -59,38 +63,59 @@ end_message(PgqrsRunRows *rows, int failures)
 						  (Datum) 0);
 }
 
-bool
-pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
+static bool
+is_cancelled(PgqrsRunRows *rows)
+{
+	return !pgqrs_is_null(rows->message, Messages_run_id) &&
+		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
+}
+
+static bool
+is_past_deadline(PgqrsRunRows *rows, TimestampTz now)
+{
+	return !pgqrs_is_null(rows->message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= now;
+}
+
+/* Whether a message may not be delivered any more. */
+static bool
+is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	return failures >= rows->queue.max_attempts ||
+		is_past_deadline(rows, now) || is_cancelled(rows);
+}
+
+static void
+end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
 	Datum error;
 
-	rows->failures = failures;
-	if (pgqrs_is_null(rows->message, Messages_run_id))
+	if (is_cancelled(rows))
 	{
-		if (failures < rows->queue.max_attempts)
-			return false;
-		pgqrs_commit_must_last();
-		end_message(rows, failures);
-		return true;
-	}
-	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
-	{
-		pgqrs_commit_must_last();
 		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
-		return true;
+		return;
 	}
-	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= now)
+	if (is_past_deadline(rows, now))
 		error = pgqrs_json_error("timeout",
 								 "the run did not end before its deadline");
-	else if (failures >= rows->queue.max_attempts)
+	else
 		error = pgqrs_json_error("max_crashes",
 								 psprintf("%d leases in a row ran out or were revoked",
 										  failures));
-	else
+	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
+}
+
+bool
+pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	rows->failures = failures;
+	if (!is_due_to_end(rows, failures, now))
 		return false;
 	pgqrs_commit_must_last();
-	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
+	if (pgqrs_is_null(rows->message, Messages_run_id))
+		end_message(rows, failures);
+	else
+		end_run(rows, failures, now);
 	return true;
 }
 
@@ -114,7 +139,25 @@ pgqrs_claim_revoke(PgqrsRunRows *rows)
  * One message
  */
 
+static bool
+lock_message(PgqrsRunRows *rows)
+{
+	return pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+						  LockWaitSkip) == ROW_LOCKED;
+}
+
 static void
+fetch_run(PgqrsRunRows *rows)
+{
+	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_run_id));
+
+	pgqrs_run_open_runs(rows);
+	if (!pgqrs_row_fetch_id(rows->runs, id, rows->run))
+		elog(ERROR, "message " INT64_FORMAT " has no run", id);
+}
+
+/* The run's new version; false: it has changed since it was read. */
+static bool
 update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
@@ -135,11 +178,14 @@ update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 	if (claim->worker_version != NULL)
 		pgqrs_set(&row, Runs_worker_version,
 				  CStringGetTextDatum(claim->worker_version));
-	pgqrs_row_update(rows->runs, rows->run, &row);
+	return pgqrs_row_try_update(rows->runs, rows->run, &row, LockWaitBlock) ==
+		ROW_LOCKED;
 }
 
-static void
-update_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
+/* The message's new version; false: it was not locked, and somebody else has it. */
+static bool
+update_message(Claim *claim, PgqrsRow *row, bool locked, int failures,
+			   TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	int64 timeout = claim->timeout >= 0 ? claim->timeout :
@@ -156,7 +202,16 @@ update_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 	pgqrs_set_null(row, Messages_waiting_for);
 	if (claim->worker_id != 0)
 		pgqrs_set(row, Messages_worker_id, Int64GetDatum(claim->worker_id));
+	if (!locked)
+	{
+		PgqrsLockResult result = pgqrs_row_try_update(rows->messages, rows->message,
+													  row, LockWaitSkip);
+
+		if (result != ROW_BUSY || !lock_message(rows))
+			return result == ROW_LOCKED;
+	}
 	pgqrs_row_update(rows->messages, rows->message, row);
+	return true;
 }
 
 static void
@@ -189,44 +244,54 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 	claim->deliver(claim->arg, &d);
 }
 
+/*
+ * Ends the message if it may not be delivered; false if it may.  One that
+ * nobody held is not locked yet, and if somebody else has it by now, it is his.
+ */
+static bool
+end_if_due(Claim *claim, bool held, int failures, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+
+	if (!is_due_to_end(rows, failures, now))
+		return false;
+	if (!held)
+	{
+		if (!lock_message(rows))
+			return true;
+		if (!pgqrs_is_null(rows->message, Messages_run_id))
+			fetch_run(rows);
+	}
+	(void) pgqrs_claim_end_if_due(rows, failures, now);
+	claim->may_end--;
+	return true;
+}
+
 /* Claims the message in the slot, or ends it, or passes it over. */
 static void
 claim_message(Claim *claim)
 {
 	PgqrsRunRows *rows = &claim->rows;
+	bool held = !pgqrs_is_null(rows->message, Messages_lease);
+	bool is_run = !pgqrs_is_null(rows->message, Messages_run_id);
+	int failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
 	PgqrsRow row;
 	TimestampTz now;
-	bool is_run;
-	int failures;
 
-	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
-					   LockWaitSkip) != ROW_LOCKED)
-		return;
-
-	is_run = !pgqrs_is_null(rows->message, Messages_run_id);
-	if (is_run)
-		pgqrs_run_open_runs(rows);
-	if (is_run &&
-		!pgqrs_row_fetch_id(rows->runs,
-							DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
-							rows->run))
-		elog(ERROR, "message " INT64_FORMAT " has no run",
-			 DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)));
-
-	/* a lease that is still there has run out */
-	failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
-	if (!pgqrs_is_null(rows->message, Messages_lease))
-		failures++;
-
-	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
-	if (pgqrs_claim_end_if_due(rows, failures, now))
+	if (held)
 	{
-		claim->may_end--;
-		return;
+		if (!lock_message(rows))
+			return;
+		failures++; /* the lease has run out */
 	}
-	update_message(claim, &row, failures, now);
 	if (is_run)
-		update_run(claim, &row, now);
+		fetch_run(rows);
+	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
+	if (end_if_due(claim, held, failures, now) ||
+		!update_message(claim, &row, held, failures, now))
+		return;
+	while (is_run && !update_run(claim, &row, now))
+		fetch_run(rows);
 	deliver(claim, &row, is_run);
 	claim->wanted--;
 }

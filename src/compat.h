@@ -36,8 +36,8 @@
 /* 16: a result of three values, since HOT may leave only BRIN indexes to do */
 static inline TM_Result
 pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
-				   CommandId cid, TM_FailureData *tmfd, LockTupleMode *lockmode,
-				   bool *all_indexes, bool *any_index)
+				   CommandId cid, bool wait, TM_FailureData *tmfd,
+				   LockTupleMode *lockmode, bool *all_indexes, bool *any_index)
 {
 	TM_Result result;
 
@@ -45,7 +45,7 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 	TU_UpdateIndexes update_indexes;
 
 	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
-								InvalidSnapshot, true, tmfd, lockmode,
+								InvalidSnapshot, wait, tmfd, lockmode,
 								&update_indexes);
 	*any_index = update_indexes != TU_None;
 	*all_indexes = update_indexes == TU_All;
@@ -53,7 +53,7 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 	bool update_indexes;
 
 	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
-								InvalidSnapshot, true, tmfd, lockmode,
+								InvalidSnapshot, wait, tmfd, lockmode,
 								&update_indexes);
 	*any_index = *all_indexes = update_indexes;
 #endif

@@ -26,6 +26,7 @@
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "compat.h"
 #include "errors.h"
 #include "executor/executor.h"
@@ -33,6 +34,7 @@
 #include "indexes.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -41,6 +43,9 @@
 
 /* Tells floor.c of what is written past this file. */
 #define OUR_TRIGGER "pgqrs_messages_written"
+
+/* Tells our locks on keys from users' advisory locks, which are of class 1 and 2. */
+#define LOCK_CLASS 3
 
 /* How many tuples go to the table at once. */
 #define INSERT_CHUNK 500
@@ -477,6 +482,26 @@ pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
 	return pgqrs_row_fetch(table, primary[table->id], 1, &key, slot);
 }
 
+/* What became of a version that was to be locked, updated or deleted. */
+static PgqrsLockResult
+lock_result(PgqrsTable *table, TM_Result result)
+{
+	switch (result)
+	{
+		case TM_Ok:
+			return ROW_LOCKED;
+		case TM_Updated:
+		case TM_Deleted:
+			return ROW_CHANGED;
+		case TM_BeingModified:
+		case TM_WouldBlock:
+			return ROW_BUSY;
+		default:
+			elog(ERROR, "unexpected result %d of changing a row of %s",
+				 (int) result, RelationGetRelationName(table->rel));
+	}
+}
+
 /*
  * Locks the version of a row that the slot holds.  ROW_CHANGED: it is no
  * longer the current one; fetch again and look again.
@@ -499,19 +524,7 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 	/* heap tables look at no snapshot here */
 	result = table_tuple_lock(table->rel, &tid, InvalidSnapshot, slot,
 							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);
-	switch (result)
-	{
-		case TM_Ok:
-			return ROW_LOCKED;
-		case TM_Updated:
-		case TM_Deleted:
-			return ROW_CHANGED;
-		case TM_WouldBlock:
-			return ROW_BUSY;
-		default:
-			elog(ERROR, "unexpected result %d of locking a row of %s",
-				 (int) result, RelationGetRelationName(table->rel));
-	}
+	return lock_result(table, result);
 }
 
 /* Fetches and locks the current version of a row, waiting; false if none. */
@@ -763,11 +776,104 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 }
 
 /*
- * Replaces the version of a row that the slot holds, which the caller has
- * locked at least in LockTupleNoKeyExclusive mode.
+ * Whether a row with the keys exists, committed or our own; waits for whoever
+ * is inserting or deleting one.
  */
-void
-pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
+static bool
+exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *keys)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	ScanKeyData scankeys[PGQRS_MAX_KEYS];
+	TransactionId busy = InvalidTransactionId;
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	bool found;
+
+	for (int i = 0; i < nkeys; i++)
+		make_scan_key(&scankeys[i], index, &keys[i]);
+	InitDirtySnapshot(dirty);
+	scan = pgqrs_index_beginscan(table->rel, index, &dirty, nkeys);
+	do
+	{
+		if (TransactionIdIsValid(busy))
+			XactLockTableWait(busy, table->rel, &slot->tts_tid,
+							  XLTW_InsertIndexUnique);
+		index_rescan(scan, scankeys, nkeys, NULL, 0);
+		found = index_getnext_slot(scan, ForwardScanDirection, slot);
+		busy = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+		ExecClearTuple(slot);
+	} while (found && TransactionIdIsValid(busy));
+	index_endscan(scan);
+	return found;
+}
+
+static uint64
+hash_key(Relation index, const PgqrsKey *key, uint64 seed)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(index),
+											 key->column - 1);
+
+	if (column->attbyval)
+		return hash_bytes_extended((const unsigned char *) &key->value,
+								   sizeof(Datum), seed);
+	return hash_bytes_extended((const unsigned char *) VARDATA_ANY(
+								   DatumGetPointer(key->value)),
+							   VARSIZE_ANY_EXHDR(DatumGetPointer(key->value)),
+							   seed);
+}
+
+/*
+ * Inserts a row unless one with the same first columns of a unique index
+ * exists; waits for a concurrent insertion to end.  For rows that nothing else
+ * inserts: whoever does holds a lock on the key from looking to inserting,
+ * which spares the WAL of a speculative insertion.
+ */
+bool
+pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
+					   int nkeys)
+{
+	Relation index = index_open(pgqrs_catalog_index(id), AccessShareLock);
+	PgqrsKey keys[PGQRS_MAX_KEYS];
+	uint64 hash = RelationGetRelid(index);
+	LOCKTAG tag;
+	bool exists;
+
+	for (int i = 0; i < nkeys; i++)
+	{
+		AttrNumber column = index->rd_index->indkey.values[i];
+
+		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, row->values[column - 1]};
+		hash = hash_key(index, &keys[i], hash);
+	}
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, LOCK_CLASS);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	exists = exists_or_wait(table, index, nkeys, keys);
+	if (!exists)
+		pgqrs_row_insert(table, row);
+	LockRelease(&tag, ExclusiveLock, false);
+	index_close(index, NoLock);
+	return !exists;
+}
+
+/* A version that the caller has locked is the current one. */
+static void
+require_locked(PgqrsTable *table, PgqrsLockResult result)
+{
+	if (result != ROW_LOCKED)
+		elog(ERROR, "a locked row of %s has changed",
+			 RelationGetRelationName(table->rel));
+}
+
+/*
+ * Replaces the version of a row that the slot holds.  With LockWaitBlock it
+ * waits for whoever has locked the row against that; with LockWaitSkip any lock
+ * is ROW_BUSY, our own included.  ROW_CHANGED: the version is not the current
+ * one; fetch and look again.
+ */
+PgqrsLockResult
+pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
+					 const PgqrsRow *row, LockWaitPolicy wait)
 {
 	TupleTableSlot *slot = store_row(table, row);
 	TM_FailureData tmfd;
@@ -778,19 +884,19 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 
 	note_write(table);
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
-								GetCurrentCommandId(true), &tmfd, &mode,
-								&all_indexes, &any_index);
+								GetCurrentCommandId(true), wait == LockWaitBlock,
+								&tmfd, &mode, &all_indexes, &any_index);
 	if (result != TM_Ok)
-		elog(ERROR, "unexpected result %d of updating a row of %s",
-			 (int) result, RelationGetRelationName(table->rel));
+		return lock_result(table, result);
 	if (any_index)
 		insert_index_entries(table, row, slot, true, !all_indexes);
 	CommandCounterIncrement();
+	return ROW_LOCKED;
 }
 
-/* Deletes a row that the caller has locked in LockTupleExclusive mode. */
-void
-pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
+/* Deletes the version of a row that the slot holds, waiting for who has it locked. */
+PgqrsLockResult
+pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old)
 {
 	TM_FailureData tmfd;
 	TM_Result result;
@@ -799,8 +905,21 @@ pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,
 								InvalidSnapshot, true, &tmfd, false);
-	if (result != TM_Ok)
-		elog(ERROR, "unexpected result %d of deleting a row of %s",
-			 (int) result, RelationGetRelationName(table->rel));
-	CommandCounterIncrement();
+	if (result == TM_Ok)
+		CommandCounterIncrement();
+	return lock_result(table, result);
+}
+
+/* Locked by the caller at least in LockTupleNoKeyExclusive mode. */
+void
+pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
+{
+	require_locked(table, pgqrs_row_try_update(table, old, row, LockWaitBlock));
+}
+
+/* Locked by the caller in LockTupleExclusive mode. */
+void
+pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
+{
+	require_locked(table, pgqrs_row_try_delete(table, old));
 }

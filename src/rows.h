@@ -117,9 +117,17 @@ extern void pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row);
 extern void pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count);
 extern bool pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 									PgqrsIndexId arbiter);
+extern bool pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row,
+								   PgqrsIndexId index, int nkeys);
 extern void pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old,
 							 const PgqrsRow *row);
 extern void pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old);
+
+/* The same for a version that is not locked, if it is the current one. */
+extern PgqrsLockResult pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
+											const PgqrsRow *row,
+											LockWaitPolicy wait);
+extern PgqrsLockResult pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old);
 
 static inline void
 pgqrs_set(PgqrsRow *row, AttrNumber column, Datum value)

@@ -125,14 +125,6 @@ close_step(StepRows *s)
 	pgqrs_run_close(&s->run);
 }
 
-/* Locks the step's row; false: it has changed, look again. */
-static bool
-lock_step(StepRows *s)
-{
-	return pgqrs_row_lock(s->steps, s->step, LockTupleNoKeyExclusive,
-						  LockWaitBlock) == ROW_LOCKED;
-}
-
 /*
  * Writing
  */
@@ -149,6 +141,20 @@ init_step(PgqrsRow *row, const StepRows *s, PgqrsStepKind kind, PgqrsStepStatus 
 	pgqrs_set(row, Steps_lease, Int64GetDatum(s->lease));
 	pgqrs_set(row, Steps_attempt, Int32GetDatum(1));
 	pgqrs_set(row, Steps_failures, Int32GetDatum(0));
+}
+
+/* Inserts the step; false: somebody has done so at the same time. */
+static bool
+insert_step(StepRows *s, const PgqrsRow *row)
+{
+	return pgqrs_row_insert_first(s->steps, row, INDEX_STEPS_PKEY, 2);
+}
+
+/* Replaces the step's version that was read; false: it has changed meanwhile. */
+static bool
+update_step(StepRows *s, const PgqrsRow *row)
+{
+	return pgqrs_row_try_update(s->steps, s->step, row, LockWaitBlock) == ROW_LOCKED;
 }
 
 /*
@@ -238,7 +244,7 @@ begin_first(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	if (has_input)
 		pgqrs_set(&row, Steps_input, input);
 	answer_running(state, 1);
-	return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+	return insert_step(s, &row);
 }
 
 /* Starts another attempt; false: the step has changed meanwhile. */
@@ -247,8 +253,6 @@ begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 {
 	PgqrsRow row;
 
-	if (!lock_step(s))
-		return false;
 	pgqrs_row_copy(&row, s->steps, s->step);
 	move(&row, s->step, STEP_RUNNING);
 	pgqrs_set(&row, Steps_attempt, Int32GetDatum(step_attempt(s->step) + 1));
@@ -257,8 +261,7 @@ begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	if (has_input)
 		pgqrs_set(&row, Steps_input, input);
 	answer_running(state, step_attempt(s->step) + 1);
-	pgqrs_row_update(s->steps, s->step, &row);
-	return true;
+	return update_step(s, &row);
 }
 
 /*
@@ -337,19 +340,16 @@ try_complete(StepRows *s, Datum output, bool *stored)
 	{
 		init_step(&row, s, STEP_KIND_FUNCTION, STEP_SUCCESS);
 		finish(&row, &output, NULL);
-		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+		return insert_step(s, &row);
 	}
 	if (step_status(s->step) == STEP_SUCCESS)
 	{
 		*stored = false; /* the first stored output stays */
 		return true;
 	}
-	if (!lock_step(s))
-		return false;
 	copy_step(&row, s, STEP_SUCCESS);
 	finish(&row, &output, NULL);
-	pgqrs_row_update(s->steps, s->step, &row);
-	return true;
+	return update_step(s, &row);
 }
 
 void
@@ -409,7 +409,7 @@ store_failure(StepRows *s, PgqrsStepStatus status, Datum error)
 	if (status == STEP_ERROR)
 		pgqrs_set(&row, Steps_completed_at, TimestampTzGetDatum(now));
 	if (!s->found)
-		return pgqrs_row_insert_unique(s->steps, &row, INDEX_STEPS_PKEY);
+		return insert_step(s, &row);
 	pgqrs_row_update(s->steps, s->step, &row);
 	return true;
 }
