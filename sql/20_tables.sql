@@ -63,8 +63,8 @@ CREATE INDEX pgqrs_messages_deadline_idx ON pgqrs_messages (deadline_at) WHERE d
 COMMENT ON INDEX pgqrs_messages_deadline_idx IS 'deadlines that have not passed';
 CREATE INDEX pgqrs_messages_exhausted_idx ON pgqrs_messages (exhausted_at) WHERE exhausted_at IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_exhausted_idx IS 'leases that are the last one';
-CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (message_id) WHERE waiting_for IS NOT NULL;
-COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'parked runs';
+CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (waiting_for, message_id) WHERE waiting_for IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'runs parked until a signal or the end of a child, and those asked to stop while a worker held them';
 
 -- Every life of a message leaves two dead rows.  A share of the table is the
 -- wrong measure for a queue whose backlog may be large or nothing: vacuum by
@@ -101,6 +101,8 @@ CREATE TABLE pgqrs_archive (
 COMMENT ON TABLE pgqrs_archive IS 'messages that have ended, kept for the queue''s retention';
 CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome = 'DEAD';
 COMMENT ON INDEX pgqrs_archive_dead_idx IS 'dead letters';
+CREATE INDEX pgqrs_archive_waiting_idx ON pgqrs_archive (message_id) WHERE waiting_for IS NOT NULL;
+COMMENT ON INDEX pgqrs_archive_waiting_idx IS 'ended runs whose children are still to be cancelled';
 
 CREATE TABLE pgqrs_workers (
 	worker_id bigint NOT NULL,
@@ -195,7 +197,7 @@ CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow
 COMMENT ON INDEX pgqrs_workflow_runs_key_idx IS 'idempotency keys of runs that keep theirs after the end';
 CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_id, run_id);
 COMMENT ON INDEX pgqrs_workflow_runs_workflow_idx IS 'the runs of a workflow, for lists and for deleting it';
-CREATE INDEX pgqrs_workflow_runs_parent_idx ON pgqrs_workflow_runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
+CREATE INDEX pgqrs_workflow_runs_parent_idx ON pgqrs_workflow_runs (parent_run_id, run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_parent_idx IS 'the children of a run';
 
 CREATE TABLE pgqrs_workflow_steps (
@@ -231,8 +233,10 @@ CREATE TABLE pgqrs_signals (
 	CONSTRAINT pgqrs_signals_run_fkey FOREIGN KEY (run_id) REFERENCES pgqrs_workflow_runs
 );
 COMMENT ON TABLE pgqrs_signals IS 'signals sent to runs; consumed_by is the step that took it';
-CREATE INDEX pgqrs_signals_run_idx ON pgqrs_signals (run_id, name, signal_id);
-COMMENT ON INDEX pgqrs_signals_run_idx IS 'the signals of a run in the order sent';
+CREATE INDEX pgqrs_signals_run_idx ON pgqrs_signals (run_id, signal_id);
+COMMENT ON INDEX pgqrs_signals_run_idx IS 'the signals of a run';
+CREATE INDEX pgqrs_signals_waiting_idx ON pgqrs_signals (run_id, name, signal_id) WHERE consumed_by IS NULL;
+COMMENT ON INDEX pgqrs_signals_waiting_idx IS 'signals that nobody has taken yet, in the order sent';
 CREATE UNIQUE INDEX pgqrs_signals_key_idx ON pgqrs_signals (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 COMMENT ON INDEX pgqrs_signals_key_idx IS 'idempotency keys of signals';
 

@@ -38,13 +38,13 @@ COMMENT ON TYPE pgqrs_run IS 'a workflow run as pgqrs_get_run() and pgqrs_list_r
 COMMENT ON COLUMN pgqrs_run.run_id IS 'also the id of its message';
 COMMENT ON COLUMN pgqrs_run.workflow IS 'the workflow that it is a run of';
 COMMENT ON COLUMN pgqrs_run.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
-COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for';
+COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for: pause, sleep, child, all children or any child and the step, or signal and its name';
 COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
 COMMENT ON COLUMN pgqrs_run.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_run.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
 COMMENT ON COLUMN pgqrs_run.priority IS '-100 to 100, high first';
 COMMENT ON COLUMN pgqrs_run.input IS 'what the trigger passed';
-COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; of a CANCELLED run what its worker left; else NULL';
 COMMENT ON COLUMN pgqrs_run.error IS 'why it ended in ERROR';
 COMMENT ON COLUMN pgqrs_run.progress IS 'what its worker stored last with pgqrs_set_progress()';
 COMMENT ON COLUMN pgqrs_run.tags IS 'as given by the trigger';
@@ -82,7 +82,7 @@ CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, O
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_result';
 COMMENT ON FUNCTION pgqrs_result(bigint) IS
-'The status of a run, its output once that is SUCCESS, its error once that is ERROR. No outcome raises an error. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'The status of a run, its output once that is SUCCESS (of a CANCELLED one what its worker left), its error once that is ERROR. No outcome raises an error. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
 CREATE FUNCTION pgqrs_list_runs(
 	workflow text = NULL, status text = NULL, tags jsonb = NULL,

@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include "access/htup_details.h"
+#include "cancel.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "errors.h"
@@ -116,9 +117,12 @@ PG_FUNCTION_INFO_V1(pgqrs_release_message);
 Datum
 pgqrs_release_message(PG_FUNCTION_ARGS)
 {
-	pgqrs_message_release(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-						  pgqrs_arg_int64(fcinfo, 1, "lease"),
-						  pgqrs_arg_duration(fcinfo, 2, "delay"));
+	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	int64 delay = pgqrs_arg_duration(fcinfo, 2, "delay");
+
+	if (!pgqrs_message_release(id, lease, delay))
+		pgqrs_cancel_finish(id);
 	PG_RETURN_VOID();
 }
 
@@ -191,8 +195,11 @@ PG_FUNCTION_INFO_V1(pgqrs_set_visibility);
 Datum
 pgqrs_set_visibility(PG_FUNCTION_ARGS)
 {
-	pgqrs_message_set_visibility(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-								 pgqrs_arg_instant(fcinfo, 1, "visible_after"));
+	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	TimestampTz visible_after = pgqrs_arg_instant(fcinfo, 1, "visible_after");
+
+	if (!pgqrs_message_set_visibility(id, visible_after))
+		pgqrs_cancel_finish(id);
 	PG_RETURN_VOID();
 }
 

@@ -4,6 +4,7 @@
  */
 #include "api.h"
 
+#include "cancel.h"
 #include "catalog/pg_type.h"
 #include "errors.h"
 #include "json.h"
@@ -128,7 +129,10 @@ pgqrs_fail_run(PG_FUNCTION_ARGS)
 		pgqrs_error_null("error");
 	if (!pgqrs_run_fail(run_id, lease, PG_GETARG_DATUM(2), retryable,
 						retry_after, &retry_at))
+	{
+		pgqrs_cancel_children(run_id);
 		PG_RETURN_NULL();
+	}
 	PG_RETURN_TIMESTAMPTZ(retry_at);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "api.h"
 
+#include "cancel.h"
 #include "errors.h"
 #include "json.h"
 #include "step.h"
@@ -75,6 +76,8 @@ pgqrs_step_fail(PG_FUNCTION_ARGS)
 	f.fail_run = pgqrs_arg_bool(fcinfo, 7, "fail_run");
 
 	outcome = pgqrs_step_failed(run_id, lease, step_id, &f, &retry_at);
+	if (outcome == STEP_OUTCOME_RUN_FAILED)
+		pgqrs_cancel_children(run_id);
 	values[0] = CStringGetTextDatum(labels[outcome]);
 	nulls[1] = outcome != STEP_OUTCOME_RETRY;
 	values[1] = TimestampTzGetDatum(retry_at);

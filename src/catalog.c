@@ -33,6 +33,7 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_WORKFLOWS] = "pgqrs_workflows",
 	[TABLE_RUNS] = "pgqrs_workflow_runs",
 	[TABLE_STEPS] = "pgqrs_workflow_steps",
+	[TABLE_SIGNALS] = "pgqrs_signals",
 	[TABLE_GRANTS] = "pgqrs_grants",
 };
 
@@ -45,8 +46,10 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_MESSAGES_WORKER] = "pgqrs_messages_worker_idx",
 	[INDEX_MESSAGES_DEADLINE] = "pgqrs_messages_deadline_idx",
 	[INDEX_MESSAGES_EXHAUSTED] = "pgqrs_messages_exhausted_idx",
+	[INDEX_MESSAGES_WAITING] = "pgqrs_messages_waiting_idx",
 	[INDEX_ARCHIVE_PKEY] = "pgqrs_archive_pkey",
 	[INDEX_ARCHIVE_DEAD] = "pgqrs_archive_dead_idx",
+	[INDEX_ARCHIVE_WAITING] = "pgqrs_archive_waiting_idx",
 	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
 	[INDEX_WORKERS_NAME] = "pgqrs_workers_name_idx",
 	[INDEX_WORKFLOWS_PKEY] = "pgqrs_workflows_pkey",
@@ -54,7 +57,12 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_RUNS_PKEY] = "pgqrs_workflow_runs_pkey",
 	[INDEX_RUNS_KEY] = "pgqrs_workflow_runs_key_idx",
 	[INDEX_RUNS_WORKFLOW] = "pgqrs_workflow_runs_workflow_idx",
+	[INDEX_RUNS_PARENT] = "pgqrs_workflow_runs_parent_idx",
 	[INDEX_STEPS_PKEY] = "pgqrs_workflow_steps_pkey",
+	[INDEX_SIGNALS_PKEY] = "pgqrs_signals_pkey",
+	[INDEX_SIGNALS_RUN] = "pgqrs_signals_run_idx",
+	[INDEX_SIGNALS_WAITING] = "pgqrs_signals_waiting_idx",
+	[INDEX_SIGNALS_KEY] = "pgqrs_signals_key_idx",
 	[INDEX_GRANTS_PKEY] = "pgqrs_grants_pkey",
 };
 
@@ -62,6 +70,7 @@ static const char *const sequence_names[SEQUENCE_COUNT] = {
 	[SEQUENCE_QUEUE_ID] = "pgqrs_queue_id_seq",
 	[SEQUENCE_MESSAGE_ID] = "pgqrs_message_id_seq",
 	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
+	[SEQUENCE_SIGNAL_ID] = "pgqrs_signal_id_seq",
 };
 
 static const struct
@@ -87,6 +96,7 @@ static const struct
 							WORKER_STATUS_COUNT,
 							{"READY", "SUSPENDED", "STOPPED"}},
 	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT, {"retained", "active"}},
+	[ENUM_PARENT_END] = {"pgqrs_parent_end", PARENT_END_COUNT, {"cancel", "abandon"}},
 	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT, {"trigger", "work", "admin"}},
 };
 

@@ -16,6 +16,7 @@ typedef enum PgqrsTableId
 	TABLE_WORKFLOWS,
 	TABLE_RUNS,
 	TABLE_STEPS,
+	TABLE_SIGNALS,
 	TABLE_GRANTS,
 	TABLE_COUNT
 } PgqrsTableId;
@@ -30,8 +31,10 @@ typedef enum PgqrsIndexId
 	INDEX_MESSAGES_WORKER,
 	INDEX_MESSAGES_DEADLINE,
 	INDEX_MESSAGES_EXHAUSTED,
+	INDEX_MESSAGES_WAITING,
 	INDEX_ARCHIVE_PKEY,
 	INDEX_ARCHIVE_DEAD,
+	INDEX_ARCHIVE_WAITING,
 	INDEX_WORKERS_PKEY,
 	INDEX_WORKERS_NAME,
 	INDEX_WORKFLOWS_PKEY,
@@ -39,7 +42,12 @@ typedef enum PgqrsIndexId
 	INDEX_RUNS_PKEY,
 	INDEX_RUNS_KEY,
 	INDEX_RUNS_WORKFLOW,
+	INDEX_RUNS_PARENT,
 	INDEX_STEPS_PKEY,
+	INDEX_SIGNALS_PKEY,
+	INDEX_SIGNALS_RUN,
+	INDEX_SIGNALS_WAITING,
+	INDEX_SIGNALS_KEY,
 	INDEX_GRANTS_PKEY,
 	INDEX_COUNT
 } PgqrsIndexId;
@@ -49,6 +57,7 @@ typedef enum PgqrsSequenceId
 	SEQUENCE_QUEUE_ID,
 	SEQUENCE_MESSAGE_ID,
 	SEQUENCE_WORKER_ID,
+	SEQUENCE_SIGNAL_ID,
 	SEQUENCE_COUNT
 } PgqrsSequenceId;
 
@@ -108,6 +117,13 @@ typedef enum PgqrsKeyScope
 	KEY_SCOPE_COUNT
 } PgqrsKeyScope;
 
+typedef enum PgqrsParentEnd
+{
+	PARENT_END_CANCEL,
+	PARENT_END_ABANDON,
+	PARENT_END_COUNT
+} PgqrsParentEnd;
+
 typedef enum PgqrsPrivilege
 {
 	PRIVILEGE_TRIGGER,
@@ -124,6 +140,7 @@ typedef enum PgqrsEnumId
 	ENUM_OUTCOME,
 	ENUM_WORKER_STATUS,
 	ENUM_KEY_SCOPE,
+	ENUM_PARENT_END,
 	ENUM_PRIVILEGE,
 	ENUM_COUNT
 } PgqrsEnumId;
@@ -299,6 +316,19 @@ typedef enum StepsColumn
 	Steps_reason,
 	Steps_natts = Steps_reason
 } StepsColumn;
+
+typedef enum SignalsColumn
+{
+	Signals_signal_id = 1,
+	Signals_run_id,
+	Signals_sent_at,
+	Signals_name,
+	Signals_consumed_by,
+	Signals_idempotency_key,
+	Signals_payload,
+	Signals_headers,
+	Signals_natts = Signals_headers
+} SignalsColumn;
 
 typedef enum GrantsColumn
 {

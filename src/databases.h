@@ -15,10 +15,12 @@
 /* What a database may need its background worker for. */
 typedef enum PgqrsDue
 {
-	DUE_NOTIFY,	 /* to tell who listens */
-	DUE_WORKERS, /* silent ones, and what stopped ones hold */
-	DUE_ENDS,	 /* deadlines, and leases that were the last */
-	DUE_GRANTS,	 /* to roles that are gone */
+	DUE_NOTIFY,	  /* to tell who listens */
+	DUE_WORKERS,  /* silent ones, and what stopped ones hold */
+	DUE_ENDS,	  /* deadlines, and leases that were the last */
+	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
+	DUE_PARKED,	  /* runs for which something may have come */
+	DUE_GRANTS,	  /* to roles that are gone */
 	DUE_COUNT
 } PgqrsDue;
 
@@ -28,8 +30,9 @@ typedef enum PgqrsDone
 	DONE_WORKERS_STOPPED, /* silent ones */
 	DONE_LEASES_REAPED,	  /* of stopped workers, claimable again */
 	DONE_MESSAGES_DEAD,	  /* used up, runs included */
-	DONE_RUNS_CANCELLED,  /* on request, when the lease ran out */
+	DONE_RUNS_CANCELLED, /* on request when the lease ran out, or with their parent */
 	DONE_RUNS_TIMED_OUT,
+	DONE_RUNS_WOKEN,	 /* parked, and what they wait for has come */
 	DONE_FLOORS_LOWERED, /* below which messages were found */
 	DONE_GRANTS_REMOVED, /* to roles that are gone */
 	DONE_COUNT

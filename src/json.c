@@ -9,8 +9,12 @@
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
 #include "utils/jsonb.h"
+#include "utils/numeric.h"
 
 /* How many failures a step's history keeps. */
 #define HISTORY_LENGTH 10
@@ -193,4 +197,188 @@ pgqrs_json_cap_error(Datum error)
 				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
 	return JsonbPGetDatum(
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+}
+
+/*
+ * Steps that wait
+ */
+
+static void
+put_text(JsonbParseState **state, const char *key, const char *value)
+{
+	put_string(state, WJB_KEY, key);
+	put_string(state, WJB_VALUE, value);
+}
+
+static void
+put_int64(JsonbParseState **state, const char *key, int64 value)
+{
+	put_string(state, WJB_KEY, key);
+	put_number(state, WJB_VALUE, value);
+}
+
+/* To the microsecond, in UTC, whatever the session's settings. */
+static void
+put_instant(JsonbParseState **state, const char *key, TimestampTz at)
+{
+	char text[128];
+	int utc = 0;
+
+	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, &utc);
+	put_text(state, key, pstrdup(text));
+}
+
+static Datum
+end_object(JsonbParseState **state)
+{
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(state, WJB_END_OBJECT, NULL)));
+}
+
+/* {"until": until} */
+Datum
+pgqrs_json_until(TimestampTz until)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_instant(&state, "until", until);
+	return end_object(&state);
+}
+
+/* {"signal": signal, "deadline": deadline}; DT_NOEND: without a deadline */
+Datum
+pgqrs_json_signal_wait(const char *signal, TimestampTz deadline)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_text(&state, "signal", signal);
+	if (!TIMESTAMP_IS_NOEND(deadline))
+		put_instant(&state, "deadline", deadline);
+	return end_object(&state);
+}
+
+/* {"run_id": run_id, "status": status}; NULL: without a status */
+Datum
+pgqrs_json_child(int64 run_id, const char *status)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_int64(&state, "run_id", run_id);
+	if (status != NULL)
+		put_text(&state, "status", status);
+	return end_object(&state);
+}
+
+/* {"run_ids": [run_ids]} */
+Datum
+pgqrs_json_children(const int64 *run_ids, int count)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_string(&state, WJB_KEY, "run_ids");
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+		put_number(&state, WJB_ELEM, run_ids[i]);
+	pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+	return end_object(&state);
+}
+
+static void
+put_json_or_null(JsonbParseState **state, const char *key, bool has, Datum value)
+{
+	JsonbValue null = {.type = jbvNull};
+
+	put_string(state, WJB_KEY, key);
+	if (has)
+		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value));
+	else
+		pushJsonbValue(state, WJB_VALUE, &null);
+}
+
+/* [{"run_id", "status", "output", "error"}], with null for what is not there */
+Datum
+pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+		put_int64(&state, "run_id", ends[i].run_id);
+		put_text(&state, "status", ends[i].status);
+		put_json_or_null(&state, "output", ends[i].has_output, ends[i].output);
+		put_json_or_null(&state, "error", ends[i].has_error, ends[i].error);
+		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	}
+	return JsonbPGetDatum(
+		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
+}
+
+bool
+pgqrs_json_instant(Datum object, const char *key, TimestampTz *at)
+{
+	char *text = pgqrs_json_text(object, key);
+
+	if (text == NULL)
+		return false;
+	*at = DatumGetTimestampTz(
+		DirectFunctionCall3(timestamptz_in, CStringGetDatum(text),
+							ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	return true;
+}
+
+static int64
+number_value(const JsonbValue *value)
+{
+	return DatumGetInt64(
+		DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric)));
+}
+
+bool
+pgqrs_json_int64(Datum object, const char *key, int64 *number)
+{
+	Jsonb *jb = DatumGetJsonbP(object);
+	JsonbValue v;
+
+	if (!JB_ROOT_IS_OBJECT(jb) ||
+		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
+		v.type != jbvNumeric)
+		return false;
+	*number = number_value(&v);
+	return true;
+}
+
+static JsonbContainer *
+array_value(Datum object, const char *key)
+{
+	Jsonb *jb = DatumGetJsonbP(object);
+	JsonbValue v;
+
+	if (!JB_ROOT_IS_OBJECT(jb) ||
+		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
+		v.type != jbvBinary || !JsonContainerIsArray(v.val.binary.data))
+		return NULL;
+	return v.val.binary.data;
+}
+
+/* How many elements the array under a key has. */
+int
+pgqrs_json_count(Datum object, const char *key)
+{
+	JsonbContainer *array = array_value(object, key);
+
+	return array != NULL ? JsonContainerSize(array) : 0;
+}
+
+/* A number of the array, which has one there; place: from 0. */
+int64
+pgqrs_json_element(Datum object, const char *key, int place)
+{
+	return number_value(
+		getIthJsonbValueFromContainer(array_value(object, key), place));
 }

@@ -18,4 +18,29 @@ extern char *pgqrs_json_text(Datum object, const char *key);
 extern void pgqrs_json_check_size(Datum value, const char *argument, int index);
 extern Datum pgqrs_json_cap_error(Datum error);
 
+/* What became of a child run. */
+typedef struct PgqrsChildEnd
+{
+	int64 run_id;
+	const char *status;
+	bool has_output;
+	bool has_error;
+	Datum output;
+	Datum error;
+} PgqrsChildEnd;
+
+/* What steps that wait note down as their input. */
+extern Datum pgqrs_json_until(TimestampTz until);
+extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline);
+extern Datum pgqrs_json_child(int64 run_id, const char *status);
+extern Datum pgqrs_json_children(const int64 *run_ids, int count);
+
+extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
+
+/* Values under a key; false, or 0, if there is none of that kind. */
+extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
+extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
+extern int pgqrs_json_count(Datum object, const char *key);
+extern int64 pgqrs_json_element(Datum object, const char *key, int place);
+
 #endif /* PGQRS_JSON_H */

@@ -4,10 +4,12 @@
  *
  * Silent workers are stopped and what stopped ones hold is given back.  What
  * no claim may deliver any more is ended: messages that were held once too
- * often, runs past their deadline, cancelled runs whose lease ran out.  An
- * expired lease on anything else is left alone, since its holder may still
- * finish until somebody claims.  Grants to roles that were dropped are
- * removed, so that no other role of that name comes by them.
+ * often, runs past their deadline, runs that were asked to stop and whose lease
+ * ran out.  An expired lease on anything else is left alone, since its holder
+ * may still finish until somebody claims.  Children of runs that ended badly
+ * are cancelled, and parked runs woken for which something has come.  Grants to
+ * roles that were dropped are removed, so that no other role of that name comes
+ * by them.
  *
  * When deadlines pass and last leases end is in indexes.  A lease that became
  * the last one after it was given, because a limit was lowered since, is not;
@@ -22,6 +24,7 @@
  */
 #include "maintain.h"
 
+#include "cancel.h"
 #include "claim.h"
 #include "clock.h"
 #include "json.h"
@@ -29,6 +32,7 @@
 #include "grants.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "parked.h"
 #include "run.h"
 #include "sweep.h"
 #include "utils/timestamp.h"
@@ -38,6 +42,7 @@
 #define MAX_WORKERS 10000 /* looked at for what they hold */
 #define MAX_ENTRIES 20000 /* messages looked at for being used up */
 #define MAX_SWEPT	20000 /* index entries looked at below floors */
+#define MAX_PARKED	5000  /* parked runs looked at */
 #define MAX_AHEAD	100	  /* index entries looked at for what is due next */
 
 /* What somebody has locked is tried again after this. */
@@ -45,6 +50,9 @@
 
 /* What stopped workers hold is looked for at least this often. */
 #define REAP_INTERVAL (60 * USECS_PER_SEC)
+
+/* Every parked run is looked at at least this often. */
+#define PARKED_INTERVAL (60 * USECS_PER_SEC)
 
 /* Where the search for used-up messages goes on: a hint, of this backend. */
 typedef struct Position
@@ -176,20 +184,15 @@ is_cancelled(PgqrsRunRows *rows)
 
 /*
  * Whether the message that was read is held under a lease that has run out and
- * may not be delivered again.  Reads the run if there is one to look at.
+ * was the last one.
  */
 static bool
 is_used_up(PgqrsRunRows *rows, TimestampTz now)
 {
-	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
-
-	if (pgqrs_is_null(rows->message, Messages_lease) ||
-		pgqrs_lease_live(rows->message, now))
-		return false;
-	if (failures_of(rows) + 1 >= rows->queue.max_attempts)
-		return true;
-	return !pgqrs_is_null(rows->message, Messages_run_id) &&
-		pgqrs_row_fetch_id(rows->runs, id, rows->run) && is_cancelled(rows);
+	return !pgqrs_is_null(rows->message, Messages_lease) &&
+		!pgqrs_lease_live(rows->message, now) &&
+		(failures_of(rows) + 1 >= rows->queue.max_attempts ||
+		 pgqrs_message_is_cancelling(rows->message));
 }
 
 /* Ends the message that is locked, which is used up. */
@@ -475,12 +478,33 @@ pgqrs_maintain_grants(int64 *done)
 	return removed < MAX_ROWS ? DT_NOEND : 0;
 }
 
+TimestampTz
+pgqrs_maintain_children(int64 *done)
+{
+	bool left;
+
+	done[DONE_RUNS_CANCELLED] += pgqrs_cancel_left(MAX_ROWS, &left);
+	return left ? pgqrs_clock() + RETRY : DT_NOEND;
+}
+
+TimestampTz
+pgqrs_maintain_parked(int64 *done)
+{
+	int looked_at;
+
+	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &looked_at);
+	if (looked_at == MAX_PARKED)
+		return 0;
+	return looked_at > 0 ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
+}
+
 void
 pgqrs_maintain_pass(int64 *done)
 {
 	static const PgqrsDuty duties[] = {
-		pgqrs_maintain_floors,	pgqrs_maintain_workers, pgqrs_maintain_ends,
-		pgqrs_maintain_used_up, pgqrs_maintain_grants,
+		pgqrs_maintain_floors,	pgqrs_maintain_workers,	 pgqrs_maintain_ends,
+		pgqrs_maintain_used_up, pgqrs_maintain_children, pgqrs_maintain_parked,
+		pgqrs_maintain_grants,
 	};
 
 	for (int i = 0; i < lengthof(duties); i++)
@@ -496,6 +520,7 @@ pgqrs_maintain_label(PgqrsDone count)
 		[DONE_MESSAGES_DEAD] = "messages_dead",
 		[DONE_RUNS_CANCELLED] = "runs_cancelled",
 		[DONE_RUNS_TIMED_OUT] = "runs_timed_out",
+		[DONE_RUNS_WOKEN] = "runs_woken",
 		[DONE_FLOORS_LOWERED] = "floors_lowered",
 		[DONE_GRANTS_REMOVED] = "grants_removed",
 	};

@@ -18,6 +18,8 @@ typedef TimestampTz (*PgqrsDuty)(int64 *done);
 
 extern TimestampTz pgqrs_maintain_workers(int64 *done);
 extern TimestampTz pgqrs_maintain_ends(int64 *done);
+extern TimestampTz pgqrs_maintain_children(int64 *done);
+extern TimestampTz pgqrs_maintain_parked(int64 *done);
 extern TimestampTz pgqrs_maintain_grants(int64 *done);
 
 /* What should find nothing: once in a while, where anything goes on at all. */

@@ -62,6 +62,8 @@ static const struct
 } duties[DUE_COUNT] = {
 	[DUE_WORKERS] = {pgqrs_maintain_workers, "stopping silent workers"},
 	[DUE_ENDS] = {pgqrs_maintain_ends, "ending what is due to end"},
+	[DUE_CHILDREN] = {pgqrs_maintain_children, "cancelling children"},
+	[DUE_PARKED] = {pgqrs_maintain_parked, "looking at parked runs"},
 	[DUE_GRANTS] = {pgqrs_maintain_grants, "removing grants to dropped roles"},
 };
 

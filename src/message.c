@@ -18,6 +18,7 @@
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "states.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "worker_registry.h"
@@ -59,17 +60,32 @@ pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 		pgqrs_set(row, Messages_run_id, Int64GetDatum(id));
 	else
 		pgqrs_set(row, Messages_payload, m->payload);
-	if (m->timeout > 0)
+	if (m->timeout > 0 || m->latest_deadline != 0)
 	{
-		pgqrs_set(row, Messages_deadline_at,
-				  TimestampTzGetDatum(visible_after + m->timeout));
-		pgqrs_commit_due(DUE_ENDS, visible_after + m->timeout);
+		TimestampTz own = m->timeout > 0 ? visible_after + m->timeout : DT_NOEND;
+		TimestampTz latest = m->latest_deadline != 0 ? m->latest_deadline : DT_NOEND;
+
+		pgqrs_set(row, Messages_deadline_at, TimestampTzGetDatum(Min(own, latest)));
+		pgqrs_commit_due(DUE_ENDS, Min(own, latest));
 	}
 	if (m->has_headers)
 		pgqrs_set(row, Messages_headers, m->headers);
 	if (m->idempotency_key != NULL)
 		pgqrs_set(row, Messages_idempotency_key,
 				  CStringGetTextDatum(m->idempotency_key));
+}
+
+bool
+pgqrs_message_is_cancelling(TupleTableSlot *slot)
+{
+	text *waiting_for;
+
+	if (pgqrs_is_null(slot, Messages_waiting_for))
+		return false;
+	waiting_for = DatumGetTextPP(pgqrs_get(slot, Messages_waiting_for));
+	return VARSIZE_ANY_EXHDR(waiting_for) == strlen(PGQRS_WAIT_CANCEL) &&
+		memcmp(VARDATA_ANY(waiting_for), PGQRS_WAIT_CANCEL,
+			   strlen(PGQRS_WAIT_CANCEL)) == 0;
 }
 
 bool
@@ -124,7 +140,6 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 		{Archive_deadline_at, Messages_deadline_at},
 		{Archive_attempt, Messages_attempt},
 		{Archive_priority, Messages_priority},
-		{Archive_waiting_for, Messages_waiting_for},
 		{Archive_concurrency_key, Messages_concurrency_key},
 		{Archive_idempotency_key, Messages_idempotency_key},
 		{Archive_payload, Messages_payload},
@@ -132,7 +147,15 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 		{Archive_last_error, Messages_last_error},
 	};
 	bool done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
+	PgqrsMessageState from = pgqrs_is_null(slot, Messages_lease) ?
+		MESSAGE_WAITING :
+		MESSAGE_HELD;
 	PgqrsRow row;
+
+	if (!pgqrs_state_message_may(from, pgqrs_state_of_outcome(outcome)))
+		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
+			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
+			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
 
 	if (!done || queue->retention > 0)
 	{
@@ -414,20 +437,27 @@ refuse_late(TupleTableSlot *slot, int64 id)
 		pgqrs_error_run_late(id);
 }
 
-void
+bool
 pgqrs_message_release(int64 id, int64 lease, int64 delay)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
 	PgqrsRow row;
+	bool cancelling;
 
 	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
 	refuse_late(slot, id);
-	pgqrs_row_copy(&row, messages, slot);
-	pgqrs_message_give_up(&row, pgqrs_floor_writer_clock(queue.queue_id) + delay);
-	pgqrs_row_update(messages, slot, &row);
+	cancelling = pgqrs_message_is_cancelling(slot);
+	if (!cancelling)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  pgqrs_floor_writer_clock(queue.queue_id) + delay);
+		pgqrs_row_update(messages, slot, &row);
+	}
 	pgqrs_table_close(messages);
+	return !cancelling;
 }
 
 /*
@@ -465,25 +495,6 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 	}
 	pgqrs_table_close(messages);
 	return !dead;
-}
-
-/*
- * Whether the worker should stop working on a run: somebody asked for its
- * cancellation, or it is cancelled.
- */
-static bool
-run_cancelled(int64 run_id)
-{
-	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
-	TupleTableSlot *slot = pgqrs_table_slot(runs);
-	bool cancelled = false;
-
-	if (pgqrs_row_fetch_id(runs, run_id, slot))
-		cancelled = !pgqrs_is_null(slot, Runs_cancel_requested_at) ||
-			pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status)) ==
-				RUN_CANCELLED;
-	pgqrs_table_close(runs);
-	return cancelled;
 }
 
 /*
@@ -607,8 +618,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	now = pgqrs_clock();
 	current = current && !is_late(slot, now) &&
 		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
-	*cancel_requested = current && !pgqrs_is_null(slot, Messages_run_id) &&
-		run_cancelled(id);
+	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
 	if (current)
 	{
 		now = pgqrs_floor_writer_clock(queue.queue_id);
@@ -646,13 +656,14 @@ pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 }
 
 /* For the operator: moves the message and revokes a lease without a failure. */
-void
+bool
 pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
 	PgqrsRow row;
+	bool cancelling;
 	bool visible;
 
 	do
@@ -669,10 +680,15 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 		}
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
-	pgqrs_row_copy(&row, messages, slot);
-	pgqrs_message_give_up(&row,
-						  Max(visible_after,
-							  pgqrs_floor_writer_clock(queue.queue_id)));
-	pgqrs_row_update(messages, slot, &row);
+	cancelling = pgqrs_message_is_cancelling(slot);
+	if (!cancelling)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  Max(visible_after,
+								  pgqrs_floor_writer_clock(queue.queue_id)));
+		pgqrs_row_update(messages, slot, &row);
+	}
 	pgqrs_table_close(messages);
+	return !cancelling;
 }

@@ -30,7 +30,13 @@ typedef struct PgqrsNewMessage
 	Datum headers;
 	const char *idempotency_key; /* or NULL */
 	int64 timeout;				 /* microseconds to the deadline, 0: none */
+	TimestampTz latest_deadline; /* the deadline at the latest, 0: none */
 } PgqrsNewMessage;
+
+/* waiting_for of a message whose run was asked to stop while somebody held it. */
+#define PGQRS_WAIT_CANCEL "cancel"
+
+extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
@@ -47,7 +53,15 @@ extern void pgqrs_message_archive_batch(int count, const int64 *ids,
 										const int64 *leases, const int *order,
 										bool *archived);
 extern void pgqrs_message_discard(int64 id, int64 lease);
-extern void pgqrs_message_release(int64 id, int64 lease, int64 delay);
+
+/*
+ * Giving the lease up, or having it taken away by an operator.  False: the run
+ * was asked to stop; nothing was changed, the message is locked exclusively,
+ * and the caller has to end the run.
+ */
+extern bool pgqrs_message_release(int64 id, int64 lease, int64 delay);
+extern bool pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
+
 extern bool pgqrs_message_nack(int64 id, int64 lease, bool has_error,
 							   Datum error, int64 delay, TimestampTz *retry_at);
 
@@ -65,8 +79,6 @@ extern void pgqrs_message_extend_batch(int count, const int64 *ids,
 									   const int64 *leases, const int *order,
 									   int64 timeout, bool *extended,
 									   bool *cancel_requested);
-
-extern void pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
 
 /*
  * The storage below.  messages is open for writing; a slot's row is locked as

@@ -237,15 +237,17 @@ delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 v
 	} while (again);
 }
 
-/* The runs of a workflow, with their steps and archived messages. */
+/* The runs of a workflow, with their steps, signals and archived messages. */
 static void
 delete_runs(int64 workflow_id)
 {
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
+	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	TupleTableSlot *run = pgqrs_table_slot(runs);
 	TupleTableSlot *step = pgqrs_table_slot(steps);
+	TupleTableSlot *signal = pgqrs_table_slot(signals);
 	TupleTableSlot *archived = pgqrs_table_slot(archive);
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
 	PgqrsScan scan;
@@ -256,11 +258,13 @@ delete_runs(int64 workflow_id)
 		int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
 
 		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
+		delete_rows(signals, signal, INDEX_SIGNALS_RUN, run_id);
 		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
 	}
 	pgqrs_scan_end(&scan);
 	delete_rows(runs, run, INDEX_RUNS_WORKFLOW, workflow_id);
 	pgqrs_table_close(archive);
+	pgqrs_table_close(signals);
 	pgqrs_table_close(steps);
 	pgqrs_table_close(runs);
 }

@@ -81,6 +81,24 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
 }
 
+/* A child ends with its parent, if that goes on, at the latest. */
+static TimestampTz
+latest_deadline(Replay *r)
+{
+	TupleTableSlot *parent;
+
+	if (pgqrs_is_null(r->run, Runs_parent_run_id))
+		return DT_NOEND;
+	parent = pgqrs_table_slot(r->runs);
+	if (!pgqrs_row_fetch_id(r->runs,
+							DatumGetInt64(pgqrs_get(r->run, Runs_parent_run_id)),
+							parent) ||
+		pgqrs_run_is_terminal(pgqrs_run_status(parent)) ||
+		pgqrs_is_null(parent, Runs_deadline_at))
+		return DT_NOEND;
+	return DatumGetTimestampTz(pgqrs_get(parent, Runs_deadline_at));
+}
+
 /*
  * Locks the run of the letter; false: it is not this letter's failed run any
  * more.  Its deadline is counted anew.
@@ -89,16 +107,21 @@ static bool
 lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 {
 	int64 run_id = DatumGetInt64(pgqrs_get(r->letter, Archive_run_id));
+	TimestampTz deadline;
 
 	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
 		pgqrs_run_status(r->run) != RUN_ERROR ||
 		!pgqrs_is_null(r->run, Runs_deleted_at))
 		return false;
+	deadline = latest_deadline(r);
 	if (!pgqrs_is_null(r->run, Runs_timeout))
 	{
 		Interval *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
-		TimestampTz deadline = now + pgqrs_duration(timeout, "timeout");
 
+		deadline = Min(deadline, now + pgqrs_duration(timeout, "timeout"));
+	}
+	if (!TIMESTAMP_IS_NOEND(deadline))
+	{
 		pgqrs_set(message, Messages_deadline_at, TimestampTzGetDatum(deadline));
 		pgqrs_commit_due(DUE_ENDS, deadline);
 	}
@@ -132,6 +155,7 @@ requeue_run(Replay *r, const PgqrsRow *message)
 	pgqrs_set_null(&row, Runs_worker_version);
 	pgqrs_set_null(&row, Runs_error);
 	pgqrs_set_null(&row, Runs_completed_at);
+	pgqrs_set_null(&row, Runs_deadline_at);
 	if (!message->nulls[Messages_deadline_at - 1])
 		pgqrs_set(&row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
 	pgqrs_row_update(r->runs, r->run, &row);

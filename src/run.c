@@ -11,11 +11,14 @@
 #include "run.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "parked.h"
+#include "states.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -27,19 +30,6 @@
 
 /* How often the message of a live run is looked for: replays are rare. */
 #define MAX_LOOKS 100
-
-/*
- * The moves of a run.  Out of ERROR only a replay leads; RUNNING to RUNNING is
- * the next claim after a retry or a crash.
- */
-static const bool moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
-	[RUN_QUEUED][RUN_RUNNING] = true,	[RUN_QUEUED][RUN_ERROR] = true,
-	[RUN_QUEUED][RUN_CANCELLED] = true, [RUN_RUNNING][RUN_RUNNING] = true,
-	[RUN_RUNNING][RUN_PAUSED] = true,	[RUN_RUNNING][RUN_SUCCESS] = true,
-	[RUN_RUNNING][RUN_ERROR] = true,	[RUN_RUNNING][RUN_CANCELLED] = true,
-	[RUN_PAUSED][RUN_RUNNING] = true,	[RUN_PAUSED][RUN_ERROR] = true,
-	[RUN_PAUSED][RUN_CANCELLED] = true, [RUN_ERROR][RUN_QUEUED] = true,
-};
 
 PgqrsRunStatus
 pgqrs_run_status(TupleTableSlot *run)
@@ -58,7 +48,7 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 {
 	PgqrsRunStatus from = pgqrs_run_status(run);
 
-	if (!moves[from][to])
+	if (!pgqrs_state_run_may(from, to))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot become %s",
@@ -157,6 +147,15 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 }
 
 static void
+fill_parent(PgqrsRow *row, const PgqrsNewRun *r)
+{
+	pgqrs_set(row, Runs_parent_run_id, Int64GetDatum(r->parent_run_id));
+	pgqrs_set(row, Runs_parent_step_id, CStringGetTextDatum(r->parent_step_id));
+	pgqrs_set(row, Runs_on_parent_end,
+			  pgqrs_enum_datum(ENUM_PARENT_END, r->on_parent_end));
+}
+
+static void
 fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 		 const PgqrsNewRun *r, const PgqrsRow *message)
 {
@@ -169,10 +168,13 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, RUN_QUEUED));
 	pgqrs_set(row, Runs_priority, Int16GetDatum(r->priority));
 	if (r->timeout > 0)
-	{
 		pgqrs_set(row, Runs_timeout, IntervalPGetDatum(pgqrs_interval(r->timeout)));
+	if (!message->nulls[Messages_deadline_at - 1])
 		pgqrs_set(row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
-	}
+	if (r->parent_run_id != 0)
+		fill_parent(row, r);
+	if (r->rerun_of != 0)
+		pgqrs_set(row, Runs_rerun_of, Int64GetDatum(r->rerun_of));
 	if (r->idempotency_key != NULL)
 	{
 		pgqrs_set(row, Runs_idempotency_key,
@@ -202,6 +204,7 @@ fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
 		.has_headers = r->has_headers,
 		.headers = r->headers,
 		.timeout = r->timeout,
+		.latest_deadline = r->latest_deadline,
 	};
 
 	if (workflow->key_scope == KEY_ACTIVE)
@@ -412,6 +415,8 @@ pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 		r->has_input = !no_inputs[i];
 		r->input = inputs[i];
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[i];
 		fill(&rows, &workflow, r, ids[i], &messages[i], &runs[i]);
 	}
 	pgqrs_row_insert_many(rows.runs, runs, count);
@@ -557,6 +562,32 @@ outcome_of(PgqrsRunStatus status)
 	}
 }
 
+/*
+ * The run has ended badly: its children are to be cancelled.  That is noted
+ * where it outlasts us; who carries it out is cancel.c.
+ */
+static void
+leave_children(PgqrsRunRows *rows)
+{
+	Datum id = pgqrs_get(rows->run, Runs_run_id);
+	PgqrsTable *archive = rows->messages->archive;
+	TupleTableSlot *slot;
+	PgqrsRow row;
+
+	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_PARENT, 1, &id,
+						 pgqrs_table_slot(rows->runs)))
+		return;
+	slot = pgqrs_table_slot(archive);
+	if (!pgqrs_row_fetch_id(archive, DatumGetInt64(id), slot))
+		elog(ERROR, "message " INT64_FORMAT " is not in the archive",
+			 DatumGetInt64(id));
+	pgqrs_row_copy(&row, archive, slot);
+	pgqrs_set(&row, Archive_waiting_for,
+			  CStringGetTextDatum(PGQRS_LEFT_CHILDREN "0"));
+	pgqrs_row_update(archive, slot, &row);
+	pgqrs_commit_due(DUE_CHILDREN, 0);
+}
+
 /* row: the run's new version, in which the caller may have changed more */
 static void
 end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
@@ -574,6 +605,10 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	pgqrs_message_end(rows->messages, rows->message, &rows->queue,
 					  outcome_of(status), rows->failures, error != NULL,
 					  error != NULL ? *error : (Datum) 0);
+	if (status != RUN_SUCCESS)
+		leave_children(rows);
+	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
+		pgqrs_parked_sent(DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
 }
 
 void

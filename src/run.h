@@ -43,6 +43,14 @@ typedef struct PgqrsNewRun
 	const char *idempotency_key; /* or NULL */
 	bool raise_duplicate;		 /* 23505 instead of the run that has the key */
 	bool require_worker;		 /* PQ013 instead of a warning */
+	int64 rerun_of;				 /* or 0 */
+
+	/* of a child; 0: none */
+	int64 parent_run_id;
+	const char *parent_step_id;
+	char **parent_step_ids; /* of a batch, one each; or NULL */
+	PgqrsParentEnd on_parent_end;
+	TimestampTz latest_deadline; /* 0: none */
 } PgqrsNewRun;
 
 extern void pgqrs_run_open(PgqrsRunRows *rows);

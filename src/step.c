@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "json.h"
 #include "run.h"
+#include "states.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
@@ -29,19 +30,6 @@ typedef struct StepRows
 	int64 lease;
 	const char *step_id;
 } StepRows;
-
-/*
- * The moves of a step.  RUNNING to RUNNING is the next attempt after a crash.
- * PENDING ends without having been RUNNING when the begin of its last attempt
- * was lost in a crash.  Out of ERROR only a replay leads.
- */
-static const bool moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
-	[STEP_PENDING][STEP_RUNNING] = true, [STEP_PENDING][STEP_PENDING] = true,
-	[STEP_PENDING][STEP_SUCCESS] = true, [STEP_PENDING][STEP_ERROR] = true,
-	[STEP_RUNNING][STEP_RUNNING] = true, [STEP_RUNNING][STEP_PENDING] = true,
-	[STEP_RUNNING][STEP_SUCCESS] = true, [STEP_RUNNING][STEP_ERROR] = true,
-	[STEP_ERROR][STEP_PENDING] = true,
-};
 
 static PgqrsStepStatus
 step_status(TupleTableSlot *step)
@@ -67,7 +55,7 @@ move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
 {
 	PgqrsStepStatus from = step_status(step);
 
-	if (!moves[from][to])
+	if (!pgqrs_state_step_may(from, to))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
@@ -475,6 +463,21 @@ pgqrs_step_failed(int64 run_id, int64 lease, const char *step_id,
  * Replay
  */
 
+/*
+ * What has failed, and a child that had not ended: it may have been cancelled
+ * with the run, and starting it again finds out.
+ */
+static bool
+runs_again(TupleTableSlot *step)
+{
+	PgqrsStepStatus status = step_status(step);
+
+	return status == STEP_ERROR ||
+		(pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(step, Steps_kind)) ==
+			 STEP_KIND_CHILD &&
+		 (status == STEP_RUNNING || status == STEP_PAUSED));
+}
+
 void
 pgqrs_step_reset_failed(int64 run_id)
 {
@@ -487,7 +490,7 @@ pgqrs_step_reset_failed(int64 run_id)
 	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		if (step_status(slot) != STEP_ERROR)
+		if (!runs_again(slot))
 			continue;
 		pgqrs_row_copy(&row, steps, slot);
 		move(&row, slot, STEP_PENDING);

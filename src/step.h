@@ -48,7 +48,7 @@ extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const PgqrsStepFailure *failure,
 										  TimestampTz *retry_at);
 
-/* For a replay: failed steps wait for a retry again. */
+/* For a replay: steps that failed, and children that did not end, are PENDING. */
 extern void pgqrs_step_reset_failed(int64 run_id);
 
 #endif /* PGQRS_STEP_H */

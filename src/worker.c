@@ -11,6 +11,7 @@
  */
 #include "worker.h"
 
+#include "cancel.h"
 #include "claim.h"
 #include "clock.h"
 #include "commit.h"
@@ -250,12 +251,17 @@ pgqrs_worker_stop(int64 worker_id)
 			if (lock_held(messages, slot, ids[i], worker_id, LockTupleExclusive) !=
 				ROW_LOCKED)
 				continue;
+			released++;
+			if (pgqrs_message_is_cancelling(slot))
+			{
+				pgqrs_cancel_finish(ids[i]);
+				continue;
+			}
 			pgqrs_row_copy(&row, messages, slot);
 			pgqrs_message_give_up(&row,
 								  pgqrs_floor_writer_clock(DatumGetInt64(
 									  pgqrs_get(slot, Messages_queue_id))));
 			pgqrs_row_update(messages, slot, &row);
-			released++;
 		}
 		pfree(ids);
 		expect_leftovers();

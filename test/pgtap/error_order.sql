@@ -7,7 +7,8 @@ SELECT pgqrs_create_workflow('job') \g /dev/null
 CREATE TEMP TABLE calls (call text, heeds_cancel boolean);
 INSERT INTO calls VALUES
 	('pgqrs_step_begin(%s, %s, ''s'')', true), ('pgqrs_step_complete(%s, %s, ''s'')', false), ('pgqrs_step_fail(%s, %s, ''s'', ''{}'')', false),
-	('pgqrs_complete_run(%s, %s)', false), ('pgqrs_fail_run(%s, %s, ''{}'')', false), ('pgqrs_set_progress(%s, %s, ''1'')', false);
+	('pgqrs_complete_run(%s, %s)', false), ('pgqrs_fail_run(%s, %s, ''{}'')', false), ('pgqrs_set_progress(%s, %s, ''1'')', false),
+	('pgqrs_pause_run(%s, %s, ''s'')', true), ('pgqrs_sleep(%s, %s, ''s'', ''1 s'')', true), ('pgqrs_await_signal(%s, %s, ''s'', ''go'')', true);
 CREATE FUNCTION pg_temp.state(call text, run bigint, lease bigint) RETURNS text LANGUAGE sql AS
 $$ SELECT left(pg_temp.answer(format('SELECT ' || call, run, lease)), 5) $$;
 
@@ -20,7 +21,7 @@ $$
 BEGIN
 	SELECT * INTO run, lease FROM pg_temp.start('job');
 	IF cancelling THEN
-		UPDATE pgqrs_workflow_runs r SET cancel_requested_at = clock_timestamp() WHERE r.run_id = run;
+		PERFORM pgqrs_cancel_run(run);
 	END IF;
 	IF done = 'SUCCESS' THEN
 		PERFORM pgqrs_complete_run(run, lease);

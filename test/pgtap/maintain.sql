@@ -9,7 +9,7 @@ SELECT pgqrs_create_workflow('flow', max_crashes => 2);
 CREATE FUNCTION pg_temp.pass() RETURNS text LANGUAGE sql AS
 $$ SELECT coalesce(string_agg(key || ' ' || value, ', ' ORDER BY key), 'nothing') FROM jsonb_each(pgqrs_maintain()) WHERE value <> '0' $$;
 
-SELECT is(pgqrs_maintain(), '{"workers_stopped": 0, "leases_reaped": 0, "messages_dead": 0, "runs_cancelled": 0, "runs_timed_out": 0, "floors_lowered": 0, "grants_removed": 0}',
+SELECT is(pgqrs_maintain(), '{"workers_stopped": 0, "leases_reaped": 0, "messages_dead": 0, "runs_cancelled": 0, "runs_timed_out": 0, "runs_woken": 0, "floors_lowered": 0, "grants_removed": 0}',
 	'nothing to do');
 
 -- Expired leases.
@@ -60,9 +60,10 @@ DELETE FROM pgqrs_messages;
 
 -- Cancelled, and the lease has run out.
 SELECT pgqrs_trigger('flow') AS gone, pgqrs_trigger('flow') AS live \gset
-SELECT count(*) FROM pgqrs_dequeue('flow', visibility_timeout => '1 us');
-UPDATE pgqrs_messages SET visible_after = clock_timestamp() + '1 hour', lease = 1 WHERE message_id = :live;
-UPDATE pgqrs_workflow_runs SET cancel_requested_at = clock_timestamp() WHERE run_id IN (:gone, :live);
+SELECT count(*) FROM pgqrs_dequeue('flow', batch_size => 2);
+SELECT is(pgqrs_cancel_run(run), 'RUNNING', 'asked to stop') FROM unnest(ARRAY[:gone, :live]::bigint[]) run;
+SELECT is(pg_temp.pass(), 'nothing', 'which has time while its lease lasts');
+UPDATE pgqrs_messages SET visible_after = clock_timestamp(), exhausted_at = clock_timestamp() WHERE message_id = :gone;
 SELECT is(pg_temp.pass(), 'runs_cancelled 1', 'a cancelled run whose lease ran out');
 SELECT is(status, 'CANCELLED', 'is cancelled') FROM pgqrs_result(:gone);
 SELECT is(outcome::text, 'CANCELLED', 'its message too') FROM pgqrs_archive WHERE message_id = :gone;

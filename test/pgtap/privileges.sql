@@ -114,7 +114,8 @@ CREATE TEMP TABLE given AS SELECT
 	pgqrs_create_workflow('tenant_a.workflow') AS workflow_id,
 	pgqrs_register_worker('fleet', '{tenant_a.*}') AS worker,
 	NULL::bigint AS waiting, NULL::bigint AS leased, NULL::bigint AS lease,
-	NULL::bigint AS dead, NULL::bigint AS run, NULL::bigint AS run_lease;
+	NULL::bigint AS dead, NULL::bigint AS run, NULL::bigint AS run_lease,
+	NULL::bigint AS asked, NULL::bigint AS asked_lease;
 SELECT pgqrs_create_queue('tenant_b.queue') \g /dev/null
 
 -- a dead letter, a leased and a waiting message; a run with a step under way
@@ -127,7 +128,11 @@ UPDATE given SET (leased, lease) = (SELECT message_id, lease FROM pgqrs_dequeue(
 UPDATE given SET waiting = pgqrs_enqueue('tenant_a.queue', '3');
 UPDATE given SET run = pgqrs_trigger('tenant_a.workflow', '{"secret": 1}', 'key', require_worker => true);
 UPDATE given SET run_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow'));
-SELECT pgqrs_step_begin(run, run_lease, 'step'), pgqrs_trigger('tenant_a.workflow') FROM given \g /dev/null
+SELECT pgqrs_step_begin(run, run_lease, 'step') FROM given \g /dev/null
+-- a run whose worker was asked to stop
+UPDATE given SET asked = pgqrs_trigger('tenant_a.workflow');
+UPDATE given SET asked_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow'));
+SELECT pgqrs_cancel_run(asked), pgqrs_trigger('tenant_a.workflow') FROM given \g /dev/null
 
 INSERT INTO target
 	SELECT v.* FROM given, LATERAL (VALUES
@@ -137,7 +142,9 @@ INSERT INTO target
 		('dead', dead::text, '9000000000000004'),
 		('run', run::text, '9000000000000005'),
 		('lease', lease::text, lease::text),
-		('run_lease', run_lease::text, run_lease::text)) AS v;
+		('run_lease', run_lease::text, run_lease::text),
+		('asked', asked::text, '9000000000000006'),
+		('asked_lease', asked_lease::text, asked_lease::text)) AS v;
 
 CREATE FUNCTION pg_temp.fill(template text, missing boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -230,6 +237,15 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_fail_run({run}, {run_lease}, '{}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_set_progress({run}, {run_lease}, '1')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_list_steps({run})$$, 'any', 'PQ003'),
+	($$SELECT * FROM pgqrs_pause_run({run}, {run_lease}, 'other')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_resume_run({run})$$, 'trigger', 'PQ003'),
+	($$SELECT * FROM pgqrs_sleep({run}, {run_lease}, 'other', '1 s')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_await_signal({run}, {run_lease}, 'other', 'go')$$, 'work', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_signal({run}, 'go')$$, 'trigger', 'PQ003'),
+	($$SELECT * FROM pgqrs_cancel_run({run})$$, 'trigger', 'PQ003'),
+	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
+	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
+	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),
 	-- the owner's
 	($$SELECT * FROM pgqrs_maintain()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_grant('{pattern}', 'nothing', 'work')$$, 'owner', '42501'),

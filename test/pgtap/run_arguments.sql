@@ -5,12 +5,13 @@ SELECT * FROM no_plan();
 
 SELECT pgqrs_create_workflow('job', max_attempts => -1) \g /dev/null
 SELECT * FROM pg_temp.start('job') \gset
+SELECT run AS asked, lease AS asked_lease, pgqrs_cancel_run(run) FROM pg_temp.start('job') \gset
 SELECT pgqrs_trigger('job', idempotency_key => 'k') AS keyed \gset
 
 -- A call that is accepted, by argument; what NULL does to each of them.
 CREATE TEMP TABLE arguments (function text, position int, argument text, value text, null_allowed boolean, PRIMARY KEY (function, argument));
 INSERT INTO arguments
-	SELECT function, n, trim(a[1]), replace(replace(trim(a[2]), 'RUN', :'run'), 'LEASE', :'lease'), cardinality(a) = 3
+	SELECT function, n, trim(a[1]), replace(replace(replace(replace(trim(a[2]), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease'), cardinality(a) = 3
 	FROM (VALUES
 		('pgqrs_create_workflow', $$workflow = 'new' | handler = NULL = null | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}' | timeout = '1 s' = null
 			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL = null$$),
@@ -28,7 +29,16 @@ INSERT INTO arguments
 		('pgqrs_step_fail', $$run_id = RUN | lease = LEASE | step_id = 's' | error = '{}' | retryable = true | retry_after = '1 s' = null | max_attempts = 2 = null | fail_run = true$$),
 		('pgqrs_complete_run', $$run_id = RUN | lease = LEASE | output = '1' = null$$),
 		('pgqrs_fail_run', $$run_id = RUN | lease = LEASE | error = '{}' | retryable = true | retry_after = '1 s' = null$$),
-		('pgqrs_set_progress', $$run_id = RUN | lease = LEASE | progress = '1' = null$$)
+		('pgqrs_set_progress', $$run_id = RUN | lease = LEASE | progress = '1' = null$$),
+		('pgqrs_pause_run', $$run_id = RUN | lease = LEASE | step_id = 's' | check_after = '1 s' | reason = '1' = null$$),
+		('pgqrs_resume_run', $$run_id = RUN | step_id = 's' = null | output = '1' = null$$),
+		('pgqrs_sleep', $$run_id = RUN | lease = LEASE | step_id = 's' | duration = '1 s' | until = NULL = null$$),
+		('pgqrs_await_signal', $$run_id = RUN | lease = LEASE | step_id = 's' | signal = 'go' | timeout = '1 s' = null$$),
+		('pgqrs_signal', $$run_id = RUN | signal = 'go' | payload = '1' = null | idempotency_key = 'key' = null | headers = '1' = null$$),
+		('pgqrs_cancel_run', $$run_id = RUN | reason = 'why' = null$$),
+		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' = null | tags = '1' = null | max_rows = 10$$),
+		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1' = null$$),
+		('pgqrs_delete_run', $$run_id = RUN | reason = 'why' = null$$)
 	) f (function, list), regexp_split_to_table(list, '\|') WITH ORDINALITY s (item, n), regexp_split_to_array(item, '=') a;
 
 SELECT results_eq('SELECT function, argument FROM arguments ORDER BY 1, position',
@@ -75,14 +85,21 @@ INSERT INTO bad (argument, value, state) VALUES
 	('reset', $$'{nothing}'$$, '22023'), ('reset', $$'{NULL}'$$, '22004'), ('reset', $$'{{timeout}}'$$, '22023'), ('reset', $$'{jitter}'$$, '22023'),
 	('run_id', '0', 'PQ003'), ('run_id', '-1', 'PQ003'), ('run_id', '9007199254740991', 'PQ003'), ('run_id', '9223372036854775807', 'PQ003'), ('run_id', '-9223372036854775808', 'PQ003'),
 	('input', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'), ('output', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'), ('tags', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'), ('headers', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'),
-	('progress', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008');
+	('progress', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'), ('payload', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'),
+	('check_after', $$'-1 s'$$, '22023'), ('check_after', $$'1 month'$$, '22023'), ('check_after', $$'366001 days'$$, '22023'),
+	('duration', $$'-1 s'$$, '22023'), ('duration', $$'1 month'$$, '22023'), ('duration', $$'366001 days'$$, '22023'), ('until', $$'infinity'$$, '22023'), ('until', 'now()', '22023'),
+	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
+	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '0', '22023'), ('max_rows', '-1', '22023');
 INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
+	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008', 'pgqrs_pause_run'),
 	('idempotency_key', $$'k'$$, '23505', 'pgqrs_trigger');
 
 SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'error', 'lease')$$, 'every argument that can have a bad value has one here');
 SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argument FROM arguments)$$, 'and none is here in vain');
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function, argument, bad.value), state, format('%s %s => %s', a.function, argument, left(bad.value, 40)))
-	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function) ORDER BY a.function, position \gexec
+	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)
+		AND (a.function, argument, bad.value) <> ('pgqrs_await_signal', 'timeout', '''0''') -- takes what is there
+	ORDER BY a.function, position \gexec
 
 -- A lease is looked at under the lock of the message, which is no write of ours.
 SELECT is(pg_temp.answer(pg_temp.call(function, 'lease', lease)), 'PQ006', function || ' with lease ' || lease)

@@ -269,7 +269,7 @@ SELECT results_eq(format('SELECT message_id, round(extract(epoch FROM visible_af
 	format('VALUES (%s::bigint, 10::numeric), (%s, 10), (%s, 5)', :m1, :m3, :r), 'by each queue''s visibility timeout');
 SELECT is(count(*), 3::bigint, 'with a timeout of the call') FROM pgqrs_extend_worker(:id, '1 hour') WHERE extended;
 SELECT is(round(extract(epoch FROM min(visible_after) - clock_timestamp()) / 60), 60::numeric, 'all by that') FROM pgqrs_messages WHERE worker_id = :id;
-UPDATE pgqrs_workflow_runs SET cancel_requested_at = clock_timestamp() WHERE run_id = :r;
+SELECT pgqrs_cancel_run(:r) \g /dev/null
 SELECT is((extended, cancel_requested)::text, '(t,t)', 'a cancel request is passed on') FROM pgqrs_extend_worker(:id) WHERE run_id = :r;
 SELECT throws_ok(format('SELECT pgqrs_extend_worker(%s, ''-1 s'')', :id), '22023', NULL, 'a negative timeout');
 SELECT throws_ok(format('SELECT pgqrs_extend_worker(%s, ''0 s'')', :id), '22023', NULL, 'a timeout of nothing');

@@ -86,6 +86,8 @@ my @writers = (
 	"pgqrs_alter_workflow('flow', max_attempts => 5)", "pgqrs_delete_workflow('flow', true)", "pgqrs_trigger('flow')",
 	"pgqrs_trigger_batch('flow', '{1}')", "pgqrs_step_begin($run, 1, 'a')", "pgqrs_step_complete($run, 1, 'a')", "pgqrs_step_fail($run, 1, 'a', '{}')",
 	"pgqrs_complete_run($run, 1)", "pgqrs_fail_run($run, 1, '{}')", "pgqrs_set_progress($run, 1, '1')", "pgqrs_maintain()",
+	"pgqrs_pause_run($run, 1, 'p')", "pgqrs_resume_run($run)", "pgqrs_sleep($run, 1, 'z', '1 s')", "pgqrs_await_signal($run, 1, 'a', 'go')",
+	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)",
 	"pgqrs_grant('jobs', 'public', 'work')", "pgqrs_revoke('jobs', 'public', 'work')", "pgqrs_sync_grants()");
 my %readers = (
 	"pgqrs_get_run($run)" => "(pgqrs_get_run($run)).status", "pgqrs_result($run)" => "(pgqrs_result($run)).output",

@@ -130,13 +130,13 @@ my $errors = slurp_file("$root/src/errors.h");
 push @codes, join '', $1 =~ /'(.)'/g while $errors =~ /MAKE_SQLSTATE\(([^)]*)\)/g;
 is_deeply([ section('### Errors') =~ /^\| (PQ\d+) \|/gm ], [ sort @codes ], 'SQLSTATEs');
 
-for my $kind ('run', 'step')
+my $states = slurp_file("$root/src/states.c");
+for my $kind ('run', 'step', 'message')
 {
-	my $source = slurp_file("$root/src/$kind.c");
 	my $prefix = uc $kind;
-	my ($heading) = $kind eq 'run' ? "#### Runs" : "#### Steps";
+	my $heading = '#### ' . ucfirst($kind) . 's';
 	is_deeply(unique(map { s/ \| / to /r } section($heading) =~ /^\| ([A-Z]+ \| [A-Z]+) \|/gm),
-		unique(map { s/\]\[${prefix}_/ to /r } $source =~ /\[${prefix}_([A-Z]+\]\[${prefix}_[A-Z]+)\] = true/g),
+		unique(map { s/\]\[${prefix}_/ to /r } $states =~ /\[${prefix}_([A-Z]+\]\[${prefix}_[A-Z]+)\] = true/g),
 		"moves of a $kind");
 }
 

@@ -40,5 +40,6 @@ $$
 		(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
 		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
 		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s)))
+		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s),
+		(SELECT jsonb_agg(s ORDER BY signal_id) FROM pgqrs_signals s)))
 $$;

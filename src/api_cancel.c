@@ -1,0 +1,70 @@
+/*
+ * api_cancel.c
+ *	  SQL functions that cancel and delete runs.
+ */
+#include "api.h"
+
+#include "cancel.h"
+#include "errors.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(pgqrs_cancel_run);
+Datum
+pgqrs_cancel_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	char *reason = pgqrs_arg_text_or_null(fcinfo, 1);
+
+	PG_RETURN_DATUM(CStringGetTextDatum(
+		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
+}
+
+/* A status, or -1 for any. */
+static int
+arg_status(FunctionCallInfo fcinfo, int n)
+{
+	const char *labels[RUN_STATUS_COUNT];
+
+	if (PG_ARGISNULL(n))
+		return -1;
+	for (int i = 0; i < RUN_STATUS_COUNT; i++)
+		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
+	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_cancel_runs);
+Datum
+pgqrs_cancel_runs(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsCancelFilter filter;
+	int max_rows;
+
+	filter.status = arg_status(fcinfo, 1);
+	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	max_rows = pgqrs_arg_int(fcinfo, 3, "max_rows", 1, PG_INT32_MAX);
+	PG_RETURN_INT64(pgqrs_cancel_many(workflow, &filter, NULL, max_rows));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_acknowledge_cancel);
+Datum
+pgqrs_acknowledge_cancel(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum output;
+	bool has_output = pgqrs_arg_json(fcinfo, 2, "output", &output);
+
+	pgqrs_cancel_acknowledge(run_id, lease, has_output ? &output : NULL);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_delete_run);
+Datum
+pgqrs_delete_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	pgqrs_cancel_delete(run_id, pgqrs_arg_text_or_null(fcinfo, 1));
+	PG_RETURN_VOID();
+}

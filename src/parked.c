@@ -1,0 +1,335 @@
+/*
+ * parked.c
+ *	  Runs that are parked until a signal or the end of a child, and who
+ *	  wakes them.
+ *
+ * Runs in any backend.  A signal and the end of a child are rows.  Who writes
+ * one does not wait for the lock of the parked run's message, and who parks
+ * does not see what others have not committed yet.  So neither alone is enough:
+ * both have the run looked at once more after their commit, when at least the
+ * later of the two commits shows both sides.  pgqrs_maintain() looks at all
+ * parked runs, a number of them each time, in case nobody could.
+ *
+ * The sender wakes the run itself if it finds it parked and its message not
+ * locked.  It takes that lock only where it can have it at once, so the order
+ * of locks does not matter, and a sender that rolls back leaves the run parked.
+ */
+#include "parked.h"
+
+#include "clock.h"
+#include "commit.h"
+#include "floor.h"
+#include "json.h"
+#include "miscadmin.h"
+#include "states.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+/*
+ * Parked runs are looked at this long after something came at the same time,
+ * so that many that do cost one look.
+ */
+#define LOOK_AFTER (USECS_PER_SEC / 2)
+
+/* What tells whether a run's wait is over. */
+typedef struct Parked
+{
+	PgqrsTable *messages;
+	PgqrsTable *runs;
+	PgqrsTable *steps;
+	PgqrsTable *signals;
+	TupleTableSlot *message;
+	TupleTableSlot *run;
+	TupleTableSlot *step;
+	TupleTableSlot *signal;
+} Parked;
+
+const char *
+pgqrs_parked_for(const char *waiting_for, const char *kind)
+{
+	size_t len = strlen(kind);
+
+	return strncmp(waiting_for, kind, len) == 0 ? waiting_for + len : NULL;
+}
+
+static void
+open_tables(Parked *p)
+{
+	p->messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	p->runs = pgqrs_table_open(TABLE_RUNS, false);
+	p->steps = pgqrs_table_open(TABLE_STEPS, false);
+	p->signals = pgqrs_table_open(TABLE_SIGNALS, false);
+	p->message = pgqrs_table_slot(p->messages);
+	p->run = pgqrs_table_slot(p->runs);
+	p->step = pgqrs_table_slot(p->steps);
+	p->signal = pgqrs_table_slot(p->signals);
+}
+
+static void
+close_tables(Parked *p)
+{
+	pgqrs_table_close(p->signals);
+	pgqrs_table_close(p->steps);
+	pgqrs_table_close(p->runs);
+	pgqrs_table_close(p->messages);
+}
+
+/*
+ * What is there
+ */
+
+bool
+pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
+						 int64 run_id, const char *name)
+{
+	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(name)};
+
+	return pgqrs_row_fetch(signals, INDEX_SIGNALS_WAITING, 2, keys, slot);
+}
+
+/* A run that is gone has ended. */
+static bool
+has_ended(Parked *p, int64 run_id)
+{
+	PgqrsRunStatus status;
+
+	if (!pgqrs_row_fetch_id(p->runs, run_id, p->run))
+		return true;
+	status = pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(p->run, Runs_status));
+	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+static bool
+fetch_step(Parked *p, int64 run_id, const char *step_id)
+{
+	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
+
+	return pgqrs_row_fetch(p->steps, INDEX_STEPS_PKEY, 2, keys, p->step) &&
+		!pgqrs_is_null(p->step, Steps_input);
+}
+
+static bool
+child_ended(Parked *p, int64 run_id, const char *step_id)
+{
+	int64 child;
+
+	return fetch_step(p, run_id, step_id) &&
+		pgqrs_json_int64(pgqrs_get(p->step, Steps_input), "run_id", &child) &&
+		has_ended(p, child);
+}
+
+/*
+ * From the last to the first: in the usual order of ends the last child is the
+ * last to end, and one look tells that not all have.
+ */
+static bool
+children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
+{
+	Datum input;
+	int count;
+
+	if (!fetch_step(p, run_id, step_id))
+		return false;
+	input = PointerGetDatum(PG_DETOAST_DATUM(pgqrs_get(p->step, Steps_input)));
+	count = pgqrs_json_count(input, "run_ids");
+	for (int i = count - 1; i >= 0; i--)
+	{
+		bool ended = has_ended(p, pgqrs_json_element(input, "run_ids", i));
+
+		CHECK_FOR_INTERRUPTS();
+		if (ended != all)
+			return ended;
+	}
+	return all;
+}
+
+/* Whether what the message's run waits for is there. */
+static bool
+is_over(Parked *p)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+	char *waiting_for = TextDatumGetCString(
+		pgqrs_get(p->message, Messages_waiting_for));
+	const char *what;
+
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_SIGNAL)) != NULL)
+		return pgqrs_parked_find_signal(p->signals, p->signal, run_id, what);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_CHILD)) != NULL)
+		return child_ended(p, run_id, what);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN)) != NULL)
+		return children_ended(p, run_id, what, true);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ANY_CHILD)) != NULL)
+		return children_ended(p, run_id, what, false);
+	return false;
+}
+
+/*
+ * Waking
+ */
+
+/* Makes the message, which is locked, claimable; it is waited for no more. */
+static void
+wake(Parked *p)
+{
+	int64 queue_id = DatumGetInt64(pgqrs_get(p->message, Messages_queue_id));
+	TimestampTz now = pgqrs_floor_writer_clock(queue_id);
+	PgqrsRow row;
+
+	Assert(pgqrs_state_message_may(MESSAGE_WAITING, MESSAGE_WAITING));
+	pgqrs_row_copy(&row, p->messages, p->message);
+	if (DatumGetTimestampTz(pgqrs_get(p->message, Messages_visible_after)) > now)
+		pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));
+	pgqrs_set_null(&row, Messages_waiting_for);
+	pgqrs_row_update(p->messages, p->message, &row);
+}
+
+static bool
+is_parked(Parked *p)
+{
+	return !pgqrs_is_null(p->message, Messages_waiting_for) &&
+		pgqrs_is_null(p->message, Messages_lease);
+}
+
+typedef enum RecheckResult
+{
+	RECHECK_NOTHING, /* not parked, or what it waits for is not there */
+	RECHECK_WOKEN,
+	RECHECK_BUSY
+} RecheckResult;
+
+/*
+ * Looks first and locks then, so that a run whose wait is not over is never
+ * locked; and looks again at what it has locked.
+ */
+static RecheckResult
+recheck(Parked *p, int64 run_id)
+{
+	while (pgqrs_row_fetch_id(p->messages, run_id, p->message) &&
+		   is_parked(p) && is_over(p))
+	{
+		switch (pgqrs_row_lock(p->messages, p->message, LockTupleNoKeyExclusive,
+							   LockWaitSkip))
+		{
+			case ROW_LOCKED:
+				if (!is_parked(p) || !is_over(p))
+					return RECHECK_NOTHING;
+				wake(p);
+				return RECHECK_WOKEN;
+			case ROW_BUSY:
+				return RECHECK_BUSY;
+			case ROW_CHANGED:
+				break;
+		}
+	}
+	return RECHECK_NOTHING;
+}
+
+bool
+pgqrs_parked_recheck(int64 run_id)
+{
+	Parked p;
+	RecheckResult result;
+
+	open_tables(&p);
+	result = recheck(&p, run_id);
+	close_tables(&p);
+	return result != RECHECK_BUSY;
+}
+
+/* The background worker looks at all parked runs, a moment after our commit. */
+static void
+have_looked_at(void)
+{
+	pgqrs_commit_due(DUE_PARKED, pgqrs_clock() + LOOK_AFTER);
+}
+
+/*
+ * What is woken here is settled, unless we roll back, when there is nothing to
+ * be woken for.
+ */
+void
+pgqrs_parked_sent(int64 run_id)
+{
+	Parked p;
+	RecheckResult result;
+
+	open_tables(&p);
+	result = recheck(&p, run_id);
+	close_tables(&p);
+	if (result != RECHECK_WOKEN)
+		have_looked_at();
+}
+
+void
+pgqrs_parked_parked(int64 run_id)
+{
+	have_looked_at();
+}
+
+/*
+ * All of them
+ */
+
+typedef struct Position
+{
+	char waiting_for[PGQRS_WAIT_SIZE];
+	int64 run_id;
+} Position;
+
+/* The next parked runs after the position, which moves on, or to the start. */
+static int
+next_parked(Parked *p, Position *at, int max, int64 *ids)
+{
+	PgqrsKey key = {1, BTGreaterStrategyNumber,
+					CStringGetTextDatum(at->waiting_for), true,
+					Int64GetDatum(at->run_id)};
+	PgqrsScan scan;
+	int count = 0;
+
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_WAITING, 1, &key);
+	while (count < max && pgqrs_scan_next(&scan, p->message))
+	{
+		ids[count] = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+		text_to_cstring_buffer(DatumGetTextPP(
+								   pgqrs_get(p->message, Messages_waiting_for)),
+							   at->waiting_for, sizeof(at->waiting_for));
+		at->run_id = ids[count++];
+	}
+	pgqrs_scan_end(&scan);
+	if (count < max)
+		memset(at, 0, sizeof(*at));
+	return count;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	int64 x = *(const int64 *) a;
+	int64 y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+int
+pgqrs_parked_pass(int max, int *looked_at)
+{
+	static Position at;
+	int64 *ids = palloc(max * sizeof(int64));
+	Parked p;
+	int count;
+	int woken = 0;
+
+	open_tables(&p);
+	count = next_parked(&p, &at, max, ids);
+	qsort(ids, count, sizeof(int64), compare_ids);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (recheck(&p, ids[i]) == RECHECK_WOKEN)
+			woken++;
+	}
+	close_tables(&p);
+	pfree(ids);
+	*looked_at = count;
+	return woken;
+}
