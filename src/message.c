@@ -119,14 +119,14 @@ pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
 }
 
 /*
- * Moves a message that is locked exclusively to the archive, with the failures
- * it ended with.  error: replaces last_error.  What is done is not kept at all
+ * Puts a message that has been deleted into the archive, with the failures it
+ * ended with.  error: replaces last_error.  What is done is not kept at all
  * where the queue's retention is 0.
  */
 void
-pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
-				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
-				  bool has_error, Datum error)
+pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
+				   const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
+				   bool has_error, Datum error)
 {
 	static const AttrNumber copied[][2] = {
 		{Archive_message_id, Messages_message_id},
@@ -156,23 +156,30 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
 			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
+	if (done && queue->retention == 0)
+		return;
+	if (messages->archive == NULL)
+		messages->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	pgqrs_row_init(&row, messages->archive);
+	for (int i = 0; i < lengthof(copied); i++)
+		if (!pgqrs_is_null(slot, copied[i][1]))
+			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
+	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
+	pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
+	if (has_error)
+		pgqrs_set(&row, Archive_last_error, error);
+	pgqrs_row_insert(messages->archive, &row);
+}
 
-	if (!done || queue->retention > 0)
-	{
-		if (messages->archive == NULL)
-			messages->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-		pgqrs_row_init(&row, messages->archive);
-		for (int i = 0; i < lengthof(copied); i++)
-			if (!pgqrs_is_null(slot, copied[i][1]))
-				pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
-		pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(pgqrs_clock()));
-		pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
-		pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
-		if (has_error)
-			pgqrs_set(&row, Archive_last_error, error);
-		pgqrs_row_insert(messages->archive, &row);
-	}
+/* The same for one that is locked exclusively. */
+void
+pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
+				  bool has_error, Datum error)
+{
 	pgqrs_row_delete(messages, slot);
+	pgqrs_message_keep(messages, slot, queue, outcome, failures, has_error, error);
 }
 
 /*
@@ -269,13 +276,33 @@ typedef enum FenceResult
 	FENCE_RUN	 /* the message of a run, where that is not allowed */
 } FenceResult;
 
+/* What to do to a message for the holder of its lease. */
+typedef enum FenceAction
+{
+	FENCE_LOCK,			/* whoever extends waits */
+	FENCE_LOCK_AND_END, /* so does whoever works on it */
+	FENCE_DELETE
+} FenceAction;
+
+static PgqrsLockResult
+act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
+{
+	if (action == FENCE_DELETE)
+		return pgqrs_row_try_delete(messages, slot);
+	return pgqrs_row_lock(messages, slot,
+						  action == FENCE_LOCK ? LockTupleNoKeyExclusive :
+												 LockTupleExclusive,
+						  LockWaitBlock);
+}
+
 /*
- * Locks a message for the holder of its current lease, and counts as a sign of
- * life of the worker that claimed it.  The lease is looked at before the lock,
- * so that nobody can hold up messages by guessing, and again after it.
+ * Locks or deletes a message for the holder of its current lease, and counts as
+ * a sign of life of the worker that claimed it.  The lease is looked at before,
+ * so that nobody can hold up messages by guessing, and in the version that is
+ * locked.
  */
 static FenceResult
-fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
+fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	for (;;)
@@ -297,7 +324,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
 			return FENCE_RUN;
 		if (!pgqrs_lease_is(slot, lease))
 			return FENCE_STALE;
-		if (pgqrs_row_lock(messages, slot, mode, LockWaitBlock) == ROW_LOCKED)
+		if (act(messages, slot, action) == ROW_LOCKED)
 			break;
 	}
 	if (!pgqrs_is_null(slot, Messages_worker_id))
@@ -325,10 +352,10 @@ refuse_run(int64 id)
 
 /* The same for functions that raise. */
 static void
-require_lease(PgqrsTable *messages, int64 id, int64 lease, LockTupleMode mode,
+require_lease(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	switch (fence(messages, id, lease, mode, allow_run, slot, queue))
+	switch (fence(messages, id, lease, action, allow_run, slot, queue))
 	{
 		case FENCE_PASSED:
 			return;
@@ -375,10 +402,10 @@ archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 	PgqrsQueue queue;
 	FenceResult result;
 
-	result = fence(messages, id, lease, LockTupleExclusive, false, slot, &queue);
+	result = fence(messages, id, lease, FENCE_DELETE, false, slot, &queue);
 	if (result == FENCE_PASSED)
-		pgqrs_message_end(messages, slot, &queue, OUTCOME_DONE,
-						  stored_failures(slot), false, (Datum) 0);
+		pgqrs_message_keep(messages, slot, &queue, OUTCOME_DONE,
+						   stored_failures(slot), false, (Datum) 0);
 	else if (result == FENCE_STALE && was_archived(id, lease))
 		result = FENCE_PASSED;
 	return result;
@@ -423,9 +450,9 @@ pgqrs_message_discard(int64 id, int64 lease)
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
 
-	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
-	pgqrs_message_end(messages, slot, &queue, OUTCOME_DELETED,
-					  stored_failures(slot), false, (Datum) 0);
+	require_lease(messages, id, lease, FENCE_DELETE, false, slot, &queue);
+	pgqrs_message_keep(messages, slot, &queue, OUTCOME_DELETED,
+					   stored_failures(slot), false, (Datum) 0);
 	pgqrs_table_close(messages);
 }
 
@@ -446,7 +473,7 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	PgqrsRow row;
 	bool cancelling;
 
-	require_lease(messages, id, lease, LockTupleExclusive, true, slot, &queue);
+	require_lease(messages, id, lease, FENCE_LOCK_AND_END, true, slot, &queue);
 	refuse_late(slot, id);
 	cancelling = pgqrs_message_is_cancelling(slot);
 	if (!cancelling)
@@ -475,7 +502,7 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 	int failures;
 	bool dead;
 
-	require_lease(messages, id, lease, LockTupleExclusive, false, slot, &queue);
+	require_lease(messages, id, lease, FENCE_LOCK_AND_END, false, slot, &queue);
 	failures = stored_failures(slot) + 1;
 	dead = failures >= queue.max_attempts;
 	if (dead)
@@ -611,8 +638,8 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	TimestampTz now;
 	bool current;
 
-	current = fence(messages, id, lease, LockTupleNoKeyExclusive, true, slot,
-					&queue) == FENCE_PASSED;
+	current = fence(messages, id, lease, FENCE_LOCK, true, slot, &queue) ==
+		FENCE_PASSED;
 	if (current)
 		count_extending(slot, &queue);
 	now = pgqrs_clock();

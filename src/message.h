@@ -96,6 +96,9 @@ extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
  * Maintenance sees to it.
  */
 extern void pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last);
+extern void pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
+							   const PgqrsQueue *queue, PgqrsOutcome outcome,
+							   int failures, bool has_error, Datum error);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, bool has_error, Datum error);

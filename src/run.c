@@ -64,7 +64,7 @@ pgqrs_run_open_messages(PgqrsRunRows *rows)
 {
 	rows->messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	rows->message = pgqrs_table_slot(rows->messages);
-	rows->has_message = false;
+	rows->has_message = rows->taken = false;
 	rows->runs = NULL;
 	rows->run = NULL;
 }
@@ -448,13 +448,30 @@ check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 }
 
 /*
- * Finds a run and locks its message.  lease: unless it is NULL, only the holder
- * of that lease locks it; nobody else shall hold up a run by guessing.  Then
- * pgqrs_run_fence() has what it needs to say why not.
+ * Locks the message that was read, or deletes it, which is a lock as well;
+ * false: it has changed.
+ */
+static bool
+lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool take)
+{
+	PgqrsLockResult result = take ?
+		pgqrs_row_try_delete(rows->messages, rows->message) :
+		pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitBlock);
+
+	rows->taken = take && result == ROW_LOCKED;
+	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+	return result == ROW_LOCKED;
+}
+
+/*
+ * Finds a run and locks its message, or takes it, for a run that is about to
+ * end.  lease: unless it is NULL, only the holder of that lease locks it; nobody
+ * else shall hold up a run by guessing.  Then pgqrs_run_fence() has what it
+ * needs to say why not.
  */
 static void
 require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
-			LockTupleMode mode, const int64 *lease)
+			LockTupleMode mode, bool take, const int64 *lease)
 {
 	for (int misses = 0; misses < MAX_LOOKS;)
 	{
@@ -468,11 +485,8 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
 							run_id, privilege);
 			if ((lease == NULL || pgqrs_lease_is(rows->message, *lease)) &&
-				pgqrs_row_lock(rows->messages, rows->message, mode,
-							   LockWaitBlock) != ROW_LOCKED)
+				!lock_message(rows, mode, take))
 				continue;
-			rows->failures = DatumGetInt32(
-				pgqrs_get(rows->message, Messages_failures));
 		}
 		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
 			pgqrs_error_run_not_found(run_id);
@@ -494,14 +508,52 @@ void
 pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 				  LockTupleMode mode)
 {
-	require_run(rows, run_id, privilege, mode, NULL);
+	require_run(rows, run_id, privilege, mode, false, NULL);
 }
 
 void
 pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id, int64 lease,
 					   LockTupleMode mode)
 {
-	require_run(rows, run_id, PRIVILEGE_WORK, mode, &lease);
+	require_run(rows, run_id, PRIVILEGE_WORK, mode, false, &lease);
+}
+
+static bool
+is_late(TupleTableSlot *message)
+{
+	return !pgqrs_is_null(message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <=
+		pgqrs_clock();
+}
+
+static void
+touch_worker(TupleTableSlot *message)
+{
+	if (!pgqrs_is_null(message, Messages_worker_id))
+		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(message, Messages_worker_id)));
+}
+
+bool
+pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease)
+{
+	do
+	{
+		bool visible;
+
+		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
+											   rows->message);
+		if (!rows->has_message || !pgqrs_lease_is(rows->message, lease) ||
+			pgqrs_is_null(rows->message, Messages_run_id) ||
+			!pgqrs_queue_by_id(DatumGetInt64(
+								   pgqrs_get(rows->message, Messages_queue_id)),
+							   &rows->queue) ||
+			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK, &visible))
+			return false;
+	} while (!lock_message(rows, LockTupleKeyShare, false));
+	if (is_late(rows->message))
+		return false;
+	touch_worker(rows->message);
+	return true;
 }
 
 static void
@@ -525,15 +577,11 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 		pgqrs_error_run_cancelled(run_id);
 	if (pgqrs_run_is_terminal(status))
 		error_ended(run_id, status);
-	if (!pgqrs_is_null(rows->message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <=
-			pgqrs_clock())
+	if (is_late(rows->message))
 		pgqrs_error_run_late(run_id);
 	if (!pgqrs_lease_is(rows->message, lease))
 		pgqrs_error_lease_lost("run", run_id);
-	if (!pgqrs_is_null(rows->message, Messages_worker_id))
-		pgqrs_worker_touch(
-			DatumGetInt64(pgqrs_get(rows->message, Messages_worker_id)));
+	touch_worker(rows->message);
 }
 
 bool
@@ -602,9 +650,11 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	if (error != NULL)
 		pgqrs_set(row, Runs_error, *error);
 	pgqrs_row_update(rows->runs, rows->run, row);
-	pgqrs_message_end(rows->messages, rows->message, &rows->queue,
-					  outcome_of(status), rows->failures, error != NULL,
-					  error != NULL ? *error : (Datum) 0);
+	(rows->taken ? pgqrs_message_keep :
+				   pgqrs_message_end)(rows->messages, rows->message,
+									  &rows->queue, outcome_of(status),
+									  rows->failures, error != NULL,
+									  error != NULL ? *error : (Datum) 0);
 	if (status != RUN_SUCCESS)
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
@@ -699,7 +749,7 @@ pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 	PgqrsRunRows rows;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	require_run(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive, true, &lease);
 	if (!pgqrs_run_completed_under(&rows, lease))
 	{
 		pgqrs_run_fence(&rows, lease, false);

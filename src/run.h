@@ -22,6 +22,7 @@ typedef struct PgqrsRunRows
 	TupleTableSlot *message;
 	TupleTableSlot *run;
 	bool has_message;
+	bool taken;	  /* the message is deleted, and only to be archived */
 	int failures; /* crashes, with which the message would end */
 	PgqrsQueue queue;
 } PgqrsRunRows;
@@ -83,6 +84,13 @@ extern void pgqrs_run_require(PgqrsRunRows *rows, int64 run_id,
  */
 extern void pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id,
 								   int64 lease, LockTupleMode mode);
+
+/*
+ * Whether the run goes on under this lease; its message is locked key-share
+ * then, and its row not even read, so that a request to cancel is not heeded.
+ * False: the two above know why.
+ */
+extern bool pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease);
 
 /*
  * PQ010, PQ007 or PQ006 unless the lease is the run's current one.

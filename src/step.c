@@ -92,18 +92,24 @@ fetch_step(StepRows *s, PgqrsStepKind kind)
 				 errhint("Use another step id.")));
 }
 
-/* Opens everything and locks the run's message. */
+/* Opens what is needed while the run goes on. */
 static void
-open_step(StepRows *s, int64 run_id, int64 lease, const char *step_id,
-		  LockTupleMode mode)
+open_step(StepRows *s, int64 run_id, int64 lease, const char *step_id)
 {
 	s->run_id = run_id;
 	s->lease = lease;
 	s->step_id = step_id;
-	pgqrs_run_open(&s->run);
+	pgqrs_run_open_messages(&s->run);
 	s->steps = pgqrs_table_open(TABLE_STEPS, true);
 	s->step = pgqrs_table_slot(s->steps);
-	pgqrs_run_require_held(&s->run, run_id, lease, mode);
+}
+
+/* Reads the run, too, and locks its message for the holder of the lease. */
+static void
+require_run(StepRows *s, LockTupleMode mode)
+{
+	pgqrs_run_open_runs(&s->run);
+	pgqrs_run_require_held(&s->run, s->run_id, s->lease, mode);
 }
 
 static void
@@ -298,7 +304,8 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 	StepRows s;
 
 	pgqrs_commit_claim_begin();
-	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
+	open_step(&s, run_id, lease, step_id);
+	require_run(&s, LockTupleKeyShare);
 	if (!answer_again(&s, state))
 	{
 		pgqrs_run_fence(&s.run, lease, true);
@@ -340,28 +347,38 @@ try_complete(StepRows *s, Datum output, bool *stored)
 	return update_step(s, &row);
 }
 
+/*
+ * A run that does not go on under the lease: a repeated call after its end, or
+ * refused.
+ */
+static bool
+was_stored(StepRows *s)
+{
+	require_run(s, LockTupleKeyShare);
+	if (pgqrs_run_completed_under(&s->run, s->lease))
+	{
+		fetch_step(s, STEP_KIND_FUNCTION);
+		if (s->found && step_status(s->step) == STEP_SUCCESS)
+			return true;
+	}
+	pgqrs_run_fence(&s->run, s->lease, false);
+	return false;
+}
+
 void
 pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 {
 	StepRows s;
-	bool stored;
+	bool stored = false;
 
-	open_step(&s, run_id, lease, step_id, LockTupleKeyShare);
-	if (pgqrs_run_completed_under(&s.run, lease))
+	open_step(&s, run_id, lease, step_id);
+	if (pgqrs_run_hold(&s.run, run_id, lease) || !was_stored(&s))
 	{
-		/* a repeated call */
-		fetch_step(&s, STEP_KIND_FUNCTION);
-		if (s.found && step_status(s.step) == STEP_SUCCESS)
-		{
-			close_step(&s);
-			return;
-		}
+		while (!try_complete(&s, output, &stored))
+			;
+		if (stored)
+			forget_crashes(&s);
 	}
-	pgqrs_run_fence(&s.run, lease, false);
-	while (!try_complete(&s, output, &stored))
-		;
-	if (stored)
-		forget_crashes(&s);
 	close_step(&s);
 }
 
@@ -452,7 +469,8 @@ pgqrs_step_failed(int64 run_id, int64 lease, const char *step_id,
 	StepRows s;
 	PgqrsStepOutcome outcome;
 
-	open_step(&s, run_id, lease, step_id, LockTupleExclusive);
+	open_step(&s, run_id, lease, step_id);
+	require_run(&s, LockTupleExclusive);
 	pgqrs_run_fence(&s.run, lease, false);
 	outcome = fail_step(&s, failure, pgqrs_json_cap_error(failure->error), retry_at);
 	close_step(&s);
