@@ -244,6 +244,7 @@ CREATE TABLE pgqrs_schedules (
 	schedule_id bigint NOT NULL,
 	next_fire_at timestamptz,
 	last_fired_at timestamptz,
+	last_run_id bigint,
 	timeout interval,
 	max_catchup integer NOT NULL,
 	overlap pgqrs_overlap NOT NULL,
@@ -259,7 +260,7 @@ CREATE TABLE pgqrs_schedules (
 	CONSTRAINT pgqrs_schedules_pkey PRIMARY KEY (schedule_id),
 	CONSTRAINT pgqrs_schedules_name_key UNIQUE (name)
 );
-COMMENT ON TABLE pgqrs_schedules IS 'when to trigger which workflow';
+COMMENT ON TABLE pgqrs_schedules IS 'when to trigger which workflow; next_fire_at is NULL where that is never: disabled, or a zone that is not known any more';
 CREATE INDEX pgqrs_schedules_next_idx ON pgqrs_schedules (next_fire_at) WHERE enabled;
 COMMENT ON INDEX pgqrs_schedules_next_idx IS 'what is due';
 
@@ -271,7 +272,7 @@ CREATE TABLE pgqrs_schedule_firings (
 	CONSTRAINT pgqrs_schedule_firings_pkey PRIMARY KEY (schedule_id, slot),
 	CONSTRAINT pgqrs_schedule_firings_schedule_fkey FOREIGN KEY (schedule_id) REFERENCES pgqrs_schedules
 );
-COMMENT ON TABLE pgqrs_schedule_firings IS 'the slots of schedules that were served, one run each';
+COMMENT ON TABLE pgqrs_schedule_firings IS 'the slots of schedules that were served, one run each; without one it was skipped';
 
 CREATE TABLE pgqrs_run_events (
 	event_id bigint NOT NULL,

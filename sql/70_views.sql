@@ -216,3 +216,44 @@ COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting fo
 COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
 COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept';
 COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
+
+CREATE VIEW pgqrs_schedule_list WITH (security_barrier) AS
+	SELECT s.schedule_id,
+		s.name COLLATE pg_catalog."default" AS name,
+		s.cron,
+		s.timezone,
+		s.workflow COLLATE pg_catalog."default" AS workflow,
+		s.enabled,
+		s.next_fire_at,
+		s.last_fired_at,
+		s.last_run_id,
+		r.status::pg_catalog.text AS last_status,
+		s.overlap::pg_catalog.text AS overlap,
+		s.max_catchup,
+		s.priority::pg_catalog.int4 AS priority,
+		s.timeout,
+		s.input,
+		s.tags,
+		s.owner::pg_catalog.text AS owner
+	FROM pgqrs_schedules AS s
+		LEFT JOIN pgqrs_queues AS q ON q.name = s.workflow
+		LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_schedule_list IS 'schedules of the workflows that are there';
+COMMENT ON COLUMN pgqrs_schedule_list.schedule_id IS 'as pgqrs_schedule() returned it';
+COMMENT ON COLUMN pgqrs_schedule_list.name IS 'its name, unique in the database';
+COMMENT ON COLUMN pgqrs_schedule_list.cron IS 'as given; pgqrs_next_firings() shows what it means';
+COMMENT ON COLUMN pgqrs_schedule_list.timezone IS 'in which cron is read';
+COMMENT ON COLUMN pgqrs_schedule_list.workflow IS 'the workflow that it triggers';
+COMMENT ON COLUMN pgqrs_schedule_list.enabled IS 'it fires';
+COMMENT ON COLUMN pgqrs_schedule_list.next_fire_at IS 'its next slot, or the first that is to be made up for; NULL if it is disabled, or its time zone is not known any more';
+COMMENT ON COLUMN pgqrs_schedule_list.last_fired_at IS 'when it last triggered a run';
+COMMENT ON COLUMN pgqrs_schedule_list.last_run_id IS 'the run that it last triggered';
+COMMENT ON COLUMN pgqrs_schedule_list.last_status IS 'the status of that run; NULL if it is gone';
+COMMENT ON COLUMN pgqrs_schedule_list.overlap IS 'what it does where the run before has not ended: allow, skip or cancel';
+COMMENT ON COLUMN pgqrs_schedule_list.max_catchup IS 'how many missed slots are made up for at most';
+COMMENT ON COLUMN pgqrs_schedule_list.priority IS 'of its runs, -100 to 100, high first';
+COMMENT ON COLUMN pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
+COMMENT ON COLUMN pgqrs_schedule_list.input IS 'of its runs';
+COMMENT ON COLUMN pgqrs_schedule_list.tags IS 'of its runs';
+COMMENT ON COLUMN pgqrs_schedule_list.owner IS 'the role whose privileges it fires with: who wrote it last';

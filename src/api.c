@@ -367,6 +367,19 @@ pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n)
 	return timeout;
 }
 
+int64
+pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n)
+{
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
+
+	if (timeout == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"timeout\" is zero"),
+				 errhint("Use a positive duration, or NULL for the workflow's.")));
+	return timeout;
+}
+
 int
 pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
 {

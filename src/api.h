@@ -76,6 +76,9 @@ extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
 /* The time a lease is to last: more than nothing, or -1 for the queue's. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 
+/* A deadline's distance, 0 would be one that has passed; -1: the workflow's. */
+extern int64 pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n);
+
 /* -1 for unlimited, 1 or more, or 0 where it is not given. */
 extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 

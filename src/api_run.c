@@ -12,20 +12,6 @@
 #include "run.h"
 #include "utils/builtins.h"
 
-/* A deadline's distance; 0 would be one that has passed. */
-static int64
-arg_timeout(FunctionCallInfo fcinfo, int n)
-{
-	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
-
-	if (timeout == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"timeout\" is zero"),
-				 errhint("Use a positive duration, or NULL for the workflow's.")));
-	return timeout;
-}
-
 PG_FUNCTION_INFO_V1(pgqrs_trigger);
 Datum
 pgqrs_trigger(PG_FUNCTION_ARGS)
@@ -39,7 +25,7 @@ pgqrs_trigger(PG_FUNCTION_ARGS)
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);
 	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY,
 							   PGQRS_MAX_PRIORITY);
-	r.timeout = arg_timeout(fcinfo, 6);
+	r.timeout = pgqrs_arg_timeout(fcinfo, 6);
 	r.has_tags = pgqrs_arg_json(fcinfo, 7, "tags", &r.tags);
 	r.has_headers = pgqrs_arg_json(fcinfo, 8, "headers", &r.headers);
 	r.has_retry_policy = pgqrs_arg_json(fcinfo, 9, "retry_policy", &r.retry_policy);

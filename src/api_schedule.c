@@ -6,8 +6,10 @@
 
 #include "clock.h"
 #include "cron.h"
+#include "errors.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "schedule.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -36,4 +38,63 @@ pgqrs_next_firings(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, &value, &isnull);
 	}
 	return (Datum) 0;
+}
+
+/* Which of the labels of pgqrs_overlap. */
+static PgqrsOverlap
+arg_overlap(FunctionCallInfo fcinfo, int n)
+{
+	const char *labels[OVERLAP_COUNT];
+
+	for (int i = 0; i < OVERLAP_COUNT; i++)
+		labels[i] = pgqrs_enum_label(ENUM_OVERLAP, i);
+	return pgqrs_arg_label(fcinfo, n, "overlap", OVERLAP_COUNT, labels);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_schedule);
+Datum
+pgqrs_schedule(PG_FUNCTION_ARGS)
+{
+	PgqrsNewSchedule s = {0};
+
+	s.name = pgqrs_arg_name(fcinfo, 0, "name");
+	s.cron = pgqrs_arg_text(fcinfo, 1, "cron");
+	s.workflow = pgqrs_arg_name(fcinfo, 2, "workflow");
+	s.has_input = pgqrs_arg_json(fcinfo, 3, "input", &s.input);
+	s.timezone = pgqrs_arg_text(fcinfo, 4, "timezone");
+	s.max_catchup = pgqrs_arg_int(fcinfo, 5, "max_catchup", 0, PGQRS_MAX_BATCH);
+	s.overlap = arg_overlap(fcinfo, 6);
+	s.priority = pgqrs_arg_int(fcinfo, 7, "priority", -PGQRS_MAX_PRIORITY,
+							   PGQRS_MAX_PRIORITY);
+	s.timeout = pgqrs_arg_timeout(fcinfo, 8);
+	s.has_tags = pgqrs_arg_json(fcinfo, 9, "tags", &s.tags);
+	s.keep_enabled = PG_ARGISNULL(10);
+	s.enabled = !s.keep_enabled && PG_GETARG_BOOL(10);
+	if (s.overlap == OVERLAP_CANCEL)
+		pgqrs_error_not_built("overlap => 'cancel'");
+	PG_RETURN_INT64(pgqrs_schedule_set(&s));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_unschedule);
+Datum
+pgqrs_unschedule(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(pgqrs_schedule_drop(pgqrs_arg_name(fcinfo, 0, "name")));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_enable_schedule);
+Datum
+pgqrs_enable_schedule(PG_FUNCTION_ARGS)
+{
+	char *name = pgqrs_arg_name(fcinfo, 0, "name");
+
+	pgqrs_schedule_enable(name, pgqrs_arg_bool(fcinfo, 1, "enabled"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_trigger_schedule);
+Datum
+pgqrs_trigger_schedule(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(pgqrs_schedule_trigger(pgqrs_arg_name(fcinfo, 0, "name")));
 }

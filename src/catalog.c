@@ -34,6 +34,8 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_RUNS] = "pgqrs_workflow_runs",
 	[TABLE_STEPS] = "pgqrs_workflow_steps",
 	[TABLE_SIGNALS] = "pgqrs_signals",
+	[TABLE_SCHEDULES] = "pgqrs_schedules",
+	[TABLE_FIRINGS] = "pgqrs_schedule_firings",
 	[TABLE_GRANTS] = "pgqrs_grants",
 };
 
@@ -63,6 +65,10 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_SIGNALS_RUN] = "pgqrs_signals_run_idx",
 	[INDEX_SIGNALS_WAITING] = "pgqrs_signals_waiting_idx",
 	[INDEX_SIGNALS_KEY] = "pgqrs_signals_key_idx",
+	[INDEX_SCHEDULES_PKEY] = "pgqrs_schedules_pkey",
+	[INDEX_SCHEDULES_NAME] = "pgqrs_schedules_name_key",
+	[INDEX_SCHEDULES_NEXT] = "pgqrs_schedules_next_idx",
+	[INDEX_FIRINGS_PKEY] = "pgqrs_schedule_firings_pkey",
 	[INDEX_GRANTS_PKEY] = "pgqrs_grants_pkey",
 };
 
@@ -71,6 +77,7 @@ static const char *const sequence_names[SEQUENCE_COUNT] = {
 	[SEQUENCE_MESSAGE_ID] = "pgqrs_message_id_seq",
 	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
 	[SEQUENCE_SIGNAL_ID] = "pgqrs_signal_id_seq",
+	[SEQUENCE_SCHEDULE_ID] = "pgqrs_schedule_id_seq",
 };
 
 static const struct
@@ -97,6 +104,7 @@ static const struct
 							{"READY", "SUSPENDED", "STOPPED"}},
 	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT, {"retained", "active"}},
 	[ENUM_PARENT_END] = {"pgqrs_parent_end", PARENT_END_COUNT, {"cancel", "abandon"}},
+	[ENUM_OVERLAP] = {"pgqrs_overlap", OVERLAP_COUNT, {"allow", "skip", "cancel"}},
 	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT, {"trigger", "work", "admin"}},
 };
 

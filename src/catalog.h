@@ -17,6 +17,8 @@ typedef enum PgqrsTableId
 	TABLE_RUNS,
 	TABLE_STEPS,
 	TABLE_SIGNALS,
+	TABLE_SCHEDULES,
+	TABLE_FIRINGS,
 	TABLE_GRANTS,
 	TABLE_COUNT
 } PgqrsTableId;
@@ -48,6 +50,10 @@ typedef enum PgqrsIndexId
 	INDEX_SIGNALS_RUN,
 	INDEX_SIGNALS_WAITING,
 	INDEX_SIGNALS_KEY,
+	INDEX_SCHEDULES_PKEY,
+	INDEX_SCHEDULES_NAME,
+	INDEX_SCHEDULES_NEXT,
+	INDEX_FIRINGS_PKEY,
 	INDEX_GRANTS_PKEY,
 	INDEX_COUNT
 } PgqrsIndexId;
@@ -58,6 +64,7 @@ typedef enum PgqrsSequenceId
 	SEQUENCE_MESSAGE_ID,
 	SEQUENCE_WORKER_ID,
 	SEQUENCE_SIGNAL_ID,
+	SEQUENCE_SCHEDULE_ID,
 	SEQUENCE_COUNT
 } PgqrsSequenceId;
 
@@ -124,6 +131,14 @@ typedef enum PgqrsParentEnd
 	PARENT_END_COUNT
 } PgqrsParentEnd;
 
+typedef enum PgqrsOverlap
+{
+	OVERLAP_ALLOW,
+	OVERLAP_SKIP,
+	OVERLAP_CANCEL,
+	OVERLAP_COUNT
+} PgqrsOverlap;
+
 typedef enum PgqrsPrivilege
 {
 	PRIVILEGE_TRIGGER,
@@ -141,6 +156,7 @@ typedef enum PgqrsEnumId
 	ENUM_WORKER_STATUS,
 	ENUM_KEY_SCOPE,
 	ENUM_PARENT_END,
+	ENUM_OVERLAP,
 	ENUM_PRIVILEGE,
 	ENUM_COUNT
 } PgqrsEnumId;
@@ -329,6 +345,36 @@ typedef enum SignalsColumn
 	Signals_headers,
 	Signals_natts = Signals_headers
 } SignalsColumn;
+
+typedef enum SchedulesColumn
+{
+	Schedules_schedule_id = 1,
+	Schedules_next_fire_at,
+	Schedules_last_fired_at,
+	Schedules_last_run_id,
+	Schedules_timeout,
+	Schedules_max_catchup,
+	Schedules_overlap,
+	Schedules_priority,
+	Schedules_enabled,
+	Schedules_owner,
+	Schedules_name,
+	Schedules_cron,
+	Schedules_timezone,
+	Schedules_workflow,
+	Schedules_input,
+	Schedules_tags,
+	Schedules_natts = Schedules_tags
+} SchedulesColumn;
+
+typedef enum FiringsColumn
+{
+	Firings_schedule_id = 1,
+	Firings_slot,
+	Firings_fired_at,
+	Firings_run_id,
+	Firings_natts = Firings_run_id
+} FiringsColumn;
 
 typedef enum GrantsColumn
 {

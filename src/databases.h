@@ -21,6 +21,7 @@ typedef enum PgqrsDue
 	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
 	DUE_PARKED,	  /* runs for which something may have come */
 	DUE_GRANTS,	  /* to roles that are gone */
+	DUE_SCHEDULES,
 	DUE_COUNT
 } PgqrsDue;
 
@@ -32,9 +33,10 @@ typedef enum PgqrsDone
 	DONE_MESSAGES_DEAD,	  /* used up, runs included */
 	DONE_RUNS_CANCELLED, /* on request when the lease ran out, or with their parent */
 	DONE_RUNS_TIMED_OUT,
-	DONE_RUNS_WOKEN,	 /* parked, and what they wait for has come */
-	DONE_FLOORS_LOWERED, /* below which messages were found */
-	DONE_GRANTS_REMOVED, /* to roles that are gone */
+	DONE_RUNS_WOKEN,	  /* parked, and what they wait for has come */
+	DONE_FLOORS_LOWERED,  /* below which messages were found */
+	DONE_GRANTS_REMOVED,  /* to roles that are gone */
+	DONE_SCHEDULES_FIRED, /* runs triggered */
 	DONE_COUNT
 } PgqrsDone;
 

@@ -34,12 +34,14 @@
 #include "miscadmin.h"
 #include "parked.h"
 #include "run.h"
+#include "schedule.h"
 #include "sweep.h"
 #include "utils/timestamp.h"
 #include "worker.h"
 
 #define MAX_ROWS	1000  /* changed by one duty */
 #define MAX_WORKERS 10000 /* looked at for what they hold */
+#define MAX_FIRED	500	  /* runs that schedules trigger */
 #define MAX_ENTRIES 20000 /* messages looked at for being used up */
 #define MAX_SWEPT	20000 /* index entries looked at below floors */
 #define MAX_PARKED	5000  /* parked runs looked at */
@@ -498,13 +500,19 @@ pgqrs_maintain_parked(int64 *done)
 	return looked_at > 0 ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
 }
 
+TimestampTz
+pgqrs_maintain_schedules(int64 *done)
+{
+	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
+}
+
 void
 pgqrs_maintain_pass(int64 *done)
 {
 	static const PgqrsDuty duties[] = {
-		pgqrs_maintain_floors,	pgqrs_maintain_workers,	 pgqrs_maintain_ends,
-		pgqrs_maintain_used_up, pgqrs_maintain_children, pgqrs_maintain_parked,
-		pgqrs_maintain_grants,
+		pgqrs_maintain_floors,	pgqrs_maintain_workers,	  pgqrs_maintain_ends,
+		pgqrs_maintain_used_up, pgqrs_maintain_children,  pgqrs_maintain_parked,
+		pgqrs_maintain_grants,	pgqrs_maintain_schedules,
 	};
 
 	for (int i = 0; i < lengthof(duties); i++)
@@ -523,6 +531,7 @@ pgqrs_maintain_label(PgqrsDone count)
 		[DONE_RUNS_WOKEN] = "runs_woken",
 		[DONE_FLOORS_LOWERED] = "floors_lowered",
 		[DONE_GRANTS_REMOVED] = "grants_removed",
+		[DONE_SCHEDULES_FIRED] = "schedules_fired",
 	};
 
 	return labels[count];

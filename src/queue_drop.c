@@ -28,6 +28,7 @@
 #include "queue.h"
 #include "queue_admin.h"
 #include "run.h"
+#include "schedule.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -341,6 +342,8 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	{
 		if (has_rows(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
 			what = "It has runs.";
+		else if (pgqrs_schedule_any_of(name))
+			what = "It has schedules.";
 	}
 	else if (has_rows(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
 		what = "It has messages.";
@@ -394,7 +397,11 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 		refuse_in_use(id, is_workflow, name);
 	lock_messages();
 	if (force)
+	{
+		if (is_workflow)
+			pgqrs_schedule_drop_all_of(name);
 		delete_contents(id, is_workflow);
+	}
 	else
 		refuse_in_use(id, is_workflow, name);
 	if (is_workflow)

@@ -364,6 +364,8 @@ pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table)
 		[TABLE_RUNS] = INDEX_RUNS_PKEY,
 		[TABLE_STEPS] = INDEX_STEPS_PKEY,
 		[TABLE_SIGNALS] = INDEX_SIGNALS_PKEY,
+		[TABLE_SCHEDULES] = INDEX_SCHEDULES_PKEY,
+		[TABLE_FIRINGS] = INDEX_FIRINGS_PKEY,
 		[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
 	};
 
@@ -477,6 +479,7 @@ pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
 		[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
 		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
 		[TABLE_RUNS] = INDEX_RUNS_PKEY,
+		[TABLE_SCHEDULES] = INDEX_SCHEDULES_PKEY,
 	};
 	Datum key = Int64GetDatum(id);
 

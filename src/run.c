@@ -175,6 +175,8 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 		fill_parent(row, r);
 	if (r->rerun_of != 0)
 		pgqrs_set(row, Runs_rerun_of, Int64GetDatum(r->rerun_of));
+	if (r->schedule_slot != 0)
+		pgqrs_set(row, Runs_schedule_slot, TimestampTzGetDatum(r->schedule_slot));
 	if (r->idempotency_key != NULL)
 	{
 		pgqrs_set(row, Runs_idempotency_key,
@@ -311,7 +313,8 @@ prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 
 		pgqrs_retry_policy_merge(&policy, r->retry_policy);
 	}
-	check_served(workflow, r->require_worker);
+	if (!r->no_warning)
+		check_served(workflow, r->require_worker);
 }
 
 int64

@@ -44,6 +44,8 @@ typedef struct PgqrsNewRun
 	const char *idempotency_key; /* or NULL */
 	bool raise_duplicate;		 /* 23505 instead of the run that has the key */
 	bool require_worker;		 /* PQ013 instead of a warning */
+	bool no_warning;			 /* nobody is there to read it */
+	TimestampTz schedule_slot;	 /* or 0 */
 	int64 rerun_of;				 /* or 0 */
 
 	/* of a child; 0: none */

@@ -107,6 +107,7 @@ INSERT INTO target VALUES
 	('queue', 'tenant_a.queue', 'tenant_c.queue'),
 	('new', 'tenant_a.new', 'tenant_c.new'),
 	('workflow', 'tenant_a.workflow', 'tenant_c.workflow'),
+	('schedule', 'tenant_a.schedule', 'tenant_c.schedule'),
 	('pattern', 'tenant_a.*', 'tenant_c.*');
 
 CREATE TEMP TABLE given AS SELECT
@@ -117,6 +118,7 @@ CREATE TEMP TABLE given AS SELECT
 	NULL::bigint AS dead, NULL::bigint AS run, NULL::bigint AS run_lease,
 	NULL::bigint AS asked, NULL::bigint AS asked_lease;
 SELECT pgqrs_create_queue('tenant_b.queue') \g /dev/null
+SELECT pgqrs_schedule('tenant_a.schedule', '@daily', 'tenant_a.workflow', '{"secret": 1}') \g /dev/null
 
 -- a dead letter, a leased and a waiting message; a run with a step under way
 -- and a waiting one
@@ -246,6 +248,12 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
 	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),
+	-- schedules, here the owner's own
+	($$SELECT * FROM pgqrs_schedule('{new}', '@daily', '{workflow}')$$, 'trigger', 'PQ002'),
+	($$SELECT * FROM pgqrs_schedule('{schedule}', '@daily', '{workflow}')$$, 'admin', 'PQ002'),
+	($$SELECT * FROM pgqrs_enable_schedule('{schedule}', false)$$, 'admin', '42704'),
+	($$SELECT * FROM pgqrs_trigger_schedule('{schedule}')$$, 'admin', '42704'),
+	($$SELECT * FROM pgqrs_unschedule('{schedule}')$$, 'admin', '00000'),
 	-- the owner's
 	($$SELECT * FROM pgqrs_maintain()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_grant('{pattern}', 'nothing', 'work')$$, 'owner', '42501'),
@@ -267,6 +275,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_runs WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_steps WHERE run_id = {run}$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_schedule_list WHERE name = '{schedule}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_in_flight WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_queue_stats WHERE queue = '{queue}'$$, 'any', '00000', '00000'),

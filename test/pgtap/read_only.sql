@@ -10,10 +10,10 @@ CREATE TEMP TABLE calls AS
 	SELECT proname AS name, format('SELECT %s(%s)', proname, COALESCE((
 		SELECT string_agg(CASE format_type(type, NULL)
 				WHEN 'text' THEN CASE proargnames[n] WHEN 'workflow' THEN '''w''' WHEN 'privilege' THEN '''work''' WHEN 'role' THEN '''public'''
-					WHEN 'on_duplicate' THEN '''return''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN 'NULL' WHEN 'outbox_queue' THEN 'NULL'
+					WHEN 'on_duplicate' THEN '''return''' WHEN 'overlap' THEN '''allow''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN 'NULL' WHEN 'outbox_queue' THEN 'NULL'
 					WHEN 'concurrency_key' THEN 'NULL' WHEN 'status' THEN 'NULL' ELSE '''q''' END
 				WHEN 'interval' THEN CASE proargnames[n] WHEN 'delay' THEN '''0''' ELSE '''1 min''' END
-				WHEN 'timestamp with time zone' THEN CASE proargnames[n] WHEN 'run_at' THEN 'NULL' ELSE '''2030-01-01''' END
+				WHEN 'timestamp with time zone' THEN CASE proargnames[n] WHEN 'run_at' THEN 'NULL' WHEN 'until' THEN 'NULL' ELSE '''2030-01-01''' END
 				WHEN 'boolean' THEN 'false'
 				WHEN 'text[]' THEN CASE proargnames[n] WHEN 'reset' THEN '''{}''' WHEN 'queues' THEN '''{*}''' ELSE '''{a}''' END
 				WHEN 'jsonb' THEN CASE proargnames[n] WHEN 'retry_policy' THEN '''{}''' ELSE '''1''' END

@@ -74,6 +74,7 @@ sql("LOAD 'pgqrs'; ALTER SYSTEM RESET pgqrs.payload_max");
 $node->reload;
 
 # Every function, by what it may do where nothing may be written.
+sql("SELECT pgqrs_schedule('daily', '\@daily', 'flow')");
 $worker = sql("SELECT pgqrs_register_worker('live', '{*}')");
 my @writers = (
 	"pgqrs_create_queue('new')", "pgqrs_alter_queue('jobs', '1 min')", "pgqrs_delete_queue('jobs', true)", "pgqrs_purge_queue('jobs')",
@@ -88,6 +89,7 @@ my @writers = (
 	"pgqrs_complete_run($run, 1)", "pgqrs_fail_run($run, 1, '{}')", "pgqrs_set_progress($run, 1, '1')", "pgqrs_maintain()",
 	"pgqrs_pause_run($run, 1, 'p')", "pgqrs_resume_run($run)", "pgqrs_sleep($run, 1, 'z', '1 s')", "pgqrs_await_signal($run, 1, 'a', 'go')",
 	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)",
+	"pgqrs_schedule('new', '\@daily', 'flow')", "pgqrs_unschedule('daily')", "pgqrs_enable_schedule('daily', false)", "pgqrs_trigger_schedule('daily')",
 	"pgqrs_grant('jobs', 'public', 'work')", "pgqrs_revoke('jobs', 'public', 'work')", "pgqrs_sync_grants()");
 my %readers = (
 	"pgqrs_get_run($run)" => "(pgqrs_get_run($run)).status", "pgqrs_result($run)" => "(pgqrs_result($run)).output",

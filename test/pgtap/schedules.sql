@@ -1,0 +1,257 @@
+-- F30: schedules.  Slots that were missed, edits between ticks, overlaps, whose
+-- privileges they fire with.  What their expressions mean is tested in
+-- f30_cron.sql; two tickers and the clock in t/f30_schedules.pl.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('flow'), pgqrs_create_workflow('other') \g /dev/null
+
+-- An hourly schedule, half an hour away from its slots.
+SELECT extract(minute FROM pgqrs_now() + interval '30 min') || ' * * * *' AS hourly \gset
+SELECT f AS next, f - interval '1 hour' AS last FROM pgqrs_next_firings(:'hourly', n => 1) f \gset
+
+-- As if nobody had ticked since then.
+CREATE FUNCTION pg_temp.missed(schedule text, since timestamptz) RETURNS void LANGUAGE sql AS
+$$ UPDATE pgqrs_schedules SET next_fire_at = since WHERE name = schedule $$;
+-- A tick: how many runs it triggered.
+CREATE FUNCTION pg_temp.tick() RETURNS int LANGUAGE sql AS $$ SELECT (pgqrs_maintain()->>'schedules_fired')::int $$;
+-- The slots of the runs that are there, as hours before the last one, in the
+-- order in which they were triggered; they are gone then.
+CREATE FUNCTION pg_temp.runs(last timestamptz) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	hours text;
+BEGIN
+	SELECT string_agg((extract(epoch FROM last - schedule_slot) / 3600)::int::text, ' ' ORDER BY run_id) INTO hours FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
+	DELETE FROM pgqrs_messages;
+	DELETE FROM pgqrs_workflow_runs;
+	DELETE FROM pgqrs_schedule_firings;
+	RETURN COALESCE(hours, 'none');
+END
+$$;
+
+--
+-- Making
+--
+
+SELECT pgqrs_schedule('s', :'hourly', 'flow', '{"a": 1}', tags => '{"t": 1}', priority => 7, timeout => '1 day') AS s \gset
+SELECT is(l, ROW(:s, 's', :'hourly', 'UTC', 'flow', true, :'next', NULL, NULL, NULL, 'allow', 100, 7, '1 day', '{"a": 1}', '{"t": 1}', current_user)::pgqrs_schedule_list, 'as made')
+	FROM pgqrs_schedule_list l;
+SELECT is(pg_temp.tick(), 0, 'nothing is due yet');
+SELECT pg_temp.missed('s', :'last');
+SELECT is(pg_temp.tick(), 1, 'one slot');
+SELECT is(ROW(workflow, status, input, tags, priority, schedule_slot, deadline_at - created_at, idempotency_key)::text,
+	ROW('flow', 'QUEUED', '{"a": 1}'::jsonb, '{"t": 1}'::jsonb, 7, :'last'::timestamptz, '1 day'::interval, NULL)::text, 'its run') FROM pgqrs_runs;
+SELECT is(ROW(schedule_id, slot, run_id)::text, ROW(:s, :'last'::timestamptz, (SELECT run_id FROM pgqrs_runs))::text, 'its firing') FROM pgqrs_schedule_firings;
+SELECT is(ROW(next_fire_at, last_fired_at > pgqrs_now() - interval '1 min', last_run_id, last_status)::text, ROW(:'next'::timestamptz, true, (SELECT run_id FROM pgqrs_runs), 'QUEUED')::text,
+	'the list') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 0, 'once');
+SELECT pg_temp.missed('s', :'last');
+SELECT is(pg_temp.tick(), 0, 'also when it is looked at again');
+SELECT is(next_fire_at, :'next'::timestamptz, 'which moves it on') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.runs(:'last'), '0', 'one run');
+
+--
+-- Slots that were missed: three, and none on time
+--
+
+CREATE FUNCTION pg_temp.catch_up(cron text, max int, since timestamptz, last timestamptz) RETURNS text LANGUAGE plpgsql AS
+$$
+BEGIN
+	PERFORM pgqrs_schedule('s', cron, 'flow', max_catchup => max);
+	PERFORM pg_temp.missed('s', since);
+	FOR i IN 1..20 LOOP
+		EXIT WHEN pg_temp.tick() = 0;
+	END LOOP;
+	RETURN pg_temp.runs(last);
+END
+$$;
+SELECT is(pg_temp.catch_up(:'hourly', 0, :'last'::timestamptz - interval '2 hours', :'last'), 'none', 'catch up with 0 of 3');
+SELECT is(next_fire_at, :'next'::timestamptz, 'on from the next slot') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.catch_up(:'hourly', 1, :'last'::timestamptz - interval '2 hours', :'last'), '0', 'catch up with 1 of 3: the newest');
+SELECT is(pg_temp.catch_up(:'hourly', 2, :'last'::timestamptz - interval '2 hours', :'last'), '1 0', 'with 2: oldest first');
+SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0', 'with 3');
+SELECT is(pg_temp.catch_up(:'hourly', 100, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0', 'with 100');
+SELECT is(pg_temp.catch_up(:'hourly', 100, :'last'::timestamptz - interval '23 hours', :'last'),
+	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 23) h), 'a day of 24 slots');
+SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '10000 hours', :'last'), '2 1 0', 'more than a year');
+SELECT is(pg_temp.catch_up(:'hourly', 1200, :'last'::timestamptz - interval '1099 hours', :'last'),
+	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 1099) h), 'more than one tick takes');
+SELECT is(next_fire_at, :'next'::timestamptz, 'and on from the next slot') FROM pgqrs_schedule_list;
+
+-- Every minute, ten years back, in one tick.
+SELECT pgqrs_schedule('s', '* * * * *', 'flow', max_catchup => 5) \g /dev/null
+SELECT pg_temp.missed('s', date_trunc('minute', pgqrs_now()) - interval '10 years');
+SELECT clock_timestamp() AS before \gset
+SELECT cmp_ok(pg_temp.tick(), '>=', 6, 'what is on time comes on top of what was missed');
+SELECT cmp_ok(clock_timestamp() - :'before'::timestamptz, '<', interval '1 s', 'ten years of minutes do not take long');
+SELECT is(max(schedule_slot) - min(schedule_slot), (count(*) - 1) * interval '1 min', 'the newest') FROM pgqrs_runs;
+SELECT is(array_agg(schedule_slot ORDER BY run_id), array_agg(schedule_slot ORDER BY schedule_slot), 'in order') FROM pgqrs_runs;
+SELECT pg_temp.runs(:'last') \g /dev/null
+
+-- A slot that is hardly over is on time, however little may be made up for.
+SELECT pgqrs_schedule('s', '* * * * *', 'flow', max_catchup => 0) \g /dev/null
+SELECT pg_temp.missed('s', date_trunc('minute', pgqrs_now()));
+SELECT cmp_ok(pg_temp.tick(), '>=', 1, 'a slot of this minute');
+SELECT pg_temp.runs(:'last') \g /dev/null
+
+--
+-- Edits between ticks
+--
+
+SELECT pgqrs_schedule('s', :'hourly', 'flow') \g /dev/null
+SELECT pg_temp.missed('s', :'last');
+SELECT pgqrs_schedule('s', :'hourly', 'other', '2', priority => -3) \g /dev/null
+SELECT is(next_fire_at, :'last'::timestamptz, 'what is due stays so, if the times are the same') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 1, 'and fires');
+SELECT is(ROW(workflow, input, priority)::text, '(other,2,-3)', 'as it is now') FROM pgqrs_runs;
+SELECT pg_temp.runs(:'last') \g /dev/null
+SELECT pg_temp.missed('s', :'last');
+SELECT pgqrs_schedule('s', '0 0 1 1 *', 'flow') \g /dev/null
+SELECT is(pg_temp.tick(), 0, 'not what another expression missed');
+SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', n => 1)), 'on from now') FROM pgqrs_schedule_list;
+SELECT pgqrs_schedule('s', '0 0 1 1 *', 'flow', timezone => 'Asia/Tokyo') \g /dev/null
+SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', 'Asia/Tokyo', 1)), 'as in another zone') FROM pgqrs_schedule_list;
+SELECT is(input IS NULL AND tags IS NULL AND timeout IS NULL, true, 'what is not given is not there') FROM pgqrs_schedule_list;
+
+SELECT pgqrs_schedule('s', :'hourly', 'flow') \g /dev/null
+SELECT pg_temp.missed('s', :'last');
+SELECT pgqrs_enable_schedule('s', false);
+SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'disabled') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 0, 'it does not fire');
+SELECT pgqrs_schedule('s', :'hourly', 'flow', '3') \g /dev/null
+SELECT is(ROW(enabled, next_fire_at, input)::text, '(f,,3)', 'stays so when it is changed') FROM pgqrs_schedule_list;
+SELECT pgqrs_enable_schedule('s', true);
+SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text, 'enabled, from now on') FROM pgqrs_schedule_list;
+SELECT pg_temp.missed('s', :'last');
+SELECT pgqrs_enable_schedule('s', true);
+SELECT is(next_fire_at, :'last'::timestamptz, 'again: no effect') FROM pgqrs_schedule_list;
+SELECT pgqrs_schedule('s', :'hourly', 'flow', enabled => false) \g /dev/null
+SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'disabled by the change') FROM pgqrs_schedule_list;
+SELECT pgqrs_schedule('s', :'hourly', 'flow', enabled => true) \g /dev/null
+SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text, 'and enabled by it') FROM pgqrs_schedule_list;
+SELECT is(enabled, false, 'a new one that is not') FROM (SELECT pgqrs_schedule('off', '@daily', 'flow', enabled => false)) x, LATERAL (SELECT enabled FROM pgqrs_schedules WHERE name = 'off') y;
+
+SELECT is(pgqrs_unschedule('off'), true, 'gone');
+SELECT is(pgqrs_unschedule('off'), false, 'gone already');
+SELECT pg_temp.missed('s', :'last');
+SELECT is(pg_temp.tick(), 1, 'one that has fired');
+SELECT is(pgqrs_unschedule('s'), true, 'can go');
+SELECT is((SELECT count(*) FROM pgqrs_schedules) + (SELECT count(*) FROM pgqrs_schedule_firings), 0::bigint, 'with its firings');
+SELECT is(pg_temp.runs(:'last'), '0', 'its run stays');
+
+-- Undone.
+BEGIN;
+SELECT pgqrs_schedule('undone', '* * * * *', 'flow') \g /dev/null
+ROLLBACK;
+SELECT is(count(*), 0::bigint, 'rolled back') FROM pgqrs_schedules;
+
+--
+-- Overlap, and runs by hand
+--
+
+SELECT pgqrs_schedule('s', :'hourly', 'flow', overlap => 'skip') AS s \gset
+SELECT pg_temp.missed('s', :'last'::timestamptz - interval '2 hours');
+SELECT is(pg_temp.tick(), 1, 'skip: the first of three, which has not ended');
+SELECT is(array_agg(run_id IS NOT NULL ORDER BY slot), '{t,f,f}', 'the others were left out') FROM pgqrs_schedule_firings;
+SELECT is(array_agg(schedule_slot), ARRAY[:'last'::timestamptz - interval '2 hours'], 'it is the first') FROM pgqrs_runs;
+SELECT run_id, lease FROM pgqrs_dequeue('flow') \gset
+UPDATE pgqrs_schedules SET next_fire_at = :'last';
+DELETE FROM pgqrs_schedule_firings WHERE run_id IS NULL;
+SELECT is(pg_temp.tick(), 0, 'it is running');
+SELECT pgqrs_complete_run(:run_id, :lease);
+DELETE FROM pgqrs_schedule_firings WHERE run_id IS NULL;
+UPDATE pgqrs_schedules SET next_fire_at = :'last';
+SELECT is(pg_temp.tick(), 1, 'it has ended');
+SELECT is(last_status, 'QUEUED', 'the next one') FROM pgqrs_schedule_list;
+SELECT pgqrs_trigger_schedule('s') AS by_hand \gset
+SELECT is(ROW(workflow, schedule_slot)::text, '(flow,)', 'by hand, though the one before has not ended') FROM pgqrs_get_run(:by_hand);
+SELECT pgqrs_enable_schedule('s', false);
+SELECT isnt(pgqrs_trigger_schedule('s'), NULL, 'also when it is disabled');
+SELECT is(last_run_id = :by_hand, false, 'which the schedule does not count') FROM pgqrs_schedule_list;
+SELECT pg_temp.runs(:'last') \g /dev/null
+
+--
+-- Workflows that go
+--
+
+SELECT throws_ok('SELECT pgqrs_delete_workflow(''flow'')', 'PQ009', NULL, 'a workflow with schedules is in use');
+SELECT pgqrs_schedule('t', '@daily', 'other') \g /dev/null
+SELECT is(pgqrs_delete_workflow('flow', force => true), true, 'its schedules go with it');
+SELECT is(array_agg(name), '{t}', 'no others') FROM pgqrs_schedules;
+SELECT pgqrs_create_workflow('flow') \g /dev/null
+
+-- One that somebody deleted past the functions, or a zone that is gone.
+SELECT pgqrs_schedule('s', :'hourly', 'flow'), pgqrs_schedule('u', :'hourly', 'flow'), pgqrs_schedule('v', :'hourly', 'flow') \g /dev/null
+UPDATE pgqrs_schedules SET next_fire_at = :'last', workflow = CASE name WHEN 's' THEN 'nothing' ELSE workflow END, timezone = CASE name WHEN 'u' THEN 'Mars/Olympus' ELSE timezone END
+	WHERE name IN ('s', 'u', 'v');
+SELECT is(pg_temp.tick(), 1, 'those that cannot fire are in nobody''s way');
+SELECT is(string_agg(name || ' ' || COALESCE((next_fire_at = :'next')::text, 'never'), ', ' ORDER BY name), 's true, u never, v true', 'each went on as it could') FROM pgqrs_schedules WHERE name <> 't';
+SELECT is(pgqrs_unschedule('v'), true, 'v is gone');
+UPDATE pgqrs_schedules SET workflow = 'flow';
+SELECT throws_ok('SELECT pgqrs_enable_schedule(''u'', false), pgqrs_enable_schedule(''u'', true)', 'PQ015', NULL, 'a zone that is not known any more');
+SELECT count(pgqrs_unschedule(name)) FROM pgqrs_schedules \g /dev/null
+SELECT pg_temp.runs(:'last') \g /dev/null
+
+--
+-- Privileges
+--
+
+CREATE ROLE ada;
+CREATE ROLE bob;
+CREATE ROLE eve;
+SELECT pgqrs_grant('flow', 'ada', 'trigger'), pgqrs_grant('flow', 'bob', 'work'), pgqrs_grant('flow', 'bob', 'trigger'), pgqrs_grant('other', 'eve', 'admin') \g /dev/null
+SET ROLE ada;
+SELECT pgqrs_schedule('hers', :'hourly', 'flow') \g /dev/null
+SELECT throws_ok(format('SELECT pgqrs_schedule(''x'', %L, ''other'')', :'hourly'), 'PQ002', NULL, 'a workflow that she does not see');
+SELECT is(owner, 'ada', 'hers') FROM pgqrs_schedule_list;
+SET ROLE bob;
+SELECT is(array_agg(name), '{hers}', 'another role sees it') FROM pgqrs_schedule_list;
+SELECT throws_ok(call, '42501', NULL, 'but cannot: ' || call) FROM unnest(ARRAY['SELECT pgqrs_unschedule(''hers'')', 'SELECT pgqrs_enable_schedule(''hers'', false)',
+	'SELECT pgqrs_trigger_schedule(''hers'')', 'SELECT pgqrs_schedule(''hers'', ''@daily'', ''flow'')']) call;
+SET ROLE eve;
+SELECT is(count(*), 0::bigint, 'a stranger does not see it') FROM pgqrs_schedule_list;
+SELECT is(pgqrs_unschedule('hers'), false, 'for her there is none');
+SELECT throws_ok(call, '42704', NULL, 'nor: ' || call) FROM unnest(ARRAY['SELECT pgqrs_enable_schedule(''hers'', false)', 'SELECT pgqrs_trigger_schedule(''hers'')']) call;
+SELECT throws_ok('SELECT pgqrs_schedule(''hers'', ''@daily'', ''other'')', '42501', NULL, 'but the name is taken');
+RESET ROLE;
+SELECT pg_temp.missed('hers', :'last');
+SELECT is(pg_temp.tick(), 1, 'it fires with her privilege');
+SELECT pgqrs_revoke('flow', 'ada', 'trigger');
+SELECT pgqrs_grant('flow', 'ada', 'work');
+DELETE FROM pgqrs_schedule_firings;
+SELECT pg_temp.missed('hers', :'last');
+SELECT is(pg_temp.tick(), 0, 'and not without');
+SELECT is(ROW(run_id, slot)::text, ROW(NULL::bigint, :'last'::timestamptz)::text, 'the slot is lost') FROM pgqrs_schedule_firings;
+SET ROLE ada;
+SELECT throws_ok('SELECT pgqrs_unschedule(''hers'')', '42501', NULL, 'nor can she change it');
+RESET ROLE;
+SELECT pgqrs_grant('flow', 'eve', 'admin');
+SET ROLE eve;
+SELECT pgqrs_enable_schedule('hers', false);
+SELECT pgqrs_schedule('hers', :'hourly', 'flow', enabled => true) \g /dev/null
+SELECT is(owner, 'eve', 'who administers the workflow may; whoever writes it owns it') FROM pgqrs_schedule_list WHERE name = 'hers';
+RESET ROLE;
+SELECT pgqrs_revoke('flow', 'eve', 'admin'), pgqrs_revoke('other', 'eve', 'admin'), pgqrs_revoke('flow', 'ada', 'work'), pgqrs_revoke('flow', 'bob', 'work'), pgqrs_revoke('flow', 'bob', 'trigger') \g /dev/null
+DROP ROLE eve;
+DELETE FROM pgqrs_schedule_firings;
+SELECT pg_temp.missed('hers', :'last');
+SELECT is(pg_temp.tick(), 0, 'a role that was dropped may nothing');
+DROP ROLE ada, bob;
+
+--
+-- Arguments
+--
+
+SELECT throws_ok(format('SELECT pgqrs_%s', call), state, NULL, call) FROM (VALUES
+	('schedule(NULL, ''@daily'', ''flow'')', '22004'), ('schedule(''a'', NULL, ''flow'')', '22004'), ('schedule(''a'', ''@daily'', NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', timezone => NULL)', '22004'),
+	('schedule(''a'', ''@daily'', ''flow'', max_catchup => NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', overlap => NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', priority => NULL)', '22004'),
+	('schedule('''', ''@daily'', ''flow'')', '22023'), ('schedule(''a*'', ''@daily'', ''flow'')', '22023'), ('schedule(''pgqrs.a'', ''@daily'', ''flow'')', '22023'),
+	('schedule(''a'', ''@daily'', ''nothing'')', 'PQ002'), ('schedule(''a'', ''@dayly'', ''flow'')', 'PQ015'), ('schedule(''a'', ''0 0 30 2 *'', ''flow'')', 'PQ015'),
+	('schedule(''a'', ''@daily'', ''flow'', timezone => ''CEST'')', 'PQ015'), ('schedule(''a'', ''@daily'', ''flow'', max_catchup => -1)', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', max_catchup => 10001)', '22023'), ('schedule(''a'', ''@daily'', ''flow'', overlap => ''queue'')', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', priority => 101)', '22023'), ('schedule(''a'', ''@daily'', ''flow'', timeout => ''0'')', '22023'), ('schedule(''a'', ''@daily'', ''flow'', timeout => ''1 month'')', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', to_jsonb(repeat(''x'', 3000000)))', 'PQ008'), ('unschedule(NULL)', '22004'), ('enable_schedule(NULL, true)', '22004'), ('enable_schedule(''hers'', NULL)', '22004'),
+	('enable_schedule(''nothing'', true)', '42704'), ('trigger_schedule(''nothing'')', '42704'), ('trigger_schedule(NULL)', '22004')) v (call, state);
+
+SELECT * FROM finish();
