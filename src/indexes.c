@@ -51,48 +51,46 @@ pgqrs_indexes_init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }
 
+/* Takes down a test of a predicate; false: it is none that we use. */
 static bool
-is_column(Node *node)
+learn_test(PgqrsIndexTest *test, Node *node)
 {
-	return IsA(node, Var) && ((Var *) node)->varattno > 0;
+	Node *column;
+
+	if (IsA(node, NullTest))
+	{
+		column = (Node *) ((NullTest *) node)->arg;
+		test->kind = ((NullTest *) node)->nulltesttype == IS_NULL ?
+			INDEX_IF_NULL :
+			INDEX_IF_NOT_NULL;
+	}
+	else if (IsA(node, OpExpr) && ((OpExpr *) node)->opfuncid == F_ENUM_EQ &&
+			 IsA(lsecond(((OpExpr *) node)->args), Const))
+	{
+		column = linitial(((OpExpr *) node)->args);
+		test->kind = INDEX_IF_EQUAL;
+		test->value = ((Const *) lsecond(((OpExpr *) node)->args))->constvalue;
+	}
+	else
+		return false;
+	if (!IsA(column, Var) || ((Var *) column)->varattno <= 0)
+		return false;
+	test->column = ((Var *) column)->varattno;
+	return true;
 }
 
-/* Takes down the predicate of an index; false: it is none that we use. */
 static bool
 learn_predicate(PgqrsIndex *index, List *predicate)
 {
-	Node *test;
+	ListCell *lc;
 
-	index->rows = INDEX_OF_ALL;
-	if (predicate == NIL)
-		return true;
-	test = linitial(predicate);
-	if (list_length(predicate) > 1)
+	index->ntests = 0;
+	if (list_length(predicate) > PGQRS_MAX_TESTS)
 		return false;
-	if (IsA(test, NullTest))
-	{
-		NullTest *null = (NullTest *) test;
-
-		if (null->nulltesttype != IS_NOT_NULL || !is_column((Node *) null->arg))
+	foreach(lc, predicate)
+		if (!learn_test(&index->tests[index->ntests++], lfirst(lc)))
 			return false;
-		index->rows = INDEX_OF_NOT_NULL;
-		index->column = ((Var *) null->arg)->varattno;
-		return true;
-	}
-	if (IsA(test, OpExpr))
-	{
-		OpExpr *op = (OpExpr *) test;
-		Const *value = lsecond(op->args);
-
-		if (op->opfuncid != F_ENUM_EQ || !is_column(linitial(op->args)) ||
-			!IsA(value, Const))
-			return false;
-		index->rows = INDEX_OF_VALUE;
-		index->column = ((Var *) linitial(op->args))->varattno;
-		index->value = value->constvalue;
-		return true;
-	}
-	return false;
+	return true;
 }
 
 /* Takes down an index; false: the executor has to do it. */
@@ -161,14 +159,22 @@ pgqrs_indexes_of(PgqrsTableId id, Relation table)
 }
 
 static bool
+is_true(const PgqrsIndexTest *test, const Datum *values, const bool *nulls)
+{
+	bool null = nulls[test->column - 1];
+
+	if (test->kind == INDEX_IF_EQUAL)
+		return !null && values[test->column - 1] == test->value;
+	return null == (test->kind == INDEX_IF_NULL);
+}
+
+static bool
 has_entry(const PgqrsIndex *index, const Datum *values, const bool *nulls)
 {
-	if (index->rows == INDEX_OF_ALL)
-		return true;
-	if (nulls[index->column - 1])
-		return false;
-	return index->rows == INDEX_OF_NOT_NULL ||
-		values[index->column - 1] == index->value;
+	for (int i = 0; i < index->ntests; i++)
+		if (!is_true(&index->tests[i], values, nulls))
+			return false;
+	return true;
 }
 
 /* Whether no column of the index differs from the version before. */

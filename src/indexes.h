@@ -11,15 +11,25 @@
 #include "storage/itemptr.h"
 #include "utils/relcache.h"
 
-#define PGQRS_MAX_INDEXES 8
+#define PGQRS_MAX_INDEXES 16
 
-/* Which rows an index has entries for. */
-typedef enum PgqrsIndexRows
+#define PGQRS_MAX_TESTS 4
+
+/* A row has an entry in an index if ... */
+typedef enum PgqrsIndexTestKind
 {
-	INDEX_OF_ALL,
-	INDEX_OF_NOT_NULL, /* those whose column is not null */
-	INDEX_OF_VALUE	   /* those whose column has the value */
-} PgqrsIndexRows;
+	INDEX_IF_NULL,
+	INDEX_IF_NOT_NULL,
+	INDEX_IF_EQUAL
+} PgqrsIndexTestKind;
+
+/* ... this is true of a column, and of each other that is tested. */
+typedef struct PgqrsIndexTest
+{
+	PgqrsIndexTestKind kind;
+	AttrNumber column;
+	Datum value;
+} PgqrsIndexTest;
 
 typedef struct PgqrsIndex
 {
@@ -28,9 +38,8 @@ typedef struct PgqrsIndex
 	bool unique;
 	int natts;
 	AttrNumber columns[INDEX_MAX_KEYS];
-	PgqrsIndexRows rows;
-	AttrNumber column;
-	Datum value;
+	int ntests;
+	PgqrsIndexTest tests[PGQRS_MAX_TESTS];
 } PgqrsIndex;
 
 typedef struct PgqrsIndexes

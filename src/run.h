@@ -89,8 +89,8 @@ extern void pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id,
 
 /*
  * Whether the run goes on under this lease; its message is locked key-share
- * then, and its row not even read, so that a request to cancel is not heeded.
- * False: the two above know why.
+ * then, and its row not even read.  A request to cancel is not heeded.  False:
+ * the two above know why.
  */
 extern bool pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease);
 

@@ -284,6 +284,21 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	return begin_again(s, has_input, input, state);
 }
 
+/*
+ * Begins the step, or answers what is known of it.  A run that was claimed only
+ * once has hardly any step twice, so there the insertion comes before the look.
+ */
+static void
+begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
+{
+	int claims = DatumGetInt32(pgqrs_get(s->run.message, Messages_attempt));
+
+	if (claims == 1 && begin_first(s, has_input, input, state))
+		return;
+	while (!try_begin(s, has_input, input, state))
+		;
+}
+
 /* A repeated call after the run's end: the answer may have been lost. */
 static bool
 answer_again(StepRows *s, PgqrsStepState *state)
@@ -305,12 +320,17 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
 
 	pgqrs_commit_claim_begin();
 	open_step(&s, run_id, lease, step_id);
-	require_run(&s, LockTupleKeyShare);
-	if (!answer_again(&s, state))
+	if (pgqrs_run_hold(&s.run, run_id, lease) &&
+		!pgqrs_message_is_cancelling(s.run.message))
+		begin(&s, has_input, input, state);
+	else
 	{
-		pgqrs_run_fence(&s.run, lease, true);
-		while (!try_begin(&s, has_input, input, state))
-			;
+		require_run(&s, LockTupleKeyShare);
+		if (!answer_again(&s, state))
+		{
+			pgqrs_run_fence(&s.run, lease, true);
+			begin(&s, has_input, input, state);
+		}
 	}
 	close_step(&s);
 	pgqrs_commit_claim_end();
