@@ -70,8 +70,6 @@ pgqrs_schedule(PG_FUNCTION_ARGS)
 	s.has_tags = pgqrs_arg_json(fcinfo, 9, "tags", &s.tags);
 	s.keep_enabled = PG_ARGISNULL(10);
 	s.enabled = !s.keep_enabled && PG_GETARG_BOOL(10);
-	if (s.overlap == OVERLAP_CANCEL)
-		pgqrs_error_not_built("overlap => 'cancel'");
 	PG_RETURN_INT64(pgqrs_schedule_set(&s));
 }
 

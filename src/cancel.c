@@ -225,6 +225,44 @@ read_run(PgqrsRunRows *rows)
 						   rows->run);
 }
 
+/* Waits for nothing. */
+static CancelResult
+try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
+{
+	while (pgqrs_row_fetch_id(rows->messages, run_id, rows->message))
+	{
+		LockTupleMode mode = mode_for(rows->message);
+
+		switch (pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitSkip))
+		{
+			case ROW_BUSY:
+				return CANCEL_BUSY;
+			case ROW_CHANGED:
+				continue;
+			case ROW_LOCKED:
+				break;
+		}
+		if (!read_run(rows))
+			return CANCEL_NOTHING;
+		return cancel_locked(rows, mode, reason, LockWaitSkip);
+	}
+	return CANCEL_NOTHING;
+}
+
+bool
+pgqrs_cancel_try(int64 run_id, const char *reason)
+{
+	PgqrsRunRows rows;
+	CancelResult result;
+
+	pgqrs_run_open(&rows);
+	result = try_cancel(&rows, run_id, reason);
+	pgqrs_run_close(&rows);
+	if (result == CANCEL_ENDED)
+		pgqrs_cancel_children(run_id);
+	return result != CANCEL_BUSY;
+}
+
 void
 pgqrs_cancel_finish(int64 run_id)
 {
@@ -513,33 +551,12 @@ find_children(Family *f, int64 parent, int64 *after)
 	return children;
 }
 
-/* Waits for nothing. */
 static CancelResult
 cancel_child(Family *f, int64 child, int64 parent)
 {
-	PgqrsRunRows *rows = &f->rows;
-
-	while (pgqrs_row_fetch_id(rows->messages, child, rows->message))
-	{
-		LockTupleMode mode = mode_for(rows->message);
-
-		switch (pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitSkip))
-		{
-			case ROW_BUSY:
-				return CANCEL_BUSY;
-			case ROW_CHANGED:
-				continue;
-			case ROW_LOCKED:
-				break;
-		}
-		if (!read_run(rows))
-			return CANCEL_NOTHING;
-		return cancel_locked(rows, mode,
-							 psprintf("run " INT64_FORMAT ", its parent, has ended",
-									  parent),
-							 LockWaitSkip);
-	}
-	return CANCEL_NOTHING;
+	return try_cancel(&f->rows, child,
+					  psprintf("run " INT64_FORMAT ", its parent, has ended",
+							   parent));
 }
 
 /* Cancels children of one ended run; which of them have ended now. */

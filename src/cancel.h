@@ -23,6 +23,12 @@ typedef struct PgqrsCancelFilter
  */
 extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
 
+/*
+ * The same, whoever asks, without waiting; false: somebody has it locked.  One
+ * that has ended stays as it is.
+ */
+extern bool pgqrs_cancel_try(int64 run_id, const char *reason);
+
 /* How many were cancelled or asked to stop. */
 extern int64 pgqrs_cancel_many(const char *workflow, const PgqrsCancelFilter *filter,
 							   const char *reason, int64 max_rows);

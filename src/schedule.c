@@ -16,6 +16,7 @@
  */
 #include "schedule.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "commit.h"
 #include "cron.h"
@@ -111,12 +112,19 @@ set_next(PgqrsRow *row, const PgqrsCron *cron, pg_tz *zone, TimestampTz after)
 	TimestampTz next;
 
 	if (zone != NULL && pgqrs_cron_next(cron, zone, after, &next))
-	{
 		pgqrs_set(row, Schedules_next_fire_at, TimestampTzGetDatum(next));
-		pgqrs_commit_due(DUE_SCHEDULES, next);
-	}
 	else
 		pgqrs_set_null(row, Schedules_next_fire_at);
+}
+
+/* The background worker has to come when the schedule fires next. */
+static void
+note_due(const PgqrsRow *row)
+{
+	if (!row->nulls[Schedules_next_fire_at - 1])
+		pgqrs_commit_due(DUE_SCHEDULES,
+						 DatumGetTimestampTz(
+							 row->values[Schedules_next_fire_at - 1]));
 }
 
 /*
@@ -165,7 +173,10 @@ set_enabled(PgqrsRow *row, bool enabled, const PgqrsCron *cron, pg_tz *zone)
 {
 	pgqrs_set(row, Schedules_enabled, BoolGetDatum(enabled));
 	if (enabled)
+	{
 		set_next(row, cron, zone, pgqrs_clock());
+		note_due(row);
+	}
 	else
 		pgqrs_set_null(row, Schedules_next_fire_at);
 }
@@ -446,8 +457,23 @@ note_firing(Due *due, TimestampTz at, int64 run_id)
 	pgqrs_row_insert(due->firings, &row);
 }
 
-/* Serves one slot; whether it triggered a run. */
+typedef enum Served
+{
+	SERVED_RUN,
+	SERVED_NOTHING,
+	SERVED_LATER /* somebody has the run locked that is to be cancelled */
+} Served;
+
+/* Makes room for another run; false: not now. */
 static bool
+cancel_previous(Due *due)
+{
+	return !is_previous_live(due) ||
+		pgqrs_cancel_try(due->last_run_id, "its schedule has come to the next run");
+}
+
+/* Serves one slot. */
+static Served
 serve(Due *due, TimestampTz at)
 {
 	int overlap = pgqrs_enum_value(ENUM_OVERLAP,
@@ -457,7 +483,7 @@ serve(Due *due, TimestampTz at)
 	int64 run_id = 0;
 
 	if (was_served(due, at))
-		return false;
+		return SERVED_NOTHING;
 	obstacle = find_obstacle(due);
 	if (obstacle != NULL)
 		ereport(WARNING,
@@ -466,6 +492,8 @@ serve(Due *due, TimestampTz at)
 						get_text(due->slot, Schedules_name), timestamptz_to_str(at)),
 				 errdetail("%s", obstacle),
 				 errhint("Change the schedule, its owner's privileges, or disable it.")));
+	else if (overlap == OVERLAP_CANCEL && !cancel_previous(due))
+		return SERVED_LATER;
 	else if (overlap != OVERLAP_SKIP || !is_previous_live(due))
 	{
 		fill_run(due->slot, &r);
@@ -475,7 +503,7 @@ serve(Due *due, TimestampTz at)
 		due->last_run_id = run_id;
 	}
 	note_firing(due, at, run_id);
-	return run_id != 0;
+	return run_id != 0 ? SERVED_RUN : SERVED_NOTHING;
 }
 
 /*
@@ -561,6 +589,8 @@ fire(Due *due, int max, int64 *fired)
 	PgqrsCron cron;
 	TimestampTz *slots;
 	TimestampTz after = due->now;
+	TimestampTz again = due->now + RETRY;
+	TimestampTz next;
 	int before = (int) *fired;
 	int count;
 
@@ -576,19 +606,22 @@ fire(Due *due, int max, int64 *fired)
 		return move_on(due, &cron, NULL, after, false);
 	}
 	count = choose_slots(due, &cron, zone, &slots);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && after == due->now; i++)
 	{
-		if (*fired - before >= max)
-		{
-			/* the rest is still due */
-			after = slots[i] - 1;
-			break;
-		}
-		if (serve(due, slots[i]))
+		Served served = SERVED_LATER;
+
+		if (*fired - before < max)
+			served = serve(due, slots[i]);
+		else
+			again = 0;
+		if (served == SERVED_RUN)
 			(*fired)++;
+		else if (served == SERVED_LATER)
+			after = slots[i] - 1; /* the rest is still due */
 	}
 	pfree(slots);
-	return move_on(due, &cron, zone, after, *fired > before);
+	next = move_on(due, &cron, zone, after, *fired > before);
+	return next > due->now ? next : again;
 }
 
 /*
@@ -695,6 +728,7 @@ realign(Due *due)
 		set_next(&row, &cron,
 				 pgqrs_cron_find_zone(get_text(due->slot, Schedules_timezone)),
 				 due->now);
+		note_due(&row);
 		pgqrs_set(&row, Schedules_last_fired_at, TimestampTzGetDatum(due->now));
 		pgqrs_row_update(due->schedules, due->slot, &row);
 	}
@@ -732,7 +766,7 @@ pgqrs_schedule_tick(int max, int64 *fired)
 		{
 			TimestampTz again = fire(&due, left, fired);
 
-			next = Min(next, again <= due.now ? 0 : again);
+			next = Min(next, again);
 		}
 	}
 	pgqrs_table_close(due.firings);

@@ -171,6 +171,21 @@ SELECT isnt(pgqrs_trigger_schedule('s'), NULL, 'also when it is disabled');
 SELECT is(last_run_id = :by_hand, false, 'which the schedule does not count') FROM pgqrs_schedule_list;
 SELECT pg_temp.runs(:'last') \g /dev/null
 
+-- Cancel: one that waits, one that is held.
+SELECT pgqrs_schedule('s', :'hourly', 'flow', overlap => 'cancel', enabled => true) \g /dev/null
+SELECT pg_temp.missed('s', :'last'::timestamptz - interval '2 hours');
+SELECT is(pg_temp.tick(), 3, 'cancel: three of three');
+SELECT is(array_agg(status || ' ' || COALESCE(cancel_reason, '') ORDER BY run_id), '{"CANCELLED its schedule has come to the next run","CANCELLED its schedule has come to the next run","QUEUED "}',
+	'each takes the place of the one before') FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
+SELECT run_id, lease FROM pgqrs_dequeue('flow') \gset
+DELETE FROM pgqrs_schedule_firings;
+SELECT pg_temp.missed('s', :'last');
+SELECT is(pg_temp.tick(), 1, 'one that is held');
+SELECT is(ROW(status, cancel_requested_at IS NOT NULL)::text, '(RUNNING,t)', 'is asked to stop') FROM pgqrs_get_run(:run_id);
+SELECT pgqrs_acknowledge_cancel(:run_id, :lease);
+SELECT is(last_run_id > :run_id AND last_status = 'QUEUED', true, 'the next one is there') FROM pgqrs_schedule_list;
+SELECT pg_temp.runs(:'last') \g /dev/null
+
 --
 -- Workflows that go
 --

@@ -77,6 +77,22 @@ is(finish_client($deleting), 't', 'and deletes');
 is(sql('SELECT (SELECT count(*) FROM pgqrs_runs), (SELECT count(*) FROM pgqrs_schedule_firings)'), '1|0', 'the run is there');
 sql("SELECT pgqrs_schedule('s', '$cron', 'flow')");
 
+# A run that is to be cancelled and that somebody has locked: its slot waits,
+# and nothing else does.
+sql("SELECT pgqrs_schedule('s', '$cron', 'flow', overlap => 'cancel'), pgqrs_create_workflow('busy'), pgqrs_schedule('b', '$cron', 'busy')");
+missed(1);
+is(tick(), '2', 'two schedules');
+my ($held, $lease) = split /\|/, sql("SELECT run_id, lease FROM pgqrs_dequeue('flow')");
+sql("DELETE FROM pgqrs_schedule_firings; UPDATE pgqrs_schedules SET next_fire_at = '$next'::timestamptz - interval '1 hour'");
+$first->query_safe('BEGIN');
+$first->query_safe("SELECT pgqrs_complete_run($held, $lease)");
+is(tick(), '1', 'the other one fires');
+is(sql("SELECT next_fire_at < pgqrs_now() FROM pgqrs_schedule_list WHERE name = 's'"), 't', 'this one is still due');
+$first->query_safe('COMMIT');
+is(tick(), '1', 'and fires when it can');
+is(sql("SELECT status FROM pgqrs_get_run($held)"), 'SUCCESS', 'the run had ended by then');
+sql("SELECT pgqrs_delete_workflow('busy', force => true), pgqrs_schedule('s', '$cron', 'flow')");
+
 # The clock goes forward by five hours, and back.
 missed(0);
 is(tick(), '0', 'nothing is due');
