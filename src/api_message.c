@@ -18,6 +18,7 @@
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/builtins.h"
+#include "wake.h"
 
 /* Priorities are a smallint, given as int. */
 static int
@@ -214,7 +215,7 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TupleDesc desc;
 	HeapTuple row;
-	bool isnull[3];
+	bool isnull[4];
 	Datum values[3];
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
@@ -235,11 +236,16 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	values[1] = heap_getattr(row, Messages_priority, desc, &isnull[1]);
 	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
 	pgqrs_commit_due(DUE_ENDS, 0);
+	heap_getattr(row, Messages_lease, desc, &isnull[3]);
 	/* a NULL is refused by the table */
 	if (!isnull[0] && !isnull[1] && !isnull[2])
+	{
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));
+		pgqrs_wake_mark_message(DatumGetInt64(values[0]),
+								DatumGetTimestampTz(values[2]), !isnull[3]);
+	}
 	return PointerGetDatum(row);
 }
 

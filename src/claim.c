@@ -441,9 +441,8 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
  * Many queues
  */
 
-/* The queues to claim from, in the order to try them. */
-static List *
-choose_queues(const char *queue, const PgqrsWorker *worker)
+List *
+pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker)
 {
 	List *queues = NIL;
 	ListCell *lc;
@@ -524,7 +523,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		pgqrs_worker_touch(worker_id);
 		claim.worker_version = worker.version;
 	}
-	queues = choose_queues(queue, worker_id != 0 ? &worker : NULL);
+	queues = pgqrs_claim_queues(queue, worker_id != 0 ? &worker : NULL);
 	if (worker_id != 0)
 		claim.wanted = worker_room(&claim, &worker, batch_size);
 

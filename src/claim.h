@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "run.h"
+#include "worker_registry.h"
 
 /* A message handed out.  What it points to is good during the call only. */
 typedef struct PgqrsDelivery
@@ -36,6 +37,9 @@ typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
  */
 extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
 						int64 timeout, PgqrsDeliver deliver, void *arg);
+
+/* The queues that it would claim from, as PgqrsQueue *; worker: NULL for none. */
+extern List *pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker);
 
 /*
  * For a message that is locked exclusively and not under a live lease, with

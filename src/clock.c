@@ -97,6 +97,17 @@ pgqrs_clock(void)
 	return now;
 }
 
+TimestampTz
+pgqrs_clock_peek(void)
+{
+	TimestampTz now = GetCurrentTimestamp() + pgqrs_clock_offset * INT64CONST(1000);
+	TimestampTz last = shared == NULL ?
+		0 :
+		(TimestampTz) pg_atomic_read_u64(&shared->last);
+
+	return now <= last - MAX_CREEP ? now : Max(now, last);
+}
+
 /*
  * Nothing tells when a standby was promoted, but no call that writes comes
  * before.  Where the library is not preloaded, the start has to do.

@@ -17,6 +17,9 @@ extern void pgqrs_clock_shmem_init(void);
 
 extern TimestampTz pgqrs_clock(void);
 
+/* The same for who needs no reading of his own: no earlier than any reading yet. */
+extern TimestampTz pgqrs_clock_peek(void);
+
 /*
  * Counts the times that the clock was set back.  Readings of different epochs
  * cannot be compared.

@@ -24,7 +24,9 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 
 /* How long claims are durable after an unclean start. */
 #define CAREFUL_TIME (10 * 60 * USECS_PER_SEC)
@@ -62,6 +64,10 @@ static int held_count = 0;
  * never gets back to 0, so that our_end stays behind and the commit is flushed.
  */
 static int depth = 0;
+
+/* How the transaction has ended of which nobody was woken yet. */
+#define NOT_ENDED ((XactEvent) -1)
+static XactEvent ended = NOT_ENDED;
 
 /* The user's setting while we have lowered it. */
 static bool lowered = false;
@@ -234,6 +240,7 @@ transaction_event(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pgqrs_floor_pre_prepare();
+			pgqrs_wake_pre_prepare();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
@@ -244,14 +251,39 @@ transaction_event(XactEvent event, void *arg)
 				tell_background();
 			forget_news();
 			release_held();
+			ended = event;
 			break;
 		default:
 			break;
 	}
 }
 
+/*
+ * Who is woken has to find what changed, and nobody in his way: so that comes
+ * last, when others were sent the invalidations of catalogs and of what is
+ * remembered of queues, and the locks are released.  Called for each resource
+ * owner; the first will do.
+ */
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit,
+				   bool is_top_level, void *arg)
+{
+	XactEvent event = ended;
+
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	ended = NOT_ENDED;
+	if (event == XACT_EVENT_COMMIT)
+		pgqrs_wake_commit();
+	else if (event == XACT_EVENT_ABORT)
+		pgqrs_wake_abort();
+	else if (event == XACT_EVENT_PREPARE)
+		pgqrs_wake_prepare();
+}
+
 void
 pgqrs_commit_init(void)
 {
 	RegisterXactCallback(transaction_event, NULL);
+	RegisterResourceReleaseCallback(resources_released, NULL);
 }

@@ -19,8 +19,13 @@
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/wait_event.h"
+
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
 
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
@@ -126,6 +131,17 @@ pgqrs_backend_number(void)
 #else
 	return MyBackendId;
 #endif
+}
+
+/* Its header needs those of GSSAPI, which are not there without their package. */
+extern bool pq_check_connection(void);
+
+/* False if the client is known to have closed the connection. */
+static inline bool
+pgqrs_client_is_there(void)
+{
+	return MyProcPort == NULL || !WaitEventSetCanReportClosed() ||
+		pq_check_connection();
 }
 
 /* 18: instrumentation of index scans */

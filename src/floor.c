@@ -47,6 +47,7 @@
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "wake.h"
 
 /*
  * A floor is raised when scans have looked at this many index entries since it
@@ -511,25 +512,32 @@ static void
 learn_prepared(void)
 {
 	TransactionId *xids;
+	Oid *dbs;
+	bool known;
 	int count;
 
 	if (SPI_connect() != SPI_OK_CONNECT ||
-		SPI_execute("SELECT transaction FROM pg_catalog.pg_prepared_xacts",
+		SPI_execute("SELECT transaction, dbid FROM pg_catalog.pg_prepared_xact()",
 					true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not read pg_prepared_xacts");
+		elog(ERROR, "could not read pg_prepared_xact()");
 	count = (int) SPI_processed;
 	xids = SPI_palloc((count + 1) * sizeof(TransactionId));
+	dbs = SPI_palloc((count + 1) * sizeof(Oid));
 	for (int i = 0; i < count; i++)
 	{
+		HeapTuple row = SPI_tuptable->vals[i];
 		bool isnull;
 
 		xids[i] = DatumGetTransactionId(
-			SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+			SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		dbs[i] = DatumGetObjectId(
+			SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
 	}
 	SPI_finish();
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	if (!shared->prepared_known)
+	known = shared->prepared_known;
+	if (!known)
 	{
 		unpark();
 		for (int i = 0; i < count; i++)
@@ -538,6 +546,9 @@ learn_prepared(void)
 		shared->prepared_known = true;
 	}
 	LWLockRelease(shared->lock);
+	for (int i = 0; i < count && !known; i++)
+		pgqrs_wake_prepared_before(xids[i], dbs[i]);
+	pfree(dbs);
 	pfree(xids);
 }
 
@@ -712,7 +723,8 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 	if (scan->start.visible_after >= scan->now - MAX_REACH)
 		floor->reach = next_reach(scan);
 	floor->claimed += scan->claimed;
-	floor->looked += scan->entries;
+	if (!scan->is_probe)
+		floor->looked += scan->entries;
 	SpinLockRelease(&floor->mutex);
 }
 

@@ -39,6 +39,7 @@ typedef struct PgqrsFloorScan
 	bool has_first;
 	int entries;		 /* index entries looked at */
 	int claimed;		 /* messages */
+	bool is_probe;		 /* claims nothing: not in the statistics */
 	bool may_raise;		 /* pending was read */
 	PgqrsFloorKey limit; /* not past what is pending */
 	uint32 generation;

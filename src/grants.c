@@ -36,6 +36,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
+#include "wake.h"
 
 #define PUBLIC_NAME "public"
 #define MAX_PATTERN 257 /* 255 bytes and ".*" */
@@ -647,7 +648,10 @@ finish_change(PgqrsTable *table, bool changed, const char *grantee)
 {
 	pgqrs_table_close(table);
 	if (changed)
+	{
 		pgqrs_catalog_changed(TABLE_GRANTS);
+		pgqrs_wake_mark_queues();
+	}
 	sync_acls(grantee);
 }
 

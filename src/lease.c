@@ -156,3 +156,15 @@ pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit)
 {
 	return room(messages, TABLE_WORKERS, worker_id, limit, count_in_worker);
 }
+
+int
+pgqrs_lease_free_in_queue(PgqrsTable *messages, int64 queue_id, int limit)
+{
+	return Max(0, limit - count_in_queue(messages, queue_id, pgqrs_clock()));
+}
+
+int
+pgqrs_lease_free_for_worker(PgqrsTable *messages, int64 worker_id, int limit)
+{
+	return Max(0, limit - count_in_worker(messages, worker_id, pgqrs_clock()));
+}

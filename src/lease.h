@@ -32,6 +32,12 @@ extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
  */
 extern void pgqrs_lease_lock_limit(PgqrsTableId table, int64 id);
 
+/* The same as it looks just now, without a lock. */
+extern int pgqrs_lease_free_in_queue(PgqrsTable *messages, int64 queue_id,
+									 int limit);
+extern int pgqrs_lease_free_for_worker(PgqrsTable *messages, int64 worker_id,
+									   int limit);
+
 /*
  * Before the clock is read by which a lease is found live that is to be
  * extended: the queue or worker counts it from here on to the end of the

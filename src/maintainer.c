@@ -25,6 +25,7 @@
 #include "guc.h"
 #include "maintain.h"
 #include "miscadmin.h"
+#include "notify.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -225,11 +226,23 @@ next_pass(void)
 	return Max(due, pass_at + PASS_INTERVAL);
 }
 
+/* Tells who listens, in transactions of its own. */
+static void
+notify(void)
+{
+	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()) || !begin_batch("notifying"))
+		return;
+	end_batch();
+	pgqrs_database_lower(DUE_NOTIFY, pgqrs_notify_pass());
+	active_at = pgqrs_clock();
+	MemoryContextSwitchTo(pass_context);
+}
+
 /* Does what is due; when there is more to do. */
 static TimestampTz
 work(void)
 {
-	pgqrs_database_take(DUE_NOTIFY, pgqrs_clock());
+	notify();
 	if (next_pass() <= pgqrs_clock())
 		run_pass();
 	return Min(next_pass(), pgqrs_database_due(DUE_NOTIFY));

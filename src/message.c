@@ -21,6 +21,7 @@
 #include "states.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 #include "worker_registry.h"
 
 /* The delay of a failed message, where the caller names none. */
@@ -118,6 +119,17 @@ pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
 	pgqrs_commit_due(DUE_ENDS, visible_after);
 }
 
+void
+pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
+{
+	if (pgqrs_is_null(slot, Messages_lease))
+		return;
+	if (queue->max_in_flight > 0)
+		pgqrs_wake_mark_room(queue->queue_id);
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_wake_mark_worker(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+}
+
 /*
  * Puts a message that has been deleted into the archive, with the failures it
  * ended with.  error: replaces last_error.  What is done is not kept at all
@@ -156,6 +168,7 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
 			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
+	pgqrs_message_note_room(slot, queue);
 	if (done && queue->retention == 0)
 		return;
 	if (messages->archive == NULL)
@@ -482,6 +495,7 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 		pgqrs_message_give_up(&row,
 							  pgqrs_floor_writer_clock(queue.queue_id) + delay);
 		pgqrs_row_update(messages, slot, &row);
+		pgqrs_message_note_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !cancelling;
@@ -519,6 +533,7 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 		if (has_error)
 			pgqrs_set(&row, Messages_last_error, error);
 		pgqrs_row_update(messages, slot, &row);
+		pgqrs_message_note_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !dead;
@@ -715,6 +730,7 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 							  Max(visible_after,
 								  pgqrs_floor_writer_clock(queue.queue_id)));
 		pgqrs_row_update(messages, slot, &row);
+		pgqrs_message_note_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !cancelling;

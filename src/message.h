@@ -99,6 +99,9 @@ extern void pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool la
 extern void pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 							   const PgqrsQueue *queue, PgqrsOutcome outcome,
 							   int failures, bool has_error, Datum error);
+
+/* The lease of the message in the slot, if it had one, is no more: there is room. */
+extern void pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, bool has_error, Datum error);

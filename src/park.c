@@ -235,6 +235,7 @@ park_message(PgqrsParkStep *w, TimestampTz until, const Datum *waiting_for)
 	if (waiting_for != NULL)
 		pgqrs_set(&row, Messages_waiting_for, *waiting_for);
 	pgqrs_row_update(w->run.messages, w->run.message, &row);
+	pgqrs_message_note_room(w->run.message, &w->run.queue);
 }
 
 void

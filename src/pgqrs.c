@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "databases.h"
+#include "ended.h"
 #include "floor.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -15,10 +16,13 @@
 #include "indexes.h"
 #include "launcher.h"
 #include "miscadmin.h"
+#include "ready.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utility.h"
+#include "waiter.h"
+#include "wake.h"
 
 PG_MODULE_MAGIC;
 
@@ -37,8 +41,15 @@ request_shmem(void)
 	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
 	RequestAddinShmemSpace(pgqrs_databases_shmem_size());
 	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
+	RequestAddinShmemSpace(pgqrs_waiter_shmem_size());
+	RequestAddinShmemSpace(pgqrs_ended_shmem_size());
+	RequestAddinShmemSpace(pgqrs_ready_shmem_size());
+	RequestAddinShmemSpace(pgqrs_wake_shmem_size());
 	RequestNamedLWLockTranche("pgqrs floors", 1);
 	RequestNamedLWLockTranche("pgqrs heartbeats", 1);
+	RequestNamedLWLockTranche("pgqrs ended runs", 1);
+	RequestNamedLWLockTranche("pgqrs ready queues", 1);
+	RequestNamedLWLockTranche("pgqrs wake", 1);
 }
 
 static void
@@ -52,6 +63,10 @@ start_shmem(void)
 	pgqrs_commit_shmem_init();
 	pgqrs_databases_shmem_init();
 	pgqrs_heartbeat_shmem_init();
+	pgqrs_waiter_shmem_init();
+	pgqrs_ended_shmem_init();
+	pgqrs_ready_shmem_init();
+	pgqrs_wake_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -15,6 +15,7 @@
 #include "grants.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 
 static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
 	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
@@ -63,6 +64,7 @@ pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
 	if (!pgqrs_row_insert_unique(queues, &row, INDEX_QUEUES_NAME))
 		return false;
 	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_wake_mark_queues();
 	return true;
 }
 
@@ -106,6 +108,7 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }
 
 /* An existing queue stays as it is: says so if something else was asked for. */
@@ -201,6 +204,7 @@ pgqrs_queue_pause(const char *name, bool pause)
 			pgqrs_set_null(&row, Queues_paused_at);
 		pgqrs_row_update(queues, slot, &row);
 		pgqrs_catalog_changed(TABLE_QUEUES);
+		pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 	}
 	pgqrs_table_close(queues);
 }

@@ -36,6 +36,7 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
+#include "wake.h"
 
 /* Milliseconds: how long a try for the table lock lasts, the pause, and all. */
 #define LOCK_TRY	  50
@@ -408,6 +409,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 		delete_workflow_row(id);
 	pgqrs_row_delete(queues, queue);
 	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_wake_mark_queue_deleted(id);
 }
 
 bool

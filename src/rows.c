@@ -16,6 +16,7 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
+#include "access/multixact.h"
 #include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
@@ -35,11 +36,13 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "wake.h"
 
 /* Tells floor.c of what is written past this file. */
 #define OUR_TRIGGER "pgqrs_messages_written"
@@ -545,6 +548,29 @@ pgqrs_row_fetch_locked(PgqrsTable *table, int64 id, LockTupleMode mode,
 }
 
 /*
+ * Whether some transaction that is under way has the row that was read locked,
+ * or is changing it: in the strongest mode it could not be locked just now.
+ */
+bool
+pgqrs_row_is_busy(TupleTableSlot *slot)
+{
+	bool should_free;
+	HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+	HeapTupleHeader header = tuple->t_data;
+	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+	bool busy = false;
+
+	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0)
+		busy = (header->t_infomask & HEAP_XMAX_IS_MULTI) != 0 ?
+			MultiXactIdIsRunning(xmax,
+								 HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask)) :
+			TransactionIdIsInProgress(xmax);
+	if (should_free)
+		heap_freetuple(tuple);
+	return busy;
+}
+
+/*
  * Writing
  */
 
@@ -643,6 +669,17 @@ note_write(PgqrsTable *table)
 		pgqrs_floor_modified();
 }
 
+/* A message was written: others can claim it then, once we have committed. */
+static void
+note_message(PgqrsTable *table, const PgqrsRow *row)
+{
+	if (table->id == TABLE_MESSAGES && row->changed[Messages_visible_after - 1])
+		pgqrs_wake_mark_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
+								DatumGetTimestampTz(
+									row->values[Messages_visible_after - 1]),
+								!row->nulls[Messages_lease - 1]);
+}
+
 static void
 insert_index_entries(PgqrsTable *table, const PgqrsRow *row,
 					 TupleTableSlot *slot, bool update, bool only_summarizing)
@@ -673,6 +710,7 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 	note_write(table);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, row, slot, false, false);
+	note_message(table, row);
 	CommandCounterIncrement();
 }
 
@@ -695,7 +733,10 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 			fill_slot(table, slots[i], &rows[start + i]);
 		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0, NULL);
 		for (int i = 0; i < n; i++)
+		{
 			insert_index_entries(table, &rows[start + i], slots[i], false, false);
+			note_message(table, &rows[start + i]);
+		}
 	}
 	CommandCounterIncrement();
 }
@@ -775,6 +816,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
 		ResetPerTupleExprContext(table->estate);
 	} while (conflict);
+	note_message(table, row);
 	CommandCounterIncrement();
 	return true;
 }
@@ -894,6 +936,7 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 		return lock_result(table, result);
 	if (any_index)
 		insert_index_entries(table, row, slot, true, !all_indexes);
+	note_message(table, row);
 	CommandCounterIncrement();
 	return ROW_LOCKED;
 }

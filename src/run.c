@@ -23,6 +23,7 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 #include "worker_registry.h"
 
 /* A session is warned once in this time that nobody serves a workflow. */
@@ -644,8 +645,10 @@ static void
 end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	const Datum *output, const Datum *error)
 {
+	TimestampTz now = pgqrs_clock();
+
 	pgqrs_run_move(row, rows->run, status);
-	pgqrs_set(row, Runs_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_set(row, Runs_completed_at, TimestampTzGetDatum(now));
 	pgqrs_set_null(row, Runs_paused_at);
 	pgqrs_set_null(row, Runs_waiting_for);
 	if (output != NULL)
@@ -662,6 +665,8 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
 		pgqrs_parked_sent(DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
+	pgqrs_wake_mark_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
+						status, now);
 }
 
 void
@@ -740,6 +745,7 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 	pgqrs_message_give_up(&row, visible_after);
 	pgqrs_set(&row, Messages_last_error, error);
 	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_message_note_room(rows->message, &rows->queue);
 }
 
 /*

@@ -31,6 +31,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 
 #define SEEN_SIZE 16 /* workers that a backend remembers */
 
@@ -333,6 +334,7 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to)
 	if (to == WORKER_STOPPED)
 		pgqrs_set(&row, Workers_stopped_at, TimestampTzGetDatum(pgqrs_clock()));
 	pgqrs_row_update(workers, slot, &row);
+	pgqrs_wake_mark_worker(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
 }
 
 bool

@@ -358,7 +358,7 @@ SELECT is((pg_temp.probe(role, $$SELECT cardinality(pgqrs_readable_queues())$$))
 --
 
 CREATE TEMP VIEW ours AS
-	SELECT p.oid, p.proname, p.proowner, p.proacl
+	SELECT p.oid, p.proname, p.prokind, p.proowner, p.proacl
 	FROM pg_depend AS d
 		JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
@@ -368,8 +368,9 @@ CREATE TEMP VIEW ours AS
 
 SELECT is_empty('SELECT proname FROM ours WHERE pgqrs_function_privileges(proname) IS NULL',
 	'every function is classified');
+-- procedures cannot be called from here; test/t/waits.pl does
 SELECT is_empty($$SELECT proname FROM ours
-	WHERE NOT EXISTS (SELECT FROM matrix WHERE query ~ (proname || '\('))$$,
+	WHERE prokind <> 'p' AND NOT EXISTS (SELECT FROM matrix WHERE query ~ (proname || '\('))$$,
 	'every function is in the matrix');
 SELECT is_empty($$SELECT proname FROM ours GROUP BY proname HAVING count(*) > 1$$,
 	'no function is overloaded');

@@ -99,7 +99,7 @@ my %readers = (
 	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
 my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
-my $tested = join ' ', sort map { /^(\w+)/ } @writers, keys %readers;
+my $tested = join ' ', sort 'pgqrs_wait', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
 is(sql("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
 	WHERE proname LIKE 'pgqrs%' AND prorettype <> 'trigger'::regtype AND proname <> ALL ('{pgqrs_dequeue}')"),
 	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'every function is tested');
@@ -155,6 +155,18 @@ for my $call (sort keys %readers)
 	is(sql($query, $standby), sql($query), "standby: $call");
 }
 is(sql("SELECT count(*) FROM $_", $standby), sql("SELECT count(*) FROM $_"), "standby: $_") for @views;
+
+# The procedures: one reads only, the other's worker gives signs of life.
+my $waits = sql("SELECT pgqrs_trigger('flow')");
+my $flow = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+$node->wait_for_catchup($standby);
+is(sqlstate($standby, "CALL pgqrs_wait($waits, '50 ms')"), 'PQ012', 'standby: a run that has not ended');
+my $waiter = start_client($standby, "CALL pgqrs_wait($waits);\n");
+sql("SELECT pgqrs_complete_run($waits, $flow, '1')");
+is(finish_client($waiter), 'SUCCESS|1|', 'standby: one that does');
+is(sqlstate($standby, "CALL pgqrs_wait_for_work('jobs')"), '25006', 'standby: pgqrs_wait_for_work');
+is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_wait_for_work('jobs')"), '25006', 'read only: pgqrs_wait_for_work');
+is(sql("SET default_transaction_read_only = on; CALL pgqrs_wait($waits)"), 'SUCCESS|1|', 'read only: pgqrs_wait');
 
 # What a session of the standby remembers follows the primary.
 sql('CREATE ROLE tom');

@@ -1,0 +1,179 @@
+/*
+ * probe.c
+ *	  Looking whether a queue has something to claim, without claiming it.
+ *
+ * Runs in any backend, locks nothing.  Walks the claim index from the floors,
+ * as a claim does, and raises them as a claim does.  What it costs depends on
+ * what is ready, at most as much of it as is asked for, and never on what is
+ * delayed: of that only the first is looked for, and given up after some
+ * entries that turn out to be dead.
+ */
+#include "probe.h"
+
+#include "clock.h"
+#include "floor.h"
+#include "lease.h"
+#include "miscadmin.h"
+#include "ready.h"
+#include "utils/timestamp.h"
+
+#define HIGHEST_PRIORITY 100
+
+/* So many dead entries before the next that is delayed; then look again there. */
+#define MAX_DEAD 200
+
+/* Messages that are due but locked are looked at again after this. */
+#define BUSY_PAUSE (200 * INT64CONST(1000))
+
+/* A queue is looked at no sooner than this after it was. */
+#define MIN_PAUSE (5 * INT64CONST(1000))
+
+typedef struct Probe
+{
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	const PgqrsQueue *queue;
+	int wanted;
+	bool busy;
+	PgqrsProbe *result;
+} Probe;
+
+/* What is due at one priority, from its floor on; when the scan ended. */
+static TimestampTz
+probe_ready(Probe *p, int priority)
+{
+	PgqrsFloorScan floor;
+	PgqrsScan scan;
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, (Datum) 0, true,
+		 (Datum) 0},
+	};
+
+	pgqrs_floor_scan_begin(&floor, p->queue->queue_id, priority);
+	floor.is_probe = true;
+	keys[2].value = TimestampTzGetDatum(floor.start.visible_after);
+	keys[2].next_value = Int64GetDatum(floor.start.message_id);
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, 3, keys);
+	while (p->result->ready < p->wanted && pgqrs_scan_next_key(&scan))
+	{
+		PgqrsFloorKey key;
+
+		CHECK_FOR_INTERRUPTS();
+		key.visible_after = DatumGetTimestampTz(
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+		if (key.visible_after > floor.now)
+			break;
+		key.message_id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
+		floor.entries++;
+		if (!pgqrs_scan_fetch(&scan, p->slot))
+			continue;
+		if (!floor.has_first)
+			floor.first = key;
+		floor.has_first = true;
+		if (pgqrs_row_is_busy(p->slot))
+			p->busy = true;
+		else
+			p->result->ready++;
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_floor_scan_end(&floor);
+	return floor.now;
+}
+
+/* The first that is due after an instant. */
+static void
+probe_next(Probe *p, int priority, TimestampTz after)
+{
+	PgqrsScan scan;
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(after)},
+	};
+	int dead = 0;
+
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, 3, keys);
+	while (pgqrs_scan_next_key(&scan))
+	{
+		TimestampTz at = DatumGetTimestampTz(
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+
+		if (at >= p->result->next)
+			break;
+		if (pgqrs_scan_fetch(&scan, p->slot) || ++dead == MAX_DEAD)
+		{
+			p->result->next = at;
+			break;
+		}
+	}
+	pgqrs_scan_end(&scan);
+}
+
+/* The priorities from high to low, as a claim finds them. */
+static void
+probe_priorities(Probe *p)
+{
+	int priority = HIGHEST_PRIORITY;
+	PgqrsScan levels;
+	PgqrsKey keys[2] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
+	};
+
+	pgqrs_scan_begin(&levels, p->messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	pgqrs_scan_raw(&levels);
+	while (pgqrs_scan_next_key(&levels))
+	{
+		TimestampTz now;
+
+		CHECK_FOR_INTERRUPTS();
+		priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
+		now = p->result->ready < p->wanted ? probe_ready(p, priority) :
+											 pgqrs_clock();
+		probe_next(p, priority, now);
+		pgqrs_scan_restart(&levels, 1, Int16GetDatum(priority - 1));
+	}
+	pgqrs_scan_end(&levels);
+}
+
+void
+pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
+{
+	Probe p = {
+		.messages = messages,
+		.slot = slot,
+		.queue = queue,
+		.wanted = max,
+		.result = result,
+	};
+	TimestampTz start = pgqrs_clock();
+
+	*result = (PgqrsProbe){.next = DT_NOEND};
+	if (queue->paused)
+		return;
+	pgqrs_floor_call_begin();
+	if (queue->max_in_flight > 0)
+		p.wanted = Min(max,
+					   pgqrs_lease_free_in_queue(messages, queue->queue_id,
+												 queue->max_in_flight));
+	probe_priorities(&p);
+	if (result->ready == 0 && p.busy)
+		result->next = Min(result->next, start + BUSY_PAUSE);
+	result->next = Max(result->next, start + MIN_PAUSE);
+}
+
+int
+pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
+				const PgqrsQueue *queue, int max, int own)
+{
+	PgqrsProbe probe;
+
+	pgqrs_probe_queue(messages, slot, queue, max, &probe);
+	pgqrs_ready_lower(queue->queue_id, probe.next);
+	if (probe.ready > 0)
+		pgqrs_ready_mark(queue->queue_id, probe.ready - own);
+	return probe.ready;
+}

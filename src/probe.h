@@ -1,0 +1,35 @@
+/*
+ * probe.h
+ *	  Looking whether a queue has something to claim, without claiming it.
+ */
+#ifndef PGQRS_PROBE_H
+#define PGQRS_PROBE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "queue.h"
+#include "rows.h"
+
+typedef struct PgqrsProbe
+{
+	int ready; /* messages that can be claimed; at most as many as asked for */
+	TimestampTz next; /* when to look again, if nothing is marked until then */
+} PgqrsProbe;
+
+/*
+ * Looks at a queue, whoever asks.  Messages that somebody has locked count as
+ * none, but next is soon then.  max: more ready ones need not be counted.
+ */
+extern void pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
+							  const PgqrsQueue *queue, int max, PgqrsProbe *probe);
+
+/*
+ * The same when the queue's due instant was taken: lowers it again, and tells
+ * the background worker and those that wait what is ready; the caller takes
+ * own of it for himself.  How many are ready, at most max.
+ */
+extern int pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
+						   const PgqrsQueue *queue, int max, int own);
+
+#endif /* PGQRS_PROBE_H */

@@ -1,0 +1,430 @@
+/*
+ * ready.c
+ *	  Which queues have something that can be claimed, or will have, and when.
+ *
+ * Runs in any backend, at the end of transactions, too, and then in the
+ * background worker.  Shared memory only; all but the making of a place is
+ * atomic.  A commit of a busy queue finds its mark set and its due instant
+ * earlier, and only reads.
+ *
+ * Who takes a mark or an instant takes his snapshot after that; who sets one
+ * has committed before.  So what was committed is seen by the one, or the other
+ * finds nothing set and sets it again.
+ *
+ * A queue that finds no place is looked at whenever anything of it changes: by
+ * the worker together with all others, by who waits once in a while.
+ */
+#include "ready.h"
+
+#include "common/hashfn.h"
+#include "compat.h"
+#include "databases.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+#include "waiter.h"
+
+#define SLOTS	   8192
+#define WORDS	   (SLOTS / 64)
+#define MAX_PROBES 64 /* how far a slot may stand from its place */
+
+typedef enum SlotState
+{
+	SLOT_FREE,
+	SLOT_USED,
+	SLOT_DEAD /* its queue was deleted; searches pass over it */
+} SlotState;
+
+typedef struct Slot
+{
+	pg_atomic_uint32 state; /* changed under the lock */
+	Oid db;					/* written under the lock, before state */
+	int64 queue_id;
+	pg_atomic_uint64 due;	 /* TimestampTz */
+	pg_atomic_uint32 keeper; /* number of a backend + 1; 0: nobody */
+} Slot;
+
+typedef union PaddedSlot
+{
+	Slot s;
+	char pad[PG_CACHE_LINE_SIZE];
+} PaddedSlot;
+
+/* What the worker knows of a database. */
+typedef enum Knowledge
+{
+	NOTHING_KNOWN, /* it has to look at every queue */
+	PASS_UNDER_WAY,
+	ALL_KNOWN
+} Knowledge;
+
+typedef struct Database
+{
+	Oid db;					/* written under the lock, once */
+	pg_atomic_uint32 poked; /* the worker is, and has not begun a pass */
+	pg_atomic_uint32 known; /* a Knowledge */
+} Database;
+
+typedef struct Ready
+{
+	LWLock *lock; /* held by who makes or forgets a slot or a database */
+	pg_atomic_uint64 used[WORDS];	/* slots, as bits */
+	pg_atomic_uint64 marked[WORDS]; /* slots, as bits */
+	Database databases[PGQRS_MAX_DATABASES];
+	PaddedSlot slots[SLOTS];
+} Ready;
+
+static Ready *shared = NULL;
+
+Size
+pgqrs_ready_shmem_size(void)
+{
+	return MAXALIGN(sizeof(Ready));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_ready_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs ready queues", sizeof(Ready), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(Ready));
+	shared->lock = &GetNamedLWLockTranche("pgqrs ready queues")->lock;
+	for (int i = 0; i < WORDS; i++)
+	{
+		pg_atomic_init_u64(&shared->used[i], 0);
+		pg_atomic_init_u64(&shared->marked[i], 0);
+	}
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+	{
+		pg_atomic_init_u32(&shared->databases[i].poked, 0);
+		pg_atomic_init_u32(&shared->databases[i].known, NOTHING_KNOWN);
+	}
+	for (int i = 0; i < SLOTS; i++)
+	{
+		pg_atomic_init_u32(&shared->slots[i].s.state, SLOT_FREE);
+		pg_atomic_init_u64(&shared->slots[i].s.due, (uint64) DT_NOEND);
+		pg_atomic_init_u32(&shared->slots[i].s.keeper, 0);
+	}
+}
+
+/*
+ * Finding
+ */
+
+/* The current database's entry; NULL if there is no place. */
+static Database *
+my_database(void)
+{
+	static Database *mine = NULL;
+
+	if (mine != NULL)
+		return mine;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PGQRS_MAX_DATABASES && mine == NULL; i++)
+	{
+		Database *d = &shared->databases[i];
+
+		if (!OidIsValid(d->db))
+			d->db = MyDatabaseId;
+		if (d->db == MyDatabaseId)
+			mine = d;
+	}
+	LWLockRelease(shared->lock);
+	return mine;
+}
+
+/*
+ * Looks for a queue's slot.  -1: there is none; *place is then where it could
+ * be, or -1.
+ */
+static int
+find(int64 queue_id, int *place)
+{
+	uint32 hash = hash_combine(murmurhash32(MyDatabaseId),
+							   hash_combine(murmurhash32((uint32) queue_id),
+											murmurhash32((uint32) (queue_id >> 32))));
+
+	*place = -1;
+	for (int i = 0; i < MAX_PROBES; i++)
+	{
+		int at = (hash + i) % SLOTS;
+		Slot *slot = &shared->slots[at].s;
+		uint32 state = pg_atomic_read_u32(&slot->state);
+
+		if (state != SLOT_USED && *place < 0)
+			*place = at;
+		if (state == SLOT_FREE)
+			break;
+		pg_read_barrier();
+		if (state == SLOT_USED && slot->db == MyDatabaseId &&
+			slot->queue_id == queue_id)
+			return at;
+	}
+	return -1;
+}
+
+static uint64
+bit_of(int slot)
+{
+	return UINT64CONST(1) << (slot % 64);
+}
+
+int
+pgqrs_ready_slot(int64 queue_id)
+{
+	int place;
+	int at;
+
+	if (shared == NULL)
+		return -1;
+	at = find(queue_id, &place);
+	if (at >= 0 || place < 0)
+		return at;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	at = find(queue_id, &place);
+	if (at < 0 && place >= 0)
+	{
+		Slot *slot = &shared->slots[place].s;
+
+		at = place;
+		slot->db = MyDatabaseId;
+		slot->queue_id = queue_id;
+		pg_atomic_write_u64(&slot->due, (uint64) DT_NOEND);
+		pg_atomic_write_u32(&slot->keeper, 0);
+		pg_write_barrier();
+		pg_atomic_write_u32(&slot->state, SLOT_USED);
+		pg_atomic_fetch_or_u64(&shared->used[at / 64], bit_of(at));
+	}
+	LWLockRelease(shared->lock);
+	return at;
+}
+
+void
+pgqrs_ready_forget(int64 queue_id)
+{
+	int place;
+	int at;
+
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	at = find(queue_id, &place);
+	if (at >= 0)
+	{
+		pg_atomic_write_u32(&shared->slots[at].s.state, SLOT_DEAD);
+		pg_atomic_fetch_and_u64(&shared->used[at / 64], ~bit_of(at));
+		pg_atomic_fetch_and_u64(&shared->marked[at / 64], ~bit_of(at));
+	}
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * Setting
+ */
+
+void
+pgqrs_ready_poke(void)
+{
+	Database *d;
+
+	if (shared == NULL)
+		return;
+	d = my_database();
+	if (d == NULL ||
+		(pg_atomic_read_u32(&d->poked) == 0 &&
+		 pg_atomic_exchange_u32(&d->poked, 1) == 0))
+		pgqrs_database_poke(DUE_NOTIFY, 0);
+}
+
+void
+pgqrs_ready_unknown(void)
+{
+	Database *d;
+
+	if (shared == NULL)
+		return;
+	d = my_database();
+	if (d != NULL)
+		pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
+	pg_memory_barrier();
+	pgqrs_ready_poke();
+}
+
+void
+pgqrs_ready_mark(int64 queue_id, int count)
+{
+	PgqrsEvent event = {EVENT_QUEUE, queue_id};
+	int slot = pgqrs_ready_slot(queue_id);
+
+	if (shared == NULL)
+		return;
+	if (slot < 0)
+		pgqrs_ready_unknown();
+	else
+	{
+		pg_atomic_uint64 *marked = &shared->marked[slot / 64];
+
+		pg_memory_barrier();
+		if ((pg_atomic_read_u64(marked) & bit_of(slot)) == 0)
+		{
+			pg_atomic_fetch_or_u64(marked, bit_of(slot));
+			pgqrs_ready_poke();
+		}
+	}
+	pgqrs_waiter_wake(event, count);
+}
+
+void
+pgqrs_ready_lower(int64 queue_id, TimestampTz due)
+{
+	int slot = pgqrs_ready_slot(queue_id);
+	Slot *s;
+	uint64 old;
+	uint32 keeper;
+
+	if (slot < 0 || due == DT_NOEND)
+		return;
+	s = &shared->slots[slot].s;
+	pg_memory_barrier();
+	old = pg_atomic_read_u64(&s->due);
+	do
+	{
+		if ((TimestampTz) old <= due)
+			return;
+	} while (!pg_atomic_compare_exchange_u64(&s->due, &old, (uint64) due));
+	keeper = pg_atomic_read_u32(&s->keeper);
+	if (keeper != 0 && keeper != pgqrs_backend_number() + 1)
+		pgqrs_waiter_nudge_number(keeper - 1);
+	pgqrs_database_poke(DUE_NOTIFY, due);
+}
+
+/*
+ * Waiting
+ */
+
+TimestampTz
+pgqrs_ready_due(int slot)
+{
+	return (TimestampTz) pg_atomic_read_u64(&shared->slots[slot].s.due);
+}
+
+bool
+pgqrs_ready_take_due(int slot, TimestampTz now)
+{
+	pg_atomic_uint64 *due = &shared->slots[slot].s.due;
+	uint64 old = pg_atomic_read_u64(due);
+
+	while ((TimestampTz) old <= now)
+		if (pg_atomic_compare_exchange_u64(due, &old, (uint64) DT_NOEND))
+			return true;
+	return false;
+}
+
+bool
+pgqrs_ready_keep(int slot)
+{
+	pg_atomic_uint32 *keeper = &shared->slots[slot].s.keeper;
+	uint32 me = pgqrs_backend_number() + 1;
+	uint32 old = pg_atomic_read_u32(keeper);
+
+	if (old == 0 && pg_atomic_compare_exchange_u32(keeper, &old, me))
+		return true;
+	return old == me;
+}
+
+/* False if it was not kept by this backend. */
+bool
+pgqrs_ready_release(int slot)
+{
+	uint32 me = pgqrs_backend_number() + 1;
+
+	return pg_atomic_compare_exchange_u32(&shared->slots[slot].s.keeper, &me, 0);
+}
+
+/*
+ * The background worker
+ */
+
+bool
+pgqrs_ready_begin_pass(void)
+{
+	Database *d = my_database();
+
+	if (d == NULL)
+		return true;
+	pg_atomic_exchange_u32(&d->poked, 0);
+	return pg_atomic_exchange_u32(&d->known, PASS_UNDER_WAY) != ALL_KNOWN;
+}
+
+void
+pgqrs_ready_end_pass(void)
+{
+	Database *d = my_database();
+	uint32 under_way = PASS_UNDER_WAY;
+
+	if (d != NULL)
+		pg_atomic_compare_exchange_u32(&d->known, &under_way, ALL_KNOWN);
+}
+
+/* Whether a slot, whose bit was seen, is one of the current database. */
+static bool
+is_ours(int slot)
+{
+	Slot *s = &shared->slots[slot].s;
+
+	return pg_atomic_read_u32(&s->state) == SLOT_USED && s->db == MyDatabaseId;
+}
+
+int
+pgqrs_ready_take(int64 *queue_ids, int max)
+{
+	int count = 0;
+
+	for (int word = 0; word < WORDS; word++)
+	{
+		uint64 bits = pg_atomic_read_u64(&shared->marked[word]);
+
+		while (bits != 0 && count < max)
+		{
+			int slot = word * 64 + pg_rightmost_one_pos64(bits);
+
+			bits &= bits - 1;
+			if (!is_ours(slot))
+				continue;
+			pg_atomic_fetch_and_u64(&shared->marked[word], ~bit_of(slot));
+			queue_ids[count++] = shared->slots[slot].s.queue_id;
+		}
+	}
+	return count;
+}
+
+int
+pgqrs_ready_take_dues(TimestampTz now, int64 *queue_ids, int max, TimestampTz *next)
+{
+	int count = 0;
+
+	*next = DT_NOEND;
+	for (int word = 0; word < WORDS; word++)
+	{
+		uint64 bits = pg_atomic_read_u64(&shared->used[word]);
+
+		for (; bits != 0; bits &= bits - 1)
+		{
+			int slot = word * 64 + pg_rightmost_one_pos64(bits);
+
+			if (!is_ours(slot))
+				continue;
+			if (count < max && pgqrs_ready_take_due(slot, now))
+				queue_ids[count++] = shared->slots[slot].s.queue_id;
+			else
+				*next = Min(*next, pgqrs_ready_due(slot));
+		}
+	}
+	return count;
+}

@@ -1,0 +1,71 @@
+/*
+ * waiter.h
+ *	  Backends that sleep until something happens, and waking them.
+ *
+ * Everything here is of the current database.  Where the library is not
+ * preloaded nobody can be woken: pgqrs_waiter_possible() tells.
+ */
+#ifndef PGQRS_WAITER_H
+#define PGQRS_WAITER_H
+
+#include "postgres.h"
+
+/* What a backend may wait for.  An event without an id has 0 there. */
+typedef enum PgqrsEventKind
+{
+	EVENT_NONE,
+	EVENT_QUEUE,	 /* something of a queue became claimable */
+	EVENT_ANY_QUEUE, /* to wait for it in whatever queue; never happens itself */
+	EVENT_RUN,		 /* a run ended */
+	EVENT_WORKER,	 /* a worker's state or what it holds changed */
+	EVENT_QUEUES,	 /* which queues there are, or their settings, changed */
+	EVENT_RUNS		 /* runs were deleted, or ended unnamed */
+} PgqrsEventKind;
+
+typedef struct PgqrsEvent
+{
+	PgqrsEventKind kind;
+	int64 id;
+} PgqrsEvent;
+
+/* A waiter names at most so many. */
+#define PGQRS_MAX_EVENTS 20
+
+extern Size pgqrs_waiter_shmem_size(void);
+extern void pgqrs_waiter_shmem_init(void);
+extern bool pgqrs_waiter_possible(void);
+
+/*
+ * From now on this backend can be woken by the events.  Called again, they
+ * replace those named before; a wake-up that was not taken stays.
+ */
+extern void pgqrs_waiter_watch(const PgqrsEvent *events, int count);
+
+/* Whether there is a wake-up to be taken. */
+extern bool pgqrs_waiter_woken(void);
+
+/*
+ * Takes the wake-up: this backend can be woken again, and looks after that at
+ * what the event says; EVENT_NONE: at everything.  False if there is none.
+ */
+extern bool pgqrs_waiter_take(PgqrsEvent *event);
+
+/* Waits no longer.  True, and the event, if there was a wake-up that was not taken. */
+extern bool pgqrs_waiter_leave(PgqrsEvent *event);
+
+/*
+ * Wakes up to max other backends that wait for the event and were not woken
+ * yet, or with PG_INT32_MAX every one; how many.  What happened is visible.
+ */
+extern int pgqrs_waiter_wake(PgqrsEvent event, int max);
+
+/* How many wait for the event, or more: others may be counted with it. */
+extern int pgqrs_waiter_count(PgqrsEvent event);
+
+/* Has one backend that waits for the event look at the clock again. */
+extern void pgqrs_waiter_nudge(PgqrsEvent event);
+
+/* The same for the one with that pgqrs_backend_number(). */
+extern void pgqrs_waiter_nudge_number(int number);
+
+#endif /* PGQRS_WAITER_H */

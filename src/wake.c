@@ -1,0 +1,478 @@
+/*
+ * wake.c
+ *	  What a transaction makes claimable, or ends, and who is told of it.
+ *
+ * A transaction collects marks.  When it has committed, and others can see it,
+ * it wakes who waits and leaves to the background worker, in ready.c and
+ * ended.c, what that has to tell.  So NOTIFY is in nobody's commit, and a
+ * commit that nobody waits for does little more than look.  A transaction that
+ * rolls back claims makes claimable what it had claimed.
+ *
+ * The marks of a prepared transaction are parked until its xid is no longer in
+ * progress: whoever commits next, which is the one that runs COMMIT PREPARED at
+ * the latest, sees to them.  Of transactions that were prepared before the
+ * server started nothing is known but who they are; after one of them everybody
+ * looks at everything.
+ *
+ * Runs in any backend.  The parked marks are guarded by a lock.
+ */
+#include "wake.h"
+
+#include "access/transam.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "clock.h"
+#include "ended.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "ready.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "waiter.h"
+
+#define MAX_MARKS  65536 /* of a transaction; beyond, everything has changed */
+#define MAX_RUNS   1024	 /* marks before runs are remembered by block */
+#define MAX_PARKED 32	 /* marks of a prepared transaction */
+#define LOOK_BACK  8	 /* how far to look for a mark that the new one joins */
+
+typedef enum MarkKind
+{
+	MARK_QUEUE,
+	MARK_LOOK,	  /* at a queue */
+	MARK_DELETED, /* a queue */
+	MARK_WORKER,
+	MARK_RUN,
+	MARK_BLOCK /* of runs */
+} MarkKind;
+
+typedef struct Mark
+{
+	MarkKind kind;
+	int count; /* of a queue: messages that can be claimed; of a run: its status */
+	int claimed; /* of a queue: messages that are claimable if this rolls back */
+	int64 id;
+	TimestampTz at; /* of a queue: when it is due, if ever; of a run: the end */
+} Mark;
+
+/* What a transaction has done. */
+typedef struct Marks
+{
+	int count;
+	bool everything; /* too much to be remembered */
+	bool queues;	 /* their definitions changed */
+	Mark *marks;
+} Marks;
+
+typedef struct Parked
+{
+	TransactionId xid; /* or invalid: free */
+	Oid db;
+	Marks m; /* marks points nowhere */
+	Mark marks[MAX_PARKED];
+} Parked;
+
+typedef struct Wake
+{
+	LWLock *lock;
+	pg_atomic_uint32 parked; /* as many entries are taken */
+	int max_parked;
+	Parked parkings[FLEXIBLE_ARRAY_MEMBER]; /* guarded by lock */
+} Wake;
+
+static Wake *shared = NULL;
+
+static Marks mine;
+static int mine_size = 0;
+
+static int
+max_parked(void)
+{
+	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
+}
+
+Size
+pgqrs_wake_shmem_size(void)
+{
+	return MAXALIGN(add_size(offsetof(Wake, parkings),
+							 mul_size(max_parked(), sizeof(Parked))));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_wake_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs wake", pgqrs_wake_shmem_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, pgqrs_wake_shmem_size());
+	shared->lock = &GetNamedLWLockTranche("pgqrs wake")->lock;
+	pg_atomic_init_u32(&shared->parked, 0);
+	shared->max_parked = max_parked();
+}
+
+/*
+ * Marking
+ */
+
+/* One of the last marks of the kind and id, or a new one; NULL: no more. */
+static Mark *
+get_mark(MarkKind kind, int64 id)
+{
+	Mark *mark;
+
+	for (int i = mine.count - 1; i >= 0 && i >= mine.count - LOOK_BACK; i--)
+		if (mine.marks[i].kind == kind && mine.marks[i].id == id)
+			return &mine.marks[i];
+	if (mine.count == MAX_MARKS)
+	{
+		mine.everything = true;
+		return NULL;
+	}
+	if (mine.count == mine_size)
+	{
+		int size = Max(16, 2 * mine_size);
+
+		mine.marks = mine_size == 0 ?
+			MemoryContextAlloc(TopMemoryContext, size * sizeof(Mark)) :
+			repalloc(mine.marks, size * sizeof(Mark));
+		mine_size = size;
+	}
+	mark = &mine.marks[mine.count++];
+	*mark = (Mark){.kind = kind, .id = id, .at = DT_NOEND};
+	return mark;
+}
+
+void
+pgqrs_wake_mark_message(int64 queue_id, TimestampTz visible_after, bool leased)
+{
+	Mark *mark = shared == NULL ? NULL : get_mark(MARK_QUEUE, queue_id);
+
+	if (mark == NULL)
+		return;
+	if (leased)
+		mark->claimed++;
+	if (!leased && visible_after <= pgqrs_clock_peek())
+		mark->count++;
+	else
+		mark->at = Min(mark->at, visible_after);
+}
+
+void
+pgqrs_wake_mark_room(int64 queue_id)
+{
+	Mark *mark = shared == NULL ? NULL : get_mark(MARK_QUEUE, queue_id);
+
+	if (mark != NULL)
+		mark->count++;
+}
+
+void
+pgqrs_wake_mark_queue(int64 queue_id)
+{
+	if (shared == NULL)
+		return;
+	get_mark(MARK_LOOK, queue_id);
+	mine.queues = true;
+}
+
+void
+pgqrs_wake_mark_queues(void)
+{
+	mine.queues = shared != NULL;
+}
+
+void
+pgqrs_wake_mark_queue_deleted(int64 queue_id)
+{
+	if (shared == NULL)
+		return;
+	get_mark(MARK_DELETED, queue_id);
+	mine.queues = true;
+}
+
+void
+pgqrs_wake_mark_worker(int64 worker_id)
+{
+	if (shared != NULL)
+		get_mark(MARK_WORKER, worker_id);
+}
+
+static int64
+block_of(int64 run_id)
+{
+	return run_id - run_id % PGQRS_ENDED_BLOCK;
+}
+
+void
+pgqrs_wake_mark_run(int64 run_id, int status, TimestampTz at)
+{
+	bool many = mine.count >= MAX_RUNS;
+	Mark *mark;
+
+	if (shared == NULL)
+		return;
+	mark = get_mark(many ? MARK_BLOCK : MARK_RUN, many ? block_of(run_id) : run_id);
+	if (mark == NULL)
+		return;
+	mark->count = status;
+	mark->at = Min(mark->at, at);
+}
+
+void
+pgqrs_wake_mark_parked(int64 run_id)
+{
+	if (shared != NULL)
+		pgqrs_wake_mark_run(run_id, ENDED_PARKED, pgqrs_clock_peek());
+}
+
+/*
+ * Telling.  What is told is visible by now.  No errors.
+ */
+
+static void
+wake_all(PgqrsEventKind kind, int64 id)
+{
+	PgqrsEvent event = {kind, id};
+
+	pgqrs_waiter_wake(event, PG_INT32_MAX);
+}
+
+/* Runs that ended, some at a time. */
+static void
+tell_runs(const Marks *m)
+{
+	PgqrsEnded runs[64];
+	int count = 0;
+	bool any = false;
+
+	for (int i = 0; i < m->count; i++)
+	{
+		const Mark *mark = &m->marks[i];
+
+		if (mark->kind == MARK_BLOCK)
+		{
+			pgqrs_ended_add_block((PgqrsEndedBlock){mark->id, mark->at});
+			wake_all(EVENT_RUNS, 0);
+			any = true;
+		}
+		if (mark->kind != MARK_RUN)
+			continue;
+		if (count == lengthof(runs))
+		{
+			pgqrs_ended_add(runs, count);
+			count = 0;
+		}
+		runs[count++] = (PgqrsEnded){mark->id, mark->at, mark->count};
+		wake_all(EVENT_RUN, mark->id);
+		any = true;
+	}
+	if (count > 0)
+		pgqrs_ended_add(runs, count);
+	if (any)
+		pgqrs_ready_poke();
+}
+
+static void
+tell_everything(void)
+{
+	pgqrs_ready_unknown();
+	wake_all(EVENT_QUEUES, 0);
+	wake_all(EVENT_RUNS, 0);
+}
+
+static void
+tell(const Marks *m)
+{
+	bool any_run = false;
+
+	for (int i = 0; i < m->count; i++)
+	{
+		const Mark *mark = &m->marks[i];
+
+		switch (mark->kind)
+		{
+			case MARK_QUEUE:
+				if (mark->count > 0)
+					pgqrs_ready_mark(mark->id, mark->count);
+				pgqrs_ready_lower(mark->id, mark->at);
+				break;
+			case MARK_LOOK:
+				pgqrs_ready_lower(mark->id, 0);
+				break;
+			case MARK_DELETED:
+				pgqrs_ready_forget(mark->id);
+				wake_all(EVENT_RUNS, 0);
+				break;
+			case MARK_WORKER:
+				wake_all(EVENT_WORKER, mark->id);
+				break;
+			case MARK_RUN:
+			case MARK_BLOCK:
+				any_run = true;
+				break;
+		}
+	}
+	if (any_run)
+		tell_runs(m);
+	if (m->queues)
+		wake_all(EVENT_QUEUES, 0);
+	if (m->everything)
+		tell_everything();
+}
+
+/* What was claimed is not: it can be claimed again. */
+static void
+tell_rollback(const Marks *m)
+{
+	for (int i = 0; i < m->count; i++)
+		if (m->marks[i].kind == MARK_QUEUE && m->marks[i].claimed > 0)
+			pgqrs_ready_mark(m->marks[i].id, m->marks[i].claimed);
+}
+
+static void
+forget(void)
+{
+	mine.count = 0;
+	mine.everything = mine.queues = false;
+	if (mine_size > MAX_RUNS)
+	{
+		pfree(mine.marks);
+		mine.marks = NULL;
+		mine_size = 0;
+	}
+}
+
+/*
+ * Prepared transactions
+ */
+
+/* A free place; the lock is held. */
+static Parked *
+get_parking(TransactionId xid, Oid db)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (TransactionIdIsValid(parked->xid))
+			continue;
+		memset(parked, 0, sizeof(*parked));
+		parked->xid = xid;
+		parked->db = db;
+		pg_atomic_fetch_add_u32(&shared->parked, 1);
+		return parked;
+	}
+	elog(ERROR, "no place to park the marks of a prepared transaction");
+}
+
+static bool
+has_marks(void)
+{
+	return mine.count > 0 || mine.queues || mine.everything;
+}
+
+void
+pgqrs_wake_pre_prepare(void)
+{
+	TransactionId xid;
+	Parked *parked;
+
+	if (shared == NULL || !has_marks())
+		return;
+	xid = GetTopTransactionId();
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	parked = get_parking(xid, MyDatabaseId);
+	parked->m = mine;
+	if (mine.count > MAX_PARKED)
+	{
+		parked->m.count = 0;
+		parked->m.everything = true;
+	}
+	memcpy(parked->marks, mine.marks, parked->m.count * sizeof(Mark));
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_wake_prepared_before(TransactionId xid, Oid db)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	get_parking(xid, db)->m.everything = true;
+	LWLockRelease(shared->lock);
+}
+
+/* Takes the marks of a prepared transaction of this database that has ended. */
+static bool
+unpark(Parked *ended)
+{
+	bool found = false;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->max_parked && !found; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (!TransactionIdIsValid(parked->xid) || parked->db != MyDatabaseId ||
+			TransactionIdIsInProgress(parked->xid))
+			continue;
+		*ended = *parked;
+		parked->xid = InvalidTransactionId;
+		pg_atomic_fetch_sub_u32(&shared->parked, 1);
+		found = true;
+	}
+	LWLockRelease(shared->lock);
+	return found;
+}
+
+static void
+tell_prepared(void)
+{
+	Parked ended;
+
+	while (unpark(&ended))
+	{
+		ended.m.marks = ended.marks;
+		tell(&ended.m);
+		if (!TransactionIdDidCommit(ended.xid))
+			tell_rollback(&ended.m);
+	}
+}
+
+/*
+ * The end of a transaction
+ */
+
+void
+pgqrs_wake_commit(void)
+{
+	if (shared == NULL)
+		return;
+	if (has_marks())
+	{
+		tell(&mine);
+		forget();
+	}
+	if (pg_atomic_read_u32(&shared->parked) > 0 && OidIsValid(MyDatabaseId))
+		tell_prepared();
+}
+
+void
+pgqrs_wake_abort(void)
+{
+	if (shared == NULL || !has_marks())
+		return;
+	tell_rollback(&mine);
+	forget();
+}
+
+void
+pgqrs_wake_prepare(void)
+{
+	forget();
+}

@@ -1,0 +1,54 @@
+/*
+ * wake.h
+ *	  What a transaction makes claimable, or ends, and who is told of it.
+ *
+ * Marks are hints: too many of them do no harm, and nothing is undone with a
+ * subtransaction.  They count when the transaction has committed.  Does
+ * nothing where the library is not preloaded.
+ */
+#ifndef PGQRS_WAKE_H
+#define PGQRS_WAKE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+extern Size pgqrs_wake_shmem_size(void);
+extern void pgqrs_wake_shmem_init(void);
+
+/*
+ * A message is written: it can be claimed at that instant.  leased: it is the
+ * end of a lease.  For rows.c, which sees every one.
+ */
+extern void pgqrs_wake_mark_message(int64 queue_id, TimestampTz visible_after,
+									bool leased);
+
+/* A queue under a limit has room for one more. */
+extern void pgqrs_wake_mark_room(int64 queue_id);
+
+/* A queue has other settings, so that more may be claimable. */
+extern void pgqrs_wake_mark_queue(int64 queue_id);
+
+/* There are other queues than before, or they mean something else. */
+extern void pgqrs_wake_mark_queues(void);
+extern void pgqrs_wake_mark_queue_deleted(int64 queue_id);
+
+/* A worker has another status, or holds less. */
+extern void pgqrs_wake_mark_worker(int64 worker_id);
+
+/* A run ended: its PgqrsRunStatus, and when. */
+extern void pgqrs_wake_mark_run(int64 run_id, int status, TimestampTz at);
+
+/* A run parked, or what it may be parked for is there. */
+extern void pgqrs_wake_mark_parked(int64 run_id);
+
+/* The end of a transaction, called by commit.c */
+extern void pgqrs_wake_pre_prepare(void);
+extern void pgqrs_wake_commit(void);
+extern void pgqrs_wake_abort(void);
+extern void pgqrs_wake_prepare(void);
+
+/* For floor.c: a transaction that was prepared before the server started. */
+extern void pgqrs_wake_prepared_before(TransactionId xid, Oid db);
+
+#endif /* PGQRS_WAKE_H */

@@ -1,0 +1,60 @@
+# Herds.  F39: of 500 that wait for work, one message wakes one, and a batch of
+# ten wakes ten; one that becomes due by time wakes few.
+use strict;
+use warnings;
+
+use Pgqrs;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', "fsync = off\nmax_connections = 550\nshared_buffers = 64MB\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+my $waiters = 500;
+my $asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND wait_event_type = 'Extension'";
+my $timeout = $PostgreSQL::Test::Utils::timeout_default;
+
+sql("SELECT pgqrs_create_queue('q', visibility_timeout => '1 hour'), pgqrs_create_queue('other')");
+append_to_file($node->basedir . '/wait.sql', "CALL pgqrs_wait_for_work('q', timeout => '$timeout s');\n");
+my $out;
+my $herd = IPC::Run::start([ 'pgbench', '-n', '-M', 'simple', '-c', $waiters, '-t', 1, '-f', $node->basedir . '/wait.sql',
+		$node->connstr('postgres') ], '>', \$out, '2>', \$out, IPC::Run::timeout(2 * $timeout));
+$node->poll_query_until('postgres', "SELECT ($asleep) = $waiters") or die 'they do not sleep';
+# so that none looks for other reasons than those of the test
+my $before = sql('SELECT clock_timestamp()');
+
+# Who looked, and went to sleep again, is in a later transaction.
+sub looked
+{
+	return sql("$asleep AND xact_start > '$before'");
+}
+
+sql("SELECT pgqrs_enqueue('other', '1')");
+is(sql($asleep), $waiters, 'another queue wakes nobody');
+is(looked(), 0, 'and makes nobody look');
+sql("SELECT pgqrs_enqueue('q', '1')");
+$node->poll_query_until('postgres', "SELECT ($asleep) < $waiters") or die 'nobody wakes';
+is(sql($asleep), $waiters - 1, 'one message wakes one');
+is(looked(), 0, 'and makes no other look');
+sql("SELECT count(*) FROM pgqrs_dequeue('q')");
+sql("SELECT pgqrs_enqueue_batch('q', array_fill('1'::jsonb, '{10}'))");
+$node->poll_query_until('postgres', "SELECT ($asleep) <= $waiters - 11") or die 'too few wake';
+is(sql($asleep), $waiters - 11, 'ten wake ten');
+sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10)");
+$before = sql('SELECT clock_timestamp()');
+sql("SELECT pgqrs_enqueue('q', '1', delay => '500 ms')");
+$node->poll_query_until('postgres', "SELECT ($asleep) < $waiters - 11") or die 'nobody wakes';
+sql("SELECT count(*) FROM pgqrs_dequeue('q')");
+is(sql($asleep), $waiters - 12, 'a delay that ends wakes one');
+cmp_ok(looked(), '<=', 3, 'and few look');
+
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%'");
+eval { $herd->finish };
+$node->stop;
+done_testing();

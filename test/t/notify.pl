@@ -1,0 +1,165 @@
+# What the background worker sends to those that LISTEN.  F9: when it cannot,
+# nobody's transaction fails.  F10: nothing keeps a transaction from being
+# prepared.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node("main", "fsync = off\nmax_prepared_transactions = 5\npgqrs.paused = off\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# A session that listens; received() is what it got since the last call.
+my $listener = $node->background_psql('postgres');
+
+sub received
+{
+	my @all;
+	my $out = $listener->query('SELECT 1');
+	push @all, defined $2 ? "$1 $2" : $1
+	  while $out =~ /Asynchronous notification "(\w+)"(?: with payload "([^"]*)")? received/g;
+	return @all;
+}
+
+# Waits until something matches that came since the last call; all that came.
+sub await
+{
+	my ($pattern) = @_;
+	my @all;
+	for (1 .. 20 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		push @all, received();
+		return @all if grep { /$pattern/ } @all;
+		select undef, undef, undef, 0.05;
+	}
+	die "nothing comes like $pattern";
+}
+
+my ($q, $wf) = split /\|/, sql("SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf')");
+$listener->query_safe("LISTEN pgqrs_queue_$q; LISTEN pgqrs_queue_$wf; LISTEN pgqrs_runs");
+
+#
+# Queues
+#
+
+my $queue = qr/^pgqrs_queue_$q$/;
+sql("SELECT pgqrs_enqueue('q', '1')");
+is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a message');
+sql("SELECT pgqrs_enqueue('q', '2', delay => '500 ms')");
+await($queue);
+is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10, visibility_timeout => '500 ms')"), 2, 'a delay that has ended');
+await($queue);
+is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10)"), 2, 'leases that ran out');
+is(scalar(received()), 0, 'claims are nothing to tell of');
+sql("SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('q')");
+await($queue);
+sql("SELECT pgqrs_pause_queue('q')");
+sql("SELECT pgqrs_resume_queue('q')");
+await($queue);
+pass('messages that are moved, and a queue that is resumed');
+sql("BEGIN; SELECT pgqrs_enqueue('q', '3'); ROLLBACK; SELECT pg_sleep(0.2)");
+is(scalar(received()), 0, 'nothing of what was rolled back');
+$node->command_ok([ 'pgbench', '-n', '-c', 8, '-t', 1250, '-f', write_script("SELECT pgqrs_enqueue('q', '1');"), $node->connstr('postgres') ],
+	'10,000 messages');
+my $notifications = grep { /$queue/ } await($queue);
+cmp_ok($notifications, '<', 1000, 'are few notifications');
+note("$notifications notifications");
+await($queue) if sql('SELECT pg_sleep(0.1)') || received();
+
+sub write_script
+{
+	my $file = $node->basedir . '/script.sql';
+	append_to_file($file, "$_[0]\n");
+	return $file;
+}
+
+#
+# Runs
+#
+
+my $run = sql("SELECT pgqrs_trigger('wf')");
+await(qr/^pgqrs_queue_$wf$/);
+$listener->query_safe("LISTEN workflow_run_$run");
+my (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('wf')");
+sql("SELECT pgqrs_complete_run($run, $lease)");
+is_deeply([ sort(await(qr/pgqrs_runs/)) ], [ "pgqrs_runs $run:SUCCESS", "workflow_run_$run SUCCESS" ], 'a run that ends');
+
+# More of them at once than are remembered one by one.
+my $many = 20_000;
+sql("SELECT pgqrs_trigger_batch('wf', array_fill(NULL::jsonb, '{10000}'))") for 1 .. $many / 10_000;
+sql("SELECT pgqrs_purge_queue('wf')");
+my %told;
+while (keys %told < $many)
+{
+	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
+}
+is(scalar(keys %told), $many, "$many runs that are cancelled");
+
+#
+# F10
+#
+
+await(qr/./) if received();
+sql("BEGIN; SELECT pgqrs_enqueue('q', '1'), pgqrs_trigger('wf'); PREPARE TRANSACTION 'p'; SELECT pg_sleep(0.2)");
+is(scalar(received()), 0, 'nothing of a prepared transaction');
+sql("COMMIT PREPARED 'p'");
+await(qr/^pgqrs_queue_$wf$/);
+$run = sql("SELECT message_id FROM pgqrs_dequeue('wf')");
+$lease = sql("SELECT lease FROM pgqrs_messages WHERE message_id = $run");
+sql("BEGIN; SELECT pgqrs_complete_run($run, $lease); PREPARE TRANSACTION 'p'");
+sql("COMMIT PREPARED 'p'");
+await(qr/^pgqrs_runs $run:SUCCESS/);
+pass('but when it is committed');
+sql("BEGIN; SELECT pgqrs_trigger('wf'); PREPARE TRANSACTION 'p'");
+$listener->quit;
+$node->restart;
+$listener = $node->background_psql('postgres');
+$listener->query_safe("LISTEN pgqrs_queue_$wf");
+sql("SELECT count(*) FROM pgqrs_dequeue('wf')");
+sql('SELECT pg_sleep(0.2)');
+received();
+sql("COMMIT PREPARED 'p'");
+await(qr/^pgqrs_queue_$wf$/);
+pass('also after a restart');
+
+#
+# F9
+#
+
+# One listens and never reads; so pages of the queue have to be kept in files.
+my $stuck = $node->background_psql('postgres');
+$stuck->query_safe('LISTEN pgqrs_runs; BEGIN; SELECT 1');
+$listener->query_safe("LISTEN pgqrs_runs");
+my $offset = -s $node->logfile;
+sub cancel_many
+{
+	sql("SELECT cardinality(pgqrs_trigger_batch('wf', array_fill(NULL::jsonb, '{5000}')))");
+	return sql("SELECT pgqrs_purge_queue('wf')");
+}
+rename $node->data_dir . '/pg_notify', $node->data_dir . '/pg_notify_away' or die;
+for (1 .. 3)
+{
+	cmp_ok(cancel_many(), '>=', 5000, 'who ends runs does not notice that nobody can be told');
+}
+ok($node->wait_for_log(qr/LOG:  pgqrs cannot notify/, $offset), 'the log does');
+cmp_ok(cancel_many(), '>=', 5000, 'and it goes on');
+rename $node->data_dir . '/pg_notify_away', $node->data_dir . '/pg_notify' or die;
+ok($node->wait_for_log(qr/LOG:  pgqrs can notify again/, $offset), 'until it can');
+is(scalar(() = slurp_file($node->logfile, $offset) =~ /pgqrs cannot notify/g), 1, 'it says so once');
+%told = ();
+while (keys %told < 20_000)
+{
+	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
+}
+pass('and what could not be sent is sent');
+$stuck->query_safe('COMMIT');
+$_->quit for $stuck, $listener;
+$node->stop;
+done_testing();

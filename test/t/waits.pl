@@ -1,0 +1,337 @@
+# CALL pgqrs_wait and pgqrs_wait_for_work: what wakes them, what ends them, and
+# that they hold nothing while they sleep.  Where nothing can wake them they
+# poll; so all of it is done on a server that is preloaded with the library,
+# and the main path on one that is not and on a standby.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', "fsync = off\nmax_prepared_transactions = 5\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# Starts a CALL and returns once it sleeps.
+my $clients = 0;
+
+sub sleeper
+{
+	my ($call, $on) = @_;
+	my $name = 'sleeper' . ++$clients;
+	my $client = start_client($on // $node, "SET application_name = '$name';\nCALL $call;\n");
+	$client->{name} = $name;
+	($on // $node)->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE application_name = '$name' AND wait_event_type = 'Extension' AND query LIKE 'CALL%'")
+	  or die "$call does not sleep";
+	return $client;
+}
+
+# How long a part of the test took.
+my $since;
+sub start { $since = time; return; }
+sub passed { return time - $since; }
+
+sub claim
+{
+	my ($queue, $more) = @_;
+	return split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('$queue'" . ($more // '') . ')');
+}
+
+sql("SELECT pgqrs_create_queue('q'), pgqrs_create_queue('other'), pgqrs_create_workflow('wf'),
+	pgqrs_create_queue('limited', max_in_flight => 1)");
+
+#
+# Results
+#
+
+my $run = sql("SELECT pgqrs_trigger('wf', '1')");
+my $client = sleeper("pgqrs_wait($run, '60 s')");
+is(sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE application_name = '$client->{name}'"),
+	't', 'who sleeps has no snapshot');
+is(sql("SELECT count(*) FROM pg_locks WHERE pid = (SELECT pid FROM pg_stat_activity WHERE application_name = '$client->{name}')
+	AND locktype <> 'virtualxid'"), '0', 'and no lock');
+my ($message, $lease) = claim('wf');
+start;
+sql("SELECT pgqrs_complete_run($run, $lease, '{\"a\": 1}')");
+is(finish_client($client), 'SUCCESS|{"a": 1}|', 'a run that succeeds');
+cmp_ok(passed(), '<', 5, 'wakes at once');
+is(sql("CALL pgqrs_wait($run)"), 'SUCCESS|{"a": 1}|', 'one that has ended already');
+is(sql("CALL pgqrs_wait($run, '0')"), 'SUCCESS|{"a": 1}|', 'needs no time');
+
+$run = sql("SELECT pgqrs_trigger('wf')");
+start;
+is(sqlstate($node, "CALL pgqrs_wait($run, '200 ms')"), 'PQ012', 'time-out');
+cmp_ok(passed(), '>=', 0.2, 'when it is over');
+is(sqlstate($node, "CALL pgqrs_wait($run, '0')"), 'PQ012', 'at once');
+my @both = (sleeper("pgqrs_wait($run)"), sleeper("pgqrs_wait($run)"));
+(undef, $lease) = claim('wf');
+sql("SELECT pgqrs_fail_run($run, $lease, '{\"type\": \"x\"}')");
+is(finish_client($_), 'ERROR||{"type": "x"}', 'all who wait for a run learn of its failure') for @both;
+
+$run = sql("SELECT pgqrs_trigger('wf')");
+$client = sleeper("pgqrs_wait($run)");
+sql("SELECT pgqrs_purge_queue('wf')");
+is(finish_client($client), 'CANCELLED||', 'a run that is cancelled');
+$run = sql("SELECT pgqrs_create_workflow('gone'), pgqrs_trigger('gone')") =~ s/.*\|//r;
+$client = sleeper("pgqrs_wait($run)");
+sql("SELECT pgqrs_delete_workflow('gone', force => true)");
+is(finish_client($client), 'PQ003', 'a run that is deleted');
+is(sqlstate($node, "CALL pgqrs_wait(987654321)"), 'PQ003', 'no such run');
+
+#
+# Ends of a wait
+#
+
+my %ends = (
+	statement_timeout => [ "SET statement_timeout = '300 ms'", undef, '57014' ],
+	cancel => [ '', 'pg_cancel_backend', '57014' ],
+	terminate => [ '', 'pg_terminate_backend', '57P01' ]);
+for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ')')
+{
+	is(sqlstate($node, "$ends{statement_timeout}[0]; CALL $call"), '57014', "statement_timeout: $call");
+	for my $end (qw(cancel terminate))
+	{
+		$client = sleeper($call);
+		sql("SELECT $ends{$end}[1](pid) FROM pg_stat_activity WHERE application_name = '$client->{name}'");
+		$client->{harness}->finish;
+		like(slurp_file($client->{err}), qr/(?:ERROR|FATAL):  $ends{$end}[2]:/, "$end: $call");
+	}
+}
+
+#
+# Where it may not be called
+#
+
+my %inner = ('pgqrs_wait(1)' => q{pgqrs_wait(1, '1 s', s, o, e)}, q{pgqrs_wait_for_work('q')} => q{pgqrs_wait_for_work('q', available => a)});
+for my $call (sort keys %inner)
+{
+	is(sqlstate($node, "BEGIN; CALL $call"), '25001', "a transaction block: $call");
+	is(sqlstate($node, "SELECT 1\\; CALL $call"), '25001', "several statements at once: $call");
+	is(sqlstate($node, "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE plpgsql AS \$\$DECLARE s text; o jsonb; e jsonb; a boolean;
+		BEGIN CALL $inner{$call}; END\$\$; SELECT pg_temp.f()"), '25001', "a function: $call");
+	is(sqlstate($node, "DO \$\$DECLARE s text; o jsonb; e jsonb; a boolean;
+		BEGIN BEGIN CALL $inner{$call}; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"), '25001', "a subtransaction: $call");
+}
+is(sqlstate($node, "DO 'DECLARE a boolean; BEGIN
+	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT NOT a;
+	PERFORM pgqrs_enqueue(''q'', ''1'');
+	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT a; END'"), '', 'a block that may commit');
+claim('q', ", visibility_timeout => '1 hour'");
+is(sqlstate($node, "CALL pgqrs_wait_for_work()"), '22004', 'neither queue nor worker');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('nowhere')"), 'PQ001', 'no such queue');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('q', 4711)"), 'PQ005', 'no such worker');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('q', timeout => NULL)"), '22004', 'no time-out');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('q', timeout => '-1 s')"), '22023', 'a negative one');
+
+#
+# What makes work
+#
+
+is(sql("CALL pgqrs_wait_for_work('q', timeout => '100 ms')"), 'f', 'nothing comes');
+
+# Runs a statement while somebody sleeps, who has to wake within a time.
+sub wakes
+{
+	my ($name, $call, $statement, $answer, $min, $max) = @_;
+	my $sleeper = sleeper($call);
+	start;
+	sql($statement);
+	is(finish_client($sleeper), $answer, $name);
+	cmp_ok(passed(), '<', $max // 5, "$name: soon");
+	cmp_ok(passed(), '>=', $min // 0, "$name: not too early");
+	return;
+}
+
+my $q = "pgqrs_wait_for_work('q', timeout => '60 s')";
+my $take = "SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 100, visibility_timeout => '1 hour')";
+wakes('a message', $q, "SELECT pgqrs_enqueue('q', '1')", 't');
+is(sql("CALL $q"), 't', 'what is there already');
+sql($take);
+wakes('a delay', $q, "SELECT pgqrs_enqueue('q', '1', delay => '1 s')", 't', 0.9);
+sql($take);
+sql("SELECT pgqrs_enqueue('q', '1', delay => '1 s')");
+start;
+is(sql("CALL $q"), 't', 'a delay that is there already');
+cmp_ok(passed(), '<', 5, 'which is waited for');
+sql("SELECT message_id FROM pgqrs_dequeue('q', visibility_timeout => '1 s')");
+start;
+is(sql("CALL $q"), 't', 'a lease that runs out');
+cmp_ok(passed(), '<', 5, 'which is waited for');
+sql("SELECT message_id FROM pgqrs_dequeue('q', visibility_timeout => '60 s')");
+$client = sleeper($q);
+start;
+sql("SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('q', 100) WHERE visible_after < now() + interval '2 min'");
+is(finish_client($client), 't', 'an operator moves a message');
+($message, $lease) = claim('q');
+wakes('a release', $q, "SELECT pgqrs_release_message($message, $lease)", 't');
+($message, $lease) = claim('q');
+wakes('a nack', $q, "SELECT pgqrs_nack_message($message, $lease, delay => '300 ms')", 't', 0.2);
+($message, $lease) = claim('q', ", visibility_timeout => '1 hour'");
+wakes('a shorter lease', $q, "SELECT pgqrs_extend_lease($message, $lease, '300 ms')", 't', 0.2);
+sql($take);
+
+# Messages that become claimable by no commit of what was written.
+$client = start_client($node, "BEGIN; SELECT 1 FROM pgqrs_enqueue('q', '1');\n\\! true\nCOMMIT;\n");
+finish_client($client);
+my $holder = $node->background_psql("postgres");
+$holder->query_safe("BEGIN; SELECT message_id FROM pgqrs_dequeue('q')");
+$client = sleeper($q);
+start;
+$holder->query_safe('ROLLBACK');
+is(finish_client($client), 't', 'a claim that is rolled back');
+cmp_ok(passed(), '<', 5, 'soon');
+sql($take);
+$client = sleeper($q);
+$holder->query_safe("BEGIN; SELECT pgqrs_enqueue('q', '1')");
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'not before the commit');
+$holder->query_safe('ROLLBACK; BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue(\'q\', \'1\'); ROLLBACK TO s; COMMIT');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'nor after a rollback');
+$holder->query_safe("BEGIN; SELECT pgqrs_enqueue('q', '1'); PREPARE TRANSACTION 'p'");
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'nor when it is prepared');
+start;
+sql("COMMIT PREPARED 'p'");
+is(finish_client($client), 't', 'but when that is committed');
+cmp_ok(passed(), '<', 5, 'soon');
+$holder->query_safe("BEGIN; SELECT message_id FROM pgqrs_dequeue('q'); PREPARE TRANSACTION 'p'");
+$client = sleeper($q);
+sql("ROLLBACK PREPARED 'p'");
+is(finish_client($client), 't', 'or a claim that was prepared is rolled back');
+sql($take);
+$client = sleeper($q);
+sql("INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
+	SELECT nextval('pgqrs_message_id_seq'), queue_id, now(), now(), 0, 0, 0, '1' FROM pgqrs_queues WHERE name = 'q'");
+is(finish_client($client), 't', 'a message that is written by hand');
+sql($take);
+
+# A step's transaction that outlives the lease.
+sql("SELECT pgqrs_purge_queue('wf')");
+$run = sql("SELECT pgqrs_trigger('wf')");
+(undef, $lease) = claim('wf', ", visibility_timeout => '500 ms'");
+$holder->query_safe("BEGIN; SELECT pgqrs_step_begin($run, $lease, 'long')");
+$client = sleeper("pgqrs_wait_for_work('wf', timeout => '60 s')");
+sql("SELECT pg_sleep(0.7)");
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'what is locked is not there');
+$holder->query_safe('COMMIT');
+is(finish_client($client), 't', 'until it is not');
+
+#
+# Queues and patterns
+#
+
+sql("SELECT pgqrs_pause_queue('q'), pgqrs_enqueue('q', '1')");
+is(sql("CALL pgqrs_wait_for_work('q', timeout => '50 ms')"), 'f', 'a paused queue has nothing');
+wakes('a resumed queue', $q, "SELECT pgqrs_resume_queue('q')", 't');
+sql($take);
+$client = sleeper("pgqrs_wait_for_work('team.*', timeout => '60 s')");
+sql("SELECT pgqrs_create_queue('team.new')");
+sql("SELECT pgqrs_enqueue('team.new', '1')");
+is(finish_client($client), 't', 'a new queue that matches');
+sql("SELECT pgqrs_purge_queue('team.new'); SELECT pgqrs_create_queue('team.' || g) FROM generate_series(1, 30) g");
+$client = sleeper("pgqrs_wait_for_work('team.*', timeout => '60 s')");
+sql("SELECT pgqrs_enqueue('other', '1')");
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a queue that does not');
+sql("SELECT pgqrs_enqueue('team.23', '1')");
+is(finish_client($client), 't', 'one of many queues');
+$client = sleeper("pgqrs_wait_for_work('team.1', timeout => '60 s')");
+sql("SELECT pgqrs_delete_queue('team.1')");
+is(finish_client($client), 'PQ001', 'a queue that is deleted');
+sql("SELECT pgqrs_enqueue('limited', '1'), pgqrs_enqueue('limited', '2')");
+($message, $lease) = claim('limited');
+wakes('room in a queue with a limit', "pgqrs_wait_for_work('limited', timeout => '60 s')", "SELECT pgqrs_archive_message($message, $lease)", 't');
+($message, $lease) = claim('limited');
+sql("SELECT pgqrs_enqueue('limited', '3')");
+wakes('a higher limit', "pgqrs_wait_for_work('limited', timeout => '60 s')", "SELECT pgqrs_alter_queue('limited', max_in_flight => 2)", 't');
+
+#
+# Workers
+#
+
+my $w = sql("SELECT pgqrs_register_worker('w', '{q,other}', max_concurrent => 1)");
+my $by_worker = "pgqrs_wait_for_work(worker_id => $w, timeout => '60 s')";
+sql("SELECT pgqrs_purge_queue('other')");
+wakes('what a worker subscribes to', $by_worker, "SELECT pgqrs_enqueue('other', '1')", 't');
+sql("SELECT pgqrs_suspend_worker($w)");
+is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nothing is there for a suspended worker');
+wakes('a worker that is resumed', $by_worker, "SELECT pgqrs_resume_worker($w)", 't');
+($message, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('other', $w)");
+sql("SELECT pgqrs_enqueue('other', '2')");
+is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nor for one that holds as much as it may');
+wakes('a worker that has room', $by_worker, "SELECT pgqrs_archive_message($message, $lease)", 't');
+sql("SELECT pgqrs_purge_queue('other')");
+wakes('a worker that is stopped', $by_worker, "SELECT pgqrs_stop_worker($w)", 'PQ014');
+$w = sql("SELECT pgqrs_register_worker('w', '{q}')");
+wakes('a worker that is superseded', "pgqrs_wait_for_work('q', $w, '60 s')", "SELECT pgqrs_register_worker('w', '{q}')", 'PQ014');
+
+# A worker that waits is not silent.
+sql("ALTER SYSTEM SET pgqrs.worker_timeout = '1 s'; SELECT pg_reload_conf()");
+$node->poll_query_until('postgres', "SELECT pgqrs_version() <> '' AND current_setting('pgqrs.worker_timeout') = '1s'");
+$w = sql("SELECT pgqrs_register_worker('patient', '{q}')");
+$client = sleeper("pgqrs_wait_for_work('q', $w, '3 s')");
+my $stopped = 0;
+while (sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"))
+{
+	sql("SELECT pgqrs_maintain(), pg_sleep(0.1)");
+	$stopped ||= sql("SELECT count(*) FROM pgqrs_workers WHERE worker_id = $w AND stopped_at IS NOT NULL");
+}
+is(finish_client($client), 'f', 'a wait that is longer than a worker may be silent');
+sql("ALTER SYSTEM RESET pgqrs.worker_timeout; SELECT pg_reload_conf()");
+
+#
+# Privileges
+#
+
+sql("CREATE ROLE reader LOGIN; CREATE ROLE worker LOGIN; CREATE ROLE stranger LOGIN;
+	SELECT pgqrs_grant('wf', 'reader', 'trigger'), pgqrs_grant('q', 'worker', 'work'), pgqrs_grant('other', 'stranger', 'admin')");
+$run = sql("SELECT pgqrs_trigger('wf')");
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait($run, '0')"), 'PQ012', 'any privilege allows to wait for a run');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait($run, '0')"), 'PQ003', 'others know of no such run');
+is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait_for_work('q', timeout => '0')"), '', 'work allows to wait for it');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => '0')"), 'PQ001', 'others know of no such queue');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'trigger does not');
+
+#
+# A wake-up is not lost with who got it
+#
+
+my @crowd = map { sleeper($q) } 1 .. 4;
+sql("SELECT pgqrs_enqueue('q', '1')");
+my $asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND state = 'active'";
+$node->poll_query_until('postgres', "SELECT ($asleep) = 3") or die 'nobody or more than one woke';
+pass('one message wakes one');
+# That one does not take it; somebody looks again.
+$node->poll_query_until('postgres', "SELECT ($asleep) < 3") or die 'nobody looks again';
+pass('and another one if that does not take it');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
+eval { $_->{harness}->finish } for @crowd;
+
+$holder->quit;
+$node->stop;
+
+#
+# Where nobody wakes anybody
+#
+
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+$node->append_conf('postgresql.conf', "hot_standby = on\n");
+$node->start;
+sql("SELECT pgqrs_purge_queue('q'), pgqrs_purge_queue('wf')");
+wakes('not preloaded: a message', $q, "SELECT pgqrs_enqueue('q', '1')", 't');
+sql($take);
+sql("SELECT pgqrs_enqueue('q', '1', delay => '1 s')");
+start;
+is(sql("CALL $q"), 't', 'not preloaded: a delay');
+cmp_ok(passed(), '<', 1.9, 'and no pause is longer than it');
+$run = sql("SELECT pgqrs_trigger('wf')");
+(undef, $lease) = claim('wf');
+wakes('not preloaded: a result', "pgqrs_wait($run)", "SELECT pgqrs_complete_run($run, $lease, '1')", 'SUCCESS|1|');
+is(sqlstate($node, "CALL pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ", '100 ms')"), 'PQ012', 'not preloaded: a time-out');
+
+done_testing();
