@@ -52,6 +52,17 @@ get_text(TupleTableSlot *slot, AttrNumber column)
 	return TextDatumGetCString(pgqrs_get(slot, column));
 }
 
+/*
+ * Opens the schedules for writing, and before them the messages: who deletes a
+ * workflow locks those, then its schedules.
+ */
+static PgqrsTable *
+open_schedules(void)
+{
+	pgqrs_table_close(pgqrs_table_open(TABLE_MESSAGES, true));
+	return pgqrs_table_open(TABLE_SCHEDULES, true);
+}
+
 static bool
 fetch(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
 {
@@ -215,8 +226,7 @@ update(PgqrsTable *schedules, TupleTableSlot *slot, const PgqrsNewSchedule *s,
 int64
 pgqrs_schedule_set(const PgqrsNewSchedule *s)
 {
-	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
+	PgqrsTable *schedules = open_schedules();
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	pg_tz *zone = pgqrs_cron_zone(s->timezone);
 	PgqrsWorkflow workflow;
@@ -243,14 +253,13 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 			break;
 	}
 	pgqrs_table_close(schedules);
-	pgqrs_table_close(messages);
 	return id;
 }
 
 void
 pgqrs_schedule_enable(const char *name, bool enabled)
 {
-	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
+	PgqrsTable *schedules = open_schedules();
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	PgqrsCron cron;
 	PgqrsRow row;
@@ -295,7 +304,7 @@ drop_locked(PgqrsTable *schedules, TupleTableSlot *slot)
 bool
 pgqrs_schedule_drop(const char *name)
 {
-	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
+	PgqrsTable *schedules = open_schedules();
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	bool found = find_locked(schedules, name, LockTupleExclusive, slot);
 
@@ -376,7 +385,7 @@ fill_run(TupleTableSlot *slot, PgqrsNewRun *r)
 int64
 pgqrs_schedule_trigger(const char *name)
 {
-	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
+	PgqrsTable *schedules = open_schedules();
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	PgqrsNewRun r;
 	int64 id;
@@ -739,7 +748,7 @@ pgqrs_schedule_tick(int max, int64 *fired)
 {
 	static TimestampTz ticked_at = DT_NOEND;
 	Due due = {
-		.schedules = pgqrs_table_open(TABLE_SCHEDULES, true),
+		.schedules = open_schedules(),
 		.firings = pgqrs_table_open(TABLE_FIRINGS, true),
 		.now = pgqrs_clock(),
 	};
