@@ -58,6 +58,7 @@ typedef struct Database
 	int failures;
 	TimestampTz retry_at;
 	TimestampTz last_pass;
+	TimestampTz last_search;
 	int64 passes;
 	int64 done[DONE_COUNT];
 } Database;
@@ -163,7 +164,7 @@ reset(Database *d, Oid db)
 	d->dismiss = false;
 	d->pid = 0;
 	d->latch = NULL;
-	d->starting = d->served = d->retry_at = d->last_pass = 0;
+	d->starting = d->served = d->retry_at = d->last_pass = d->last_search = 0;
 	d->failures = 0;
 	d->passes = 0;
 	memset(d->done, 0, sizeof(d->done));
@@ -571,6 +572,20 @@ pgqrs_database_lower(PgqrsDue kind, TimestampTz due)
 	SpinLockRelease(&own->mutex);
 }
 
+bool
+pgqrs_database_may_search(int64 interval)
+{
+	TimestampTz now = pgqrs_clock();
+	bool may;
+
+	SpinLockAcquire(&own->mutex);
+	may = now >= own->last_search + interval || now < own->last_search;
+	if (may)
+		own->last_search = now;
+	SpinLockRelease(&own->mutex);
+	return may;
+}
+
 void
 pgqrs_database_note_pass(const int64 *done)
 {
@@ -579,6 +594,7 @@ pgqrs_database_note_pass(const int64 *done)
 	SpinLockAcquire(&own->mutex);
 	own->last_pass = now;
 	own->passes++;
+	own->failures = 0;
 	for (int i = 0; i < DONE_COUNT; i++)
 		own->done[i] += done[i];
 	SpinLockRelease(&own->mutex);

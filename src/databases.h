@@ -144,6 +144,9 @@ extern TimestampTz pgqrs_database_due(PgqrsDue kind);
 extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
 extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
 
+/* True once per interval (microseconds), whichever worker asks. */
+extern bool pgqrs_database_may_search(int64 interval);
+
 /* A maintenance pass is over, and did that. */
 extern void pgqrs_database_note_pass(const int64 *done);
 

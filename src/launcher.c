@@ -57,7 +57,7 @@
 
 /* How long to wait when the server has no room for a worker. */
 #define MIN_BACKOFF (1 * USECS_PER_SEC)
-#define MAX_BACKOFF (60 * USECS_PER_SEC)
+#define MAX_BACKOFF (10 * USECS_PER_SEC)
 
 /* As pgqrs.max_workers may be; more may be leaving. */
 #define MAX_HANDLES 128
@@ -144,7 +144,10 @@ is_served(Oid db)
  * Workers
  */
 
-/* Forgets workers that have ended; of those that never attached, takes note. */
+/*
+ * Forgets workers that have ended, each of which leaves room for another; of
+ * those that never attached, takes note.
+ */
 static void
 forget_ended(void)
 {
@@ -159,6 +162,7 @@ forget_ended(void)
 			case BGWH_STOPPED:
 				pgqrs_databases_not_started(started[i].db, true);
 				pfree(started[i].handle);
+				retry_at = 0;
 				break;
 			case BGWH_POSTMASTER_DIED:
 				proc_exit(1);
@@ -286,15 +290,13 @@ start_workers(void)
 			continue;
 		if (list[i].due > now)
 			next = Min(next, list[i].due);
-		else if (retry_at > now)
-			next = Min(next, retry_at);
-		else if (room <= 0)
-			waiting++;
-		else if (start_worker(list[i].db, now))
+		else if (room > 0 && retry_at <= now && start_worker(list[i].db, now))
 			room--;
 		else
-			next = Min(next, retry_at);
+			waiting++;
 	}
+	if (waiting > 0 && retry_at > now)
+		next = Min(next, retry_at);
 	pgqrs_databases_set_waiting(waiting);
 	pfree(list);
 	return next;

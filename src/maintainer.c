@@ -75,7 +75,6 @@ static int security_before;
 static TimestampTz attached_at;
 static TimestampTz active_at;
 static TimestampTz pass_at = 0;
-static TimestampTz searched_at = 0;
 
 /*
  * The transaction around each batch
@@ -183,9 +182,8 @@ run_duty(PgqrsDuty duty, const char *activity, int64 *done)
 static void
 search(int64 *done)
 {
-	if (searched_at > pgqrs_clock() - SEARCH_INTERVAL)
+	if (!pgqrs_database_may_search(SEARCH_INTERVAL))
 		return;
-	searched_at = pgqrs_clock();
 	run_duty(pgqrs_maintain_floors, "sweeping below the floors", done);
 	run_duty(pgqrs_maintain_used_up, "looking for used up messages", done);
 }

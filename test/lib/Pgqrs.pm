@@ -10,7 +10,8 @@ use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 
-our @EXPORT = qw(new_node sqlstate clock start_client finish_client waits_for_lock);
+our @EXPORT = qw(new_node sqlstate clock start_client finish_client waits_for_lock
+  background_pid await_worker is_served log_count await_log);
 
 # A server that is preloaded with the library, and the extension in the
 # database postgres; conf: further settings.  Nothing happens in the background
@@ -84,6 +85,53 @@ sub waits_for_lock
 	return $node->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE application_name = '$application' AND wait_event_type = 'Lock'");
+}
+
+# The process id of a database's background worker, or of the launcher; empty
+# if there is none.
+sub background_pid
+{
+	my ($node, $database) = @_;
+	return $node->safe_psql('postgres', defined $database
+		? "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND datname = '$database'"
+		: "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgqrs launcher'");
+}
+
+# Makes something due in a database; the process id of the worker that came.
+sub await_worker
+{
+	my ($node, $database) = @_;
+	is_served($node, $database) or die "nothing happens in $database";
+	return background_pid($node, $database);
+}
+
+# True as soon as a run has ended by its deadline, which no claim looks at.
+sub is_served
+{
+	my ($node, $database) = @_;
+	my $run = $node->safe_psql($database, q{SELECT pgqrs_create_workflow('deadline');
+		SELECT pgqrs_trigger('deadline', timeout => '1 ms')});
+	$run =~ s/.*\n//s;
+	return $node->poll_query_until($database, "SELECT status = 'ERROR' FROM pgqrs_result($run)");
+}
+
+# How often a pattern is in the server's log.
+sub log_count
+{
+	my ($node, $pattern) = @_;
+	return scalar(() = slurp_file($node->logfile) =~ /$pattern/g);
+}
+
+# True as soon as a pattern is in the server's log that often.
+sub await_log
+{
+	my ($node, $pattern, $count) = @_;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return 1 if log_count($node, $pattern) >= ($count // 1);
+		select undef, undef, undef, 0.1;
+	}
+	return 0;
 }
 
 1;

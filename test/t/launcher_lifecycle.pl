@@ -1,0 +1,181 @@
+# Background processes through what happens to databases, to the extension and
+# to themselves.  Each wait polls for what it waits for, with a deadline.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('lifecycle', "fsync = off\npgqrs.paused = off\nmax_prepared_transactions = 2\nrestart_after_crash = on\nlog_statement = none\n");
+
+sub sql
+{
+	my ($query, $database) = @_;
+	return $node->safe_psql($database // 'postgres', $query);
+}
+
+sub poll
+{
+	my ($query, $database) = @_;
+	return $node->poll_query_until($database // 'postgres', $query);
+}
+
+# How long statements take, in seconds; outside a transaction block.
+sub seconds
+{
+	my (@statements) = @_;
+	my $start = time;
+	$node->safe_psql('postgres', $_) for @statements;
+	return time - $start;
+}
+
+sub idle_reason
+{
+	my ($database) = @_;
+	return sql('SELECT idle_reason FROM pgqrs_background_stats()', $database);
+}
+
+sub gone
+{
+	my ($pid) = @_;
+	return poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+}
+
+# The extension comes and goes.
+ok(is_served($node, 'postgres'), 'CREATE EXTENSION');
+sql('CREATE DATABASE a');
+my $extension = 'CREATE EXTENSION pgqrs;';
+sql("BEGIN; $extension SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms'); ROLLBACK", 'a');
+sql("$extension SELECT 1", 'a');
+ok(is_served($node, 'a'), 'CREATE EXTENSION after one that was rolled back');
+my $worker = background_pid($node, 'a');
+sql('BEGIN; DROP EXTENSION pgqrs; ROLLBACK', 'a');
+ok(is_served($node, 'a'), 'DROP EXTENSION rolled back');
+is(background_pid($node, 'a'), $worker, 'by the same worker');
+sql('DROP EXTENSION pgqrs', 'a');
+ok(gone($worker), 'DROP EXTENSION: the worker leaves');
+sql($extension, 'a');
+ok(is_served($node, 'a'), 'and comes again');
+sql("DROP EXTENSION pgqrs; $extension", 'a');
+ok(is_served($node, 'a'), 'dropped and created in one session');
+sql("BEGIN; DROP EXTENSION pgqrs; $extension SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms'); COMMIT", 'a');
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result(1)", 'a'), 'and in one transaction');
+sql('CREATE SCHEMA s', 'a');
+sql("DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs SCHEMA s; SET search_path = s; SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms')", 'a');
+ok(poll("SELECT status = 'ERROR' FROM s.pgqrs_result(1)", 'a'), 'in another schema');
+sql('DROP SCHEMA s CASCADE', 'a');
+sql("BEGIN; $extension PREPARE TRANSACTION 'two phases'", 'a');
+sql("COMMIT PREPARED 'two phases'", 'a');
+ok(is_served($node, 'a'), 'created in two phases');
+
+# What was prepared is seen to when it has been committed, too.
+sql("BEGIN; SELECT pgqrs_trigger('deadline', timeout => '1 ms') AS late; PREPARE TRANSACTION 'late'", 'a');
+ok(is_served($node, 'a'), 'while a run is prepared whose deadline has passed');
+sql("COMMIT PREPARED 'late'", 'a');
+ok(poll("SELECT count(*) = 0 FROM pgqrs_messages", 'a'), 'it ends once it is committed');
+
+# A worker is connected to a database that must be free.
+await_worker($node, 'a');
+cmp_ok(seconds('DROP DATABASE a'), '<', 4, 'DROP DATABASE while a worker is connected');
+sql('CREATE DATABASE b');
+sql($extension, 'b');
+await_worker($node, 'b');
+cmp_ok(seconds('CREATE DATABASE c TEMPLATE b'), '<', 4, 'CREATE DATABASE TEMPLATE');
+sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'c');
+ok(poll("SELECT count(*) = 0 FROM pgqrs_messages", 'c'), 'the copy is served');
+ok(is_served($node, 'b'), 'so is the original');
+await_worker($node, 'b');
+cmp_ok(seconds('ALTER DATABASE b RENAME TO d'), '<', 4, 'RENAME');
+await_worker($node, 'd');
+my $tablespace = PostgreSQL::Test::Utils::tempdir;
+sql("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
+cmp_ok(seconds('ALTER DATABASE d SET TABLESPACE elsewhere'), '<', 4, 'SET TABLESPACE');
+await_worker($node, 'd');
+is(sqlstate($node, 'CREATE ROLE stranger LOGIN; SET SESSION AUTHORIZATION stranger; DROP DATABASE d'), '42501', 'who may not');
+ok(is_served($node, 'd'), 'holds up nobody');
+is(sqlstate($node, 'ALTER DATABASE d RENAME TO postgres'), '42P04', 'a command that fails');
+ok(is_served($node, 'd'), 'holds nothing for longer');
+sql('BEGIN; ALTER DATABASE d RENAME TO e; ROLLBACK');
+ok(is_served($node, 'd'), 'nor does one that is rolled back');
+
+# A worker that cannot leave is made to: here it waits for a lock.
+sql('DROP DATABASE c');
+$worker = await_worker($node, 'd');
+my $lines = log_count($node, qr/ERROR:  |FATAL:  /);
+my $locker = $node->background_psql('d');
+$locker->query_safe("SELECT pgqrs_trigger('deadline', timeout => '200 ms')");
+$locker->query_safe('BEGIN; LOCK pgqrs_messages');
+ok(poll("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $worker"), 'a worker waits for a lock');
+is(sqlstate($node, 'ALTER DATABASE d RENAME TO e'), '55006', 'somebody else is connected');
+is(log_count($node, qr/FATAL:  terminating background worker "pgqrs worker"/), 1, 'but the worker was terminated');
+$locker->query_safe('COMMIT');
+$locker->quit;
+ok(is_served($node, 'd'), 'another one comes');
+is(log_count($node, qr/ERROR:  |FATAL:  /), $lines + 2, 'nothing else failed');
+
+# What is not there.
+$lines = log_count($node, qr/ERROR:  |FATAL:  /);
+sql('CREATE DATABASE without');
+ok(poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND datname = 'without'"), 'a database without the extension');
+sql('CREATE DATABASE closed ALLOW_CONNECTIONS false');
+sql('CREATE DATABASE template IS_TEMPLATE true');
+
+# Another version: one line, and quiet until it is right again.
+sql("UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'pgqrs'", 'd');
+sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd');
+ok(await_log($node, qr/LOG:  nothing is done in the background in database "d"/), 'another version is logged');
+is(idle_reason('d'), 'version', 'and shown');
+ok(poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND datname = 'd'"), 'no worker stays');
+sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd') for 1 .. 3;
+ok(is_served($node, 'postgres'), 'others are served');
+is(log_count($node, qr/nothing is done in the background/), 1, 'once');
+is(sql('SELECT count(*) FROM pgqrs_messages', 'd'), 4, 'nothing is done');
+sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs'; ALTER EXTENSION pgqrs UPDATE", 'd');
+ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'until it is updated');
+is(log_count($node, qr/ERROR:  |FATAL:  /), $lines, 'nothing failed');
+
+# Paused.
+$worker = await_worker($node, 'd');
+sql("ALTER SYSTEM SET pgqrs.paused = on; SELECT pg_reload_conf()");
+ok(gone($worker), 'pgqrs.paused: the worker leaves');
+is(idle_reason('d'), 'paused', 'which is shown');
+my $run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd');
+is(sql('SELECT count(*) FROM pg_stat_activity WHERE backend_type = \'pgqrs worker\''), 0, 'none comes');
+is(sql("SELECT status FROM pgqrs_result($run)", 'd'), 'QUEUED', 'nothing happens');
+sql("ALTER SYSTEM RESET pgqrs.paused; SELECT pg_reload_conf()");
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)", 'd'), 'after that it does');
+
+# Processes that are terminated, in whatever they do, and come again.
+sql("SELECT count(pgqrs_trigger('deadline', timeout => '1 ms')) FROM generate_series(1, 5000)", 'd');
+for (1 .. 100)
+{
+	last if sql('SELECT count(*) FROM pgqrs_messages', 'd') == 0;
+	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ~ '^pgqrs'");
+	select undef, undef, undef, 0.05 + rand 0.1;
+}
+ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'workers and the launcher were terminated while they worked');
+is(sql("SELECT string_agg(DISTINCT status, ',') FROM pgqrs_runs", 'd'), 'ERROR', 'all is done');
+is(sql('SELECT count(*) - count(DISTINCT message_id) FROM pgqrs_archive', 'd'), 0, 'once');
+ok(poll("SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pgqrs launcher'"), 'there is a launcher');
+my $launcher = background_pid($node);
+sql("SELECT pg_terminate_backend($launcher)");
+ok(gone($launcher), 'the launcher is terminated');
+ok(is_served($node, $_), "database $_ is served") for 'postgres', 'd';
+for my $who ('worker', 'launcher')
+{
+	my $pid = $who eq 'worker' ? await_worker($node, 'd') : background_pid($node);
+	kill 'KILL', $pid;
+	ok(await_log($node, qr/\(PID $pid\) was terminated by signal 9/), "kill -9 of the $who");
+	ok(await_log($node, qr/database system is ready to accept connections/, $who eq 'worker' ? 2 : 3), 'the server restarts');
+	ok(is_served($node, $_), "database $_ is served") for 'postgres', 'd';
+}
+
+# Fast shutdown with workers connected.
+await_worker($node, $_) for 'postgres', 'd';
+my $start = time;
+$node->stop('fast');
+cmp_ok(time - $start, '<', 5, 'fast shutdown');
+
+done_testing();

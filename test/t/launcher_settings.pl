@@ -1,0 +1,130 @@
+# Background processes and settings: reloads, a pool that is too small, a
+# server without room, binary upgrade.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('settings', "fsync = off\npgqrs.paused = off\npgqrs.max_workers = 4\nlog_statement = none\n");
+my @databases = qw(a b c);
+
+sub sql
+{
+	my ($query, $database) = @_;
+	return $node->safe_psql($database // 'postgres', $query);
+}
+
+sub poll
+{
+	my ($query, $database) = @_;
+	return $node->poll_query_until($database // 'postgres', $query);
+}
+
+sub set
+{
+	my ($name, $value) = @_;
+	sql("ALTER SYSTEM SET $name = $value");
+	sql('SELECT pg_reload_conf()');
+	return;
+}
+
+sub workers
+{
+	return sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'});
+}
+
+for my $database (@databases)
+{
+	sql("CREATE DATABASE $database");
+	sql('CREATE EXTENSION pgqrs', $database);
+}
+
+# Every setting that can be reloaded, while a worker is at work.
+my $launcher = background_pid($node);
+my $worker = await_worker($node, 'postgres');
+my %values = ('pgqrs.async_claims' => 'off', 'pgqrs.heartbeat_flush' => "'1 s'", 'pgqrs.payload_max' => "'1 MB'",
+	'pgqrs.payload_warn' => "'100 kB'", 'pgqrs.max_workers' => 5, 'pgqrs.clock_offset' => "'1 s'");
+set($_, $values{$_}) for sort keys %values;
+is(sql(q{SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE name LIKE 'pgqrs.%' AND context = 'sighup'
+		AND name NOT IN ('pgqrs.databases', 'pgqrs.paused', 'pgqrs.worker_timeout')}),
+	join(', ', sort keys %values), 'these can be reloaded, and those of which there is more below');
+ok(is_served($node, 'postgres'), 'they are');
+is(background_pid($node, 'postgres'), $worker, 'the worker goes on');
+is(background_pid($node), $launcher, 'so does the launcher');
+sql('SELECT pgqrs_register_worker(name, \'{*}\') FROM unnest(\'{x,y}\'::text[]) name', 'b');
+is(sql('SELECT count(*) FROM pgqrs_workers WHERE status = \'READY\'', 'b'), 2, 'two workers');
+set('pgqrs.worker_timeout', "'1 s'");
+ok(poll('SELECT count(*) = 2 FROM pgqrs_workers WHERE status = \'STOPPED\'', 'b'), 'with a shorter time-out they are stopped soon');
+set('pgqrs.worker_timeout', "'60 s'");
+for my $list (q{'a,,b'}, q{'a, "b'})
+{
+	is(sqlstate($node, "ALTER SYSTEM SET pgqrs.databases = $list"), '22023', "$list is no list");
+}
+is(sqlstate($node, "SET pgqrs.databases = '*'"), '55P02', 'nor can it be set in a session');
+
+# Which databases.
+$worker = await_worker($node, 'a');
+set('pgqrs.databases', 'b, c');
+ok(poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $worker"), 'the worker of one that is not in the list leaves');
+is(sql('SELECT idle_reason FROM pgqrs_background_stats()', 'a'), 'not in pgqrs.databases', 'as is shown');
+like(sql('SELECT value || \'|\' || ok || \'|\' || hint FROM pgqrs_health WHERE item = \'background worker\'', 'a'),
+	qr/^none: not in pgqrs.databases\|false\|Add the database/, 'with a hint');
+my $run = sql("SELECT pgqrs_create_workflow('deadline'); SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'a') =~ s/.*\n//r;
+ok(is_served($node, $_), "$_ is served") for 'b', 'c';
+is(sql("SELECT status FROM pgqrs_result($run)", 'a'), 'QUEUED', 'nothing happens in a');
+sql('ALTER DATABASE a RENAME TO "D d"');
+set('pgqrs.databases', q{b, '"D d"'});
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)", 'D d'), 'under a name in quotes it does');
+sql('ALTER DATABASE "D d" RENAME TO a');
+set('pgqrs.databases', q{'*'});
+ok(is_served($node, $_), "$_ is served") for 'a', 'c';
+
+# One worker for four databases.
+set('pgqrs.max_workers', 1);
+ok(poll(q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'those that are too many leave');
+my $start = time;
+for (1 .. 3)
+{
+	for my $database ('postgres', @databases)
+	{
+		is_served($node, $database) or fail("$database is not served");
+		cmp_ok(workers(), '<=', 1, "one worker at most, in $database");
+	}
+}
+cmp_ok(time - $start, '<', 30, 'it does not stay where nothing is to be done');
+my @runs = map { [ $_, sql("SELECT max(pgqrs_trigger('deadline', timeout => '1 ms')) FROM generate_series(1, 3000)", $_) ] } 'postgres', @databases;
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($_->[1])", $_->[0]), "much to do in each of them: $_->[0]") for @runs;
+set('pgqrs.max_workers', 2);
+
+# No room: said once, and everything else works.
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\n");
+set('pgqrs.paused', 'on');
+$node->restart;
+my $setting = sql("SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+my $blocker = start_client($node, "SET application_name = 'blocker'; SET $setting = on; SET max_parallel_workers_per_gather = 1; SELECT pg_sleep(600)");
+ok(poll(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}), 'there is room for one more worker, and somebody else has it');
+set('pgqrs.paused', 'off');
+$run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')");
+ok(await_log($node, qr/LOG:  no room for a background worker of pgqrs\n.*HINT:  Raise max_worker_processes/), 'what is logged');
+is(sql('SELECT payload FROM pgqrs_dequeue(\'jobs\')', 'a') // '', '1', 'all else works') if sql("SELECT pgqrs_create_queue('jobs'); SELECT pgqrs_enqueue('jobs', '1')", 'a');
+is(sql("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'what is due waits');
+# two more attempts
+select undef, undef, undef, 3.5;
+is(log_count($node, qr/no room for a background worker/), 1, 'it is logged once');
+sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'blocker' AND backend_type = 'client backend'});
+finish_client($blocker);
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'when there is, what was due is done');
+ok(is_served($node, $_), "$_ is served") for @databases;
+$node->stop;
+
+# Binary upgrade.
+my @pg_ctl = ('pg_ctl', '-D', $node->data_dir, '-l', $node->logfile, '-w');
+command_ok([ @pg_ctl, '-o', '-b', 'start' ], 'a server in binary upgrade');
+is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgqrs%'}), 0, 'nothing of it is started');
+is(sql('SELECT idle_reason FROM pgqrs_background_stats()'), 'no launcher', 'as is shown');
+command_ok([ @pg_ctl, 'stop' ], 'and stopped');
+
+done_testing();
