@@ -20,6 +20,7 @@
 #include <signal.h>
 
 #include "clock.h"
+#include "compat.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
@@ -29,7 +30,6 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 /* A database whose worker failed is tried again after this, doubled each time. */
 #define MIN_BACKOFF (1 * USECS_PER_SEC)
@@ -303,22 +303,6 @@ pgqrs_database_probe(void)
 }
 
 void
-pgqrs_database_note_call(void)
-{
-	static bool noted = false;
-	bool absent;
-
-	if (noted || shared == NULL || find_own() == NULL)
-		return;
-	noted = true;
-	SpinLockAcquire(&own->mutex);
-	absent = own->state == DATABASE_ABSENT;
-	SpinLockRelease(&own->mutex);
-	if (absent)
-		pgqrs_database_probe();
-}
-
-void
 pgqrs_databases_changed(void)
 {
 	if (shared == NULL)
@@ -402,6 +386,7 @@ pgqrs_database_hold(Oid db)
 void
 pgqrs_database_await(Oid db, int timeout)
 {
+	static uint32 wait_event = 0;
 	TimestampTz start = GetCurrentTimestamp();
 	Database *d = find(db);
 
@@ -418,7 +403,7 @@ pgqrs_database_await(Oid db, int timeout)
 		if (pid == 0 || passed >= timeout)
 			break;
 		ConditionVariableTimedSleep(&shared->left, passed < PATIENCE ? 100 : 500,
-									PG_WAIT_EXTENSION);
+									pgqrs_wait_event(&wait_event, "PgqrsHold"));
 	}
 	ConditionVariableCancelSleep();
 }
@@ -440,9 +425,17 @@ pgqrs_database_release(Oid db)
  * For the worker of a database
  */
 
+/* A worker has failed: the next one comes later, each time. */
+static void
+note_failure(Database *d, TimestampTz now)
+{
+	d->failures++;
+	d->retry_at = now + Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
+}
+
 /*
  * One whose end was not of its own accord may have taken what was due and not
- * done it.
+ * done it.  To be terminated is no failure.
  */
 static void
 detach(int code, Datum arg)
@@ -462,9 +455,10 @@ detach(int code, Datum arg)
 	}
 	else
 	{
-		d->failures++;
-		d->retry_at = now +
-			Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
+		if (ProcDiePending)
+			d->retry_at = now + MIN_BACKOFF;
+		else
+			note_failure(d, now);
 		for (int kind = 0; kind < DUE_COUNT; kind++)
 			set_due(d, kind, 0);
 	}
@@ -727,11 +721,7 @@ pgqrs_databases_not_started(Oid db, bool failed)
 		d->starting = 0;
 		d->served = now;
 		if (failed)
-		{
-			d->failures++;
-			d->retry_at = now +
-				Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
-		}
+			note_failure(d, now);
 	}
 	SpinLockRelease(&d->mutex);
 }

@@ -96,9 +96,6 @@ extern void pgqrs_database_poke(PgqrsDue kind, TimestampTz due);
 /* A worker has to look whether the current database has the extension. */
 extern void pgqrs_database_probe(void);
 
-/* Our objects are used here; probes if the launcher knows nothing of them. */
-extern void pgqrs_database_note_call(void);
-
 /* Databases were created, renamed or altered: the launcher looks at the list. */
 extern void pgqrs_databases_changed(void);
 

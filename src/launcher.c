@@ -88,11 +88,12 @@ static TimestampTz retry_at = 0;
  * The list of databases
  */
 
+/* A connection limit of -2 marks what a DROP DATABASE left half dropped. */
 static bool
 may_serve(Form_pg_database form)
 {
 	return form->datallowconn && !form->datistemplate &&
-		pgqrs_guc_serves(NameStr(form->datname));
+		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
 /*

@@ -42,8 +42,9 @@
 /* How long a worker stays without anything to do. */
 #define IDLE_TIME (10 * USECS_PER_SEC)
 
-/* A turn, where other databases wait. */
-#define TURN (1 * USECS_PER_SEC)
+/* A turn, where other databases wait; and without anything to do. */
+#define TURN	   (1 * USECS_PER_SEC)
+#define SHORT_TURN (100 * 1000)
 
 /* Maintenance is done this often at most, and ... */
 #define PASS_INTERVAL (100 * 1000)
@@ -286,15 +287,15 @@ is_to_be_served(void)
 static bool
 is_time_to_leave(TimestampTz next)
 {
-	TimestampTz now = pgqrs_clock();
-
 	PgqrsDatabaseState state = pgqrs_database_state();
+	TimestampTz now = pgqrs_clock();
 
 	if (pgqrs_paused || pgqrs_database_must_leave() ||
 		state == DATABASE_ABSENT || state == DATABASE_OUTDATED)
 		return true;
 	if (pgqrs_database_others_wait())
-		return next > now || now >= attached_at + TURN || now < attached_at;
+		return now < attached_at || now >= attached_at + TURN ||
+			(next > now && now >= attached_at + SHORT_TURN);
 	return next > now + IDLE_TIME &&
 		(now >= active_at + IDLE_TIME || now < active_at);
 }
@@ -308,6 +309,8 @@ rest(TimestampTz next)
 
 	if (next > now + IDLE_TIME)
 		next = active_at + IDLE_TIME;
+	if (pgqrs_database_others_wait() && next > now)
+		next = Min(next, attached_at + SHORT_TURN);
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

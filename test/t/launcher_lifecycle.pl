@@ -136,12 +136,43 @@ sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs
 ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'until it is updated');
 is(log_count($node, qr/ERROR:  |FATAL:  /), $lines, 'nothing failed');
 
+# A worker that fails is tried again, and its database's state shown.
+sql('CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END $$', 'd');
+my $run = sql("SELECT pgqrs_trigger('deadline', timeout => '300 ms')", 'd');
+sql('CREATE TRIGGER t BEFORE INSERT ON pgqrs_messages FOR EACH ROW EXECUTE FUNCTION f()', 'd');
+ok(poll(q{SELECT NOT ok AND value ~ '^failed \d+ times, next try at ' AND hint ~ 'log' FROM pgqrs_health WHERE item = 'background worker'}, 'd'),
+	'a worker that fails');
+ok(is_served($node, 'postgres'), 'others are served');
+sql('DROP TRIGGER t ON pgqrs_messages', 'd');
+ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)", 'd'), 'until it does not');
+ok(poll("SELECT ok FROM pgqrs_health WHERE item = 'background worker'", 'd'), 'and all is well');
+
+# Settings of databases and roles do not count; the owner need be no superuser.
+sql($_) for 'CREATE DATABASE owned', 'CREATE ROLE owner SUPERUSER';
+sql('SET ROLE owner; CREATE SCHEMA mine; CREATE EXTENSION pgqrs SCHEMA mine', 'owned');
+sql("ALTER DATABASE owned SET default_transaction_read_only = on; ALTER DATABASE owned SET default_transaction_isolation = serializable;
+	ALTER DATABASE owned SET search_path = mine; ALTER DATABASE owned SET lock_timeout = '1 ms'; ALTER ROLE owner NOSUPERUSER NOLOGIN");
+sql("SET default_transaction_read_only = off; SET lock_timeout = 0; SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms')", 'owned');
+ok(poll("SELECT status = 'ERROR' FROM mine.pgqrs_result(1)", 'owned'), 'a database that is read only by default, with an owner who may not log in');
+sql('DROP DATABASE owned');
+
+# Grants go with their roles, whichever database they are in.
+sql("CREATE ROLE gone; CREATE ROLE stays");
+sql("SELECT pgqrs_create_queue('q'), pgqrs_grant('*', 'gone', 'work'), pgqrs_grant('q', 'stays', 'work'), pgqrs_grant('q', 'public', 'trigger')", $_) for 'postgres', 'd';
+sql('DROP OWNED BY gone', $_) for 'postgres', 'd';
+sql('DROP ROLE gone');
+for my $database ('postgres', 'd')
+{
+	ok(poll("SELECT count(*) = 0 FROM pgqrs_grants WHERE grantee = 'gone'", $database), "grants to a role that was dropped, in $database");
+	is(sql("SELECT string_agg(grantee, ' ' ORDER BY grantee COLLATE \"C\") FROM pgqrs_grants", $database), 'public stays', 'and no others');
+}
+
 # Paused.
 $worker = await_worker($node, 'd');
 sql("ALTER SYSTEM SET pgqrs.paused = on; SELECT pg_reload_conf()");
 ok(gone($worker), 'pgqrs.paused: the worker leaves');
 is(idle_reason('d'), 'paused', 'which is shown');
-my $run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd');
+$run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd');
 is(sql('SELECT count(*) FROM pg_stat_activity WHERE backend_type = \'pgqrs worker\''), 0, 'none comes');
 is(sql("SELECT status FROM pgqrs_result($run)", 'd'), 'QUEUED', 'nothing happens');
 sql("ALTER SYSTEM RESET pgqrs.paused; SELECT pg_reload_conf()");
