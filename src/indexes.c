@@ -8,7 +8,7 @@
  * is not opened.  Whatever changes a table's indexes arrives as an invalidation
  * of the relation, at the latest with the lock on the table.
  *
- * Locks an index in RowExclusiveLock to the end of the transaction.
+ * Locks an index as its table is locked, to the end of the transaction.
  */
 #include "indexes.h"
 
@@ -20,6 +20,29 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
+
+Relation
+pgqrs_index_open(PgqrsOpenIndexes *open, Oid index)
+{
+	Relation rel;
+
+	for (int i = 0; i < open->count; i++)
+		if (RelationGetRelid(open->rels[i]) == index)
+			return open->rels[i];
+	if (open->count == PGQRS_MAX_INDEXES)
+		elog(ERROR, "too many indexes");
+	rel = index_open(index, open->lock);
+	open->rels[open->count++] = rel;
+	return rel;
+}
+
+void
+pgqrs_index_close_all(PgqrsOpenIndexes *open)
+{
+	for (int i = 0; i < open->count; i++)
+		index_close(open->rels[i], NoLock);
+	open->count = 0;
+}
 
 typedef struct Known
 {
@@ -103,7 +126,6 @@ learn_index(PgqrsIndex *index, Relation rel)
 		form->indisexclusion || !form->indisready)
 		return false;
 	index->oid = RelationGetRelid(rel);
-	index->rel = NULL;
 	index->unique = form->indisunique;
 	index->natts = form->indnatts;
 	for (int i = 0; i < form->indnatts; i++)
@@ -188,36 +210,26 @@ is_unchanged(const PgqrsIndex *index, const bool *changed)
 }
 
 void
-pgqrs_indexes_insert(PgqrsIndexes *indexes, Relation table, ItemPointer tid,
-					 const Datum *values, const bool *nulls, const bool *changed)
+pgqrs_indexes_insert(const PgqrsIndexes *indexes, PgqrsOpenIndexes *open,
+					 Relation table, ItemPointer tid, const Datum *values,
+					 const bool *nulls, const bool *changed)
 {
 	for (int i = 0; i < indexes->count; i++)
 	{
-		PgqrsIndex *index = &indexes->indexes[i];
+		const PgqrsIndex *index = &indexes->indexes[i];
 		Datum keys[INDEX_MAX_KEYS];
 		bool no_keys[INDEX_MAX_KEYS];
 
 		if (!has_entry(index, values, nulls))
 			continue;
-		if (index->rel == NULL)
-			index->rel = index_open(index->oid, RowExclusiveLock);
 		for (int j = 0; j < index->natts; j++)
 		{
 			keys[j] = values[index->columns[j] - 1];
 			no_keys[j] = nulls[index->columns[j] - 1];
 		}
 		/* btree looks at no IndexInfo */
-		index_insert(index->rel, keys, no_keys, tid, table,
-					 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+		index_insert(pgqrs_index_open(open, index->oid), keys, no_keys, tid,
+					 table, index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
 					 changed != NULL && is_unchanged(index, changed), NULL);
 	}
-}
-
-void
-pgqrs_indexes_close(PgqrsIndexes *indexes)
-{
-	for (int i = 0; i < indexes->count; i++)
-		if (indexes->indexes[i].rel != NULL)
-			index_close(indexes->indexes[i].rel, NoLock);
-	pfree(indexes);
 }

@@ -9,6 +9,7 @@
 
 #include "catalog.h"
 #include "storage/itemptr.h"
+#include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
 #define PGQRS_MAX_INDEXES 16
@@ -34,7 +35,6 @@ typedef struct PgqrsIndexTest
 typedef struct PgqrsIndex
 {
 	Oid oid;
-	Relation rel; /* NULL: not open */
 	bool unique;
 	int natts;
 	AttrNumber columns[INDEX_MAX_KEYS];
@@ -48,6 +48,17 @@ typedef struct PgqrsIndexes
 	PgqrsIndex indexes[PGQRS_MAX_INDEXES];
 } PgqrsIndexes;
 
+/* Indexes of a table that are open as long as the table is. */
+typedef struct PgqrsOpenIndexes
+{
+	LOCKMODE lock;
+	int count;
+	Relation rels[PGQRS_MAX_INDEXES];
+} PgqrsOpenIndexes;
+
+extern Relation pgqrs_index_open(PgqrsOpenIndexes *open, Oid index);
+extern void pgqrs_index_close_all(PgqrsOpenIndexes *open);
+
 extern void pgqrs_indexes_init(void);
 
 /*
@@ -58,9 +69,9 @@ extern void pgqrs_indexes_init(void);
 extern PgqrsIndexes *pgqrs_indexes_of(PgqrsTableId id, Relation table);
 
 /* Writes the entries of a row; changed: from the version before, or NULL. */
-extern void pgqrs_indexes_insert(PgqrsIndexes *indexes, Relation table,
+extern void pgqrs_indexes_insert(const PgqrsIndexes *indexes,
+								 PgqrsOpenIndexes *open, Relation table,
 								 ItemPointer tid, const Datum *values,
 								 const bool *nulls, const bool *changed);
-extern void pgqrs_indexes_close(PgqrsIndexes *indexes);
 
 #endif /* PGQRS_INDEXES_H */

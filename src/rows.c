@@ -32,7 +32,6 @@
 #include "errors.h"
 #include "executor/executor.h"
 #include "floor.h"
-#include "indexes.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -49,6 +48,9 @@
 
 /* Tells our locks on keys from users' advisory locks, which are of class 1 and 2. */
 #define LOCK_CLASS 3
+
+/* Of so many fetches of messages one prunes. */
+#define PRUNE_EVERY 4
 
 /* How many tuples go to the table at once. */
 #define INSERT_CHUNK 500
@@ -211,7 +213,8 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 	if (write)
 		pgqrs_require_writable();
 	table->id = id;
-	table->rel = open_relation(id, write ? RowExclusiveLock : AccessShareLock);
+	table->open.lock = write ? RowExclusiveLock : AccessShareLock;
+	table->rel = open_relation(id, table->open.lock);
 	check_plain(id, table->rel);
 	return table;
 }
@@ -225,8 +228,7 @@ pgqrs_table_close(PgqrsTable *table)
 		pgqrs_table_close(table->archive);
 	foreach(lc, table->slots)
 		ExecDropSingleTupleTableSlot(lfirst(lc));
-	if (table->indexes != NULL)
-		pgqrs_indexes_close(table->indexes);
+	pgqrs_index_close_all(&table->open);
 	if (table->estate != NULL)
 	{
 		ExecCloseIndices(table->rri);
@@ -330,7 +332,7 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 {
 	Assert(nkeys <= PGQRS_MAX_KEYS);
 	scan->table = table;
-	scan->index = index_open(pgqrs_catalog_index(index), AccessShareLock);
+	scan->index = pgqrs_index_open(&table->open, pgqrs_catalog_index(index));
 	scan->nkeys = nkeys;
 	for (int i = 0; i < nkeys; i++)
 	{
@@ -415,10 +417,29 @@ pgqrs_scan_key(PgqrsScan *scan, AttrNumber column)
 						 &isnull);
 }
 
+/*
+ * Whoever fetches a row prunes its page if that is full: all of it, for the one
+ * version that the claim before has left there.  Done every few times it frees
+ * as much.  A page that the scan has pinned already is not pruned.
+ */
+static void
+spare_pruning(PgqrsScan *scan)
+{
+	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->desc->xs_heapfetch;
+	static uint32 turn = 0;
+
+	if (turn++ % PRUNE_EVERY != 0)
+		heap->xs_cbuf = ReleaseAndReadBuffer(heap->xs_cbuf, scan->table->rel,
+											 ItemPointerGetBlockNumber(
+												 &scan->desc->xs_heaptid));
+}
+
 /* Fetches the row of the index entry that the scan is at, if it is visible. */
 bool
 pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 {
+	if (scan->table->id == TABLE_MESSAGES)
+		spare_pruning(scan);
 	do
 	{
 		if (!index_fetch_heap(scan->desc, slot))
@@ -446,7 +467,6 @@ void
 pgqrs_scan_end(PgqrsScan *scan)
 {
 	index_endscan(scan->desc);
-	index_close(scan->index, NoLock);
 	PopActiveSnapshot();
 }
 
@@ -690,8 +710,9 @@ insert_index_entries(PgqrsTable *table, const PgqrsRow *row,
 		table->indexes = pgqrs_indexes_of(table->id, table->rel);
 	if (table->indexes != NULL)
 	{
-		pgqrs_indexes_insert(table->indexes, table->rel, &slot->tts_tid,
-							 row->values, row->nulls, update ? row->changed : NULL);
+		pgqrs_indexes_insert(table->indexes, &table->open, table->rel,
+							 &slot->tts_tid, row->values, row->nulls,
+							 update ? row->changed : NULL);
 		return;
 	}
 	open_executor(table, row->changed);
@@ -878,7 +899,7 @@ bool
 pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
 					   int nkeys)
 {
-	Relation index = index_open(pgqrs_catalog_index(id), AccessShareLock);
+	Relation index = pgqrs_index_open(&table->open, pgqrs_catalog_index(id));
 	PgqrsKey keys[PGQRS_MAX_KEYS];
 	uint64 hash = RelationGetRelid(index);
 	LOCKTAG tag;
@@ -898,7 +919,6 @@ pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
 	if (!exists)
 		pgqrs_row_insert(table, row);
 	LockRelease(&tag, ExclusiveLock, false);
-	index_close(index, NoLock);
 	return !exists;
 }
 

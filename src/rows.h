@@ -18,6 +18,7 @@
 #include "access/skey.h"
 #include "catalog.h"
 #include "executor/tuptable.h"
+#include "indexes.h"
 #include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "utils/relcache.h"
@@ -31,10 +32,11 @@ typedef struct PgqrsTable
 	Snapshot snapshot;		/* registered by the caller: what all reads see */
 	List *slots;			/* dropped with the table */
 	TupleTableSlot *writer; /* what is being inserted or updated */
-	struct PgqrsTable *archive;	  /* of messages, opened by the first end */
-	struct PgqrsIndexes *indexes; /* looked up by the first insert or update, */
-	EState *estate;		/* or where the executor is needed, made ... */
-	ResultRelInfo *rri; /* ... with this, whose indexes are open */
+	struct PgqrsTable *archive; /* of messages, opened by the first end */
+	PgqrsOpenIndexes open;
+	PgqrsIndexes *indexes; /* looked up by the first insert or update, */
+	EState *estate;		   /* or where the executor is needed, made ... */
+	ResultRelInfo *rri;	   /* ... with this, whose indexes are open */
 } PgqrsTable;
 
 /* A row to be inserted, or the new version of one. */
