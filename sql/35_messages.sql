@@ -94,3 +94,7 @@ RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_
 COMMENT ON FUNCTION pgqrs_purge_dead_letters(text, interval) IS
 'drops the dead letters of a queue that died longer than older_than ago, for good, and returns how many. Runs stay, but can no longer be replayed. Errors: PQ001 no such queue, 22004, 22023, 42501.';
 
+CREATE FUNCTION pgqrs_consume(queue text, handler text, batch_size int = 1)
+RETURNS int LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_consume';
+COMMENT ON FUNCTION pgqrs_consume(text, text, int) IS
+'claims up to batch_size (1..10000) messages of a queue, calls handler, a function that takes one jsonb, with the payload of each, and archives them, all in the caller''s transaction, so that what the handler writes happens exactly once; returns how many the handler took. If it fails, what it did to that message is undone and the message is nacked with {"type": SQLSTATE, "message"}; serialization failures, deadlocks and cancelled queries are passed on. Errors: PQ001 no such queue, PQ007 the queue of a workflow, 42883 no such function, 22004, 22023, 42501.';

@@ -28,7 +28,34 @@ RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_
 COMMENT ON FUNCTION pgqrs_signal(bigint, text, jsonb, text, jsonb) IS
 'sends a signal to a run, whether or not it waits for it, part of the caller''s transaction, and returns its id. With an idempotency_key that a signal to that run has, also one that was taken: its id. Errors: PQ003 no such run, PQ007 the run has ended, PQ008 too large, 22004, 22023, 42501.';
 
--- Cancelling and deleting.
+-- Children.
+
+CREATE FUNCTION pgqrs_start_child(run_id bigint, lease bigint, step_id text, workflow text, input jsonb = NULL, idempotency_key text = NULL,
+	delay interval = '0', run_at timestamptz = NULL, priority int = NULL, timeout interval = NULL, tags jsonb = NULL, headers jsonb = NULL,
+	retry_policy jsonb = NULL, on_duplicate text = 'return', require_worker boolean = false, concurrency_key text = NULL,
+	on_parent_end text = 'cancel')
+RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_child';
+COMMENT ON FUNCTION pgqrs_start_child(bigint, bigint, text, text, jsonb, text, interval, timestamptz, int, interval, jsonb, jsonb, jsonb, text, boolean, text, text) IS
+'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, and those of pgqrs_trigger().';
+
+CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[])
+RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_children';
+COMMENT ON FUNCTION pgqrs_start_children(bigint, bigint, text, text, jsonb[]) IS
+'the same for 1 to 10000 children in order, which are cancelled with the parent; returns their ids. They are the steps step_id[1] to step_id[n], for pgqrs_await_child(), and step_id stands for all of them, for pgqrs_await_children(). Errors as pgqrs_start_child().';
+
+CREATE FUNCTION pgqrs_await_child(run_id bigint, lease bigint, step_id text,
+	OUT done boolean, OUT status text, OUT output jsonb, OUT error jsonb)
+RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_await_child';
+COMMENT ON FUNCTION pgqrs_await_child(bigint, bigint, text) IS
+'waits for the child that was started as that step. done: it has ended; status is SUCCESS, with output, or ERROR or CANCELLED, with error. Not done: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, no child was started as that step, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
+
+CREATE FUNCTION pgqrs_await_children(run_id bigint, lease bigint, step_id text, mode text = 'all',
+	OUT done boolean, OUT results jsonb)
+RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_await_children';
+COMMENT ON FUNCTION pgqrs_await_children(bigint, bigint, text, text) IS
+'waits until all of the children that were started together have ended, or with mode => ''any'' until one has, however it ended. results: [{"run_id", "status", "output", "error"}] of all of them, in order; those that have not ended have their status of that moment. Not done and errors: as pgqrs_await_child().';
+
+-- Cancelling, deleting, running again.
 
 CREATE FUNCTION pgqrs_cancel_run(run_id bigint, reason text = NULL)
 RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_cancel_run';
@@ -49,3 +76,8 @@ CREATE FUNCTION pgqrs_delete_run(run_id bigint, reason text = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_delete_run';
 COMMENT ON FUNCTION pgqrs_delete_run(bigint, text) IS
 'marks a run as deleted: it is found by its id only, its idempotency key is free, it cannot be replayed. A live one is CANCELLED first, even if a worker holds it. Repeated it changes nothing. Errors: PQ003 no such run, 22004, 42501.';
+
+CREATE FUNCTION pgqrs_rerun(run_id bigint, input jsonb = NULL, from_step text = NULL, keep_finished boolean = false)
+RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_rerun';
+COMMENT ON FUNCTION pgqrs_rerun(bigint, jsonb, text, boolean) IS
+'starts a new run of the workflow of a run that has ended, however it ended, and returns its id: with that run''s input (unless one is given), priority, tags, headers, retry policy and timeout, without its idempotency key and parent. From the start; or from a step: those that succeeded and were started before it are kept, with their outputs; or with keep_finished, all that succeeded are, but for from_step. Errors: PQ003 no such run, PQ007 it has not ended, PQ008 too large, 22023 no such step, 22004, 42501.';

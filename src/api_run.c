@@ -2,8 +2,9 @@
  * api_run.c
  *	  SQL functions that start and end runs.
  */
-#include "api.h"
+#include "api_run.h"
 
+#include "api.h"
 #include "cancel.h"
 #include "catalog/pg_type.h"
 #include "errors.h"
@@ -12,28 +13,38 @@
 #include "run.h"
 #include "utils/builtins.h"
 
+void
+pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
+{
+	static const char *const on_duplicate[] = {"return", "raise"};
+
+	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
+	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
+	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
+	r->priority = pgqrs_arg_int_or(fcinfo, first + 4, "priority",
+								   -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY, 0);
+	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
+	r->has_tags = pgqrs_arg_json(fcinfo, first + 6, "tags", &r->tags);
+	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
+	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
+										 &r->retry_policy);
+	r->raise_duplicate = pgqrs_arg_label(fcinfo, first + 9, "on_duplicate",
+										 lengthof(on_duplicate), on_duplicate) == 1;
+	r->require_worker = pgqrs_arg_bool(fcinfo, first + 10, "require_worker");
+	if (!PG_ARGISNULL(first + 11))
+		pgqrs_error_not_built("concurrency_key");
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_trigger);
 Datum
 pgqrs_trigger(PG_FUNCTION_ARGS)
 {
-	static const char *const on_duplicate[] = {"return", "raise"};
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {0};
 
-	r.has_input = pgqrs_arg_json(fcinfo, 1, "input", &r.input);
-	r.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 2, "idempotency_key");
-	r.when = pgqrs_arg_when(fcinfo, 3, 4);
-	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY,
-							   PGQRS_MAX_PRIORITY);
-	r.timeout = pgqrs_arg_timeout(fcinfo, 6);
-	r.has_tags = pgqrs_arg_json(fcinfo, 7, "tags", &r.tags);
-	r.has_headers = pgqrs_arg_json(fcinfo, 8, "headers", &r.headers);
-	r.has_retry_policy = pgqrs_arg_json(fcinfo, 9, "retry_policy", &r.retry_policy);
-	r.raise_duplicate = pgqrs_arg_label(fcinfo, 10, "on_duplicate",
-										lengthof(on_duplicate), on_duplicate) == 1;
-	r.require_worker = pgqrs_arg_bool(fcinfo, 11, "require_worker");
-	if (!PG_ARGISNULL(12))
-		pgqrs_error_not_built("concurrency_key");
+	if (PG_ARGISNULL(5))
+		pgqrs_error_null("priority");
+	pgqrs_arg_new_run(fcinfo, 1, &r);
 	PG_RETURN_INT64(pgqrs_run_trigger(workflow, &r));
 }
 

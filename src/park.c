@@ -103,6 +103,23 @@ pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
 						   pgqrs_park_step_finished(w) ? LockTupleKeyShare :
 														 LockTupleExclusive);
 	pgqrs_run_fence(&w->run, lease, true);
+	pgqrs_park_step_fetch(w);
+}
+
+void
+pgqrs_park_step_open_shared(PgqrsParkStep *w, int64 run_id, int64 lease,
+							const char *step_id, PgqrsStepKind kind)
+{
+	pgqrs_commit_claim_begin();
+	open_tables(w, run_id, lease, step_id, kind);
+	pgqrs_run_require_held(&w->run, run_id, lease, LockTupleKeyShare);
+	pgqrs_run_fence(&w->run, lease, true);
+	pgqrs_park_step_fetch(w);
+}
+
+void
+pgqrs_park_step_fetch(PgqrsParkStep *w)
+{
 	fetch_step(w);
 	check_kind(w);
 }
@@ -164,6 +181,24 @@ store_step(PgqrsParkStep *w, const PgqrsRow *row)
 		return pgqrs_row_insert_unique(w->steps, row, INDEX_STEPS_PKEY);
 	pgqrs_row_update(w->steps, w->step, row);
 	return true;
+}
+
+bool
+pgqrs_park_step_write(PgqrsParkStep *w, PgqrsStepStatus status, const Datum *input)
+{
+	PgqrsRow row;
+
+	if (w->found &&
+		pgqrs_row_lock(w->steps, w->step, LockTupleNoKeyExclusive,
+					   LockWaitBlock) != ROW_LOCKED)
+		return false;
+	fill_step(&row, w, status, input);
+	if (status == STEP_RUNNING)
+	{
+		pgqrs_set_null(&row, Steps_output);
+		pgqrs_set_null(&row, Steps_error);
+	}
+	return store_step(w, &row);
 }
 
 /* The message is locked exclusively, so nobody else writes steps of the run. */
@@ -368,8 +403,7 @@ finish_pause(PgqrsParkStep *w, Datum output)
 
 	do
 	{
-		fetch_step(w);
-		check_kind(w);
+		pgqrs_park_step_fetch(w);
 		if (pgqrs_park_step_finished(w))
 			return false;
 		fill_step(&row, w, STEP_SUCCESS, NULL);

@@ -28,6 +28,10 @@ typedef struct PgqrsParkStep
  */
 extern void pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
 								 const char *step_id, PgqrsStepKind kind);
+
+/* The same for a call that only adds to the step: other steps may be open. */
+extern void pgqrs_park_step_open_shared(PgqrsParkStep *w, int64 run_id, int64 lease,
+										const char *step_id, PgqrsStepKind kind);
 extern void pgqrs_park_step_close(PgqrsParkStep *w);
 
 extern bool pgqrs_park_step_finished(const PgqrsParkStep *w);
@@ -36,6 +40,16 @@ extern PgqrsStepStatus pgqrs_park_step_status(const PgqrsParkStep *w);
 /* Copies a column of the step; false: it is NULL, or there is no step. */
 extern bool pgqrs_park_step_value(const PgqrsParkStep *w, AttrNumber column,
 								  Datum *value);
+
+/* Reads the step again. */
+extern void pgqrs_park_step_fetch(PgqrsParkStep *w);
+
+/*
+ * Adds the step, or moves it on; input: what it notes down.  False: somebody
+ * else has written it at the same time.
+ */
+extern bool pgqrs_park_step_write(PgqrsParkStep *w, PgqrsStepStatus status,
+								  const Datum *input);
 
 /* The step ends; input: what it noted down, where it did not before, or NULL. */
 extern void pgqrs_park_step_finish(PgqrsParkStep *w, PgqrsStepStatus status,

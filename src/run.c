@@ -299,21 +299,27 @@ check_deadline(const PgqrsNewRun *r)
 				 errhint("Use an earlier \"run_at\" or a shorter \"timeout\".")));
 }
 
-/* Looks the workflow up and completes what the trigger left to it. */
-static void
-prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
+void
+pgqrs_run_check(const char *name, const PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
-	if (r->timeout < 0)
-		r->timeout = workflow->timeout;
-	if (r->timeout > 0)
-		check_deadline(r);
 	if (r->has_retry_policy)
 	{
 		PgqrsRetryPolicy policy = workflow->retry;
 
 		pgqrs_retry_policy_merge(&policy, r->retry_policy);
 	}
+}
+
+/* Looks the workflow up and completes what the trigger left to it. */
+static void
+prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
+{
+	pgqrs_run_check(name, r, workflow);
+	if (r->timeout < 0)
+		r->timeout = workflow->timeout;
+	if (r->timeout > 0)
+		check_deadline(r);
 	if (!r->no_warning)
 		check_served(workflow, r->require_worker);
 }

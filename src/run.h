@@ -61,6 +61,10 @@ extern void pgqrs_run_open_messages(PgqrsRunRows *rows);
 extern void pgqrs_run_open_runs(PgqrsRunRows *rows); /* unless they are open */
 extern void pgqrs_run_close(PgqrsRunRows *rows);
 
+/* PQ002, 42501 or 22023 unless the role may start such a run. */
+extern void pgqrs_run_check(const char *workflow, const PgqrsNewRun *r,
+							PgqrsWorkflow *definition);
+
 /* Starting: the id of the new run, or of the one that has the key. */
 extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
 extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int count,

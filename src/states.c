@@ -23,14 +23,17 @@ static const bool run_moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
 /*
  * RUNNING to RUNNING is the next attempt after a crash.  PENDING ends without
  * having been RUNNING when the begin of its last attempt was lost in a crash.
- * Out of ERROR only a replay leads.
+ * Out of ERROR only a replay leads, which also makes a child that had not
+ * ended PENDING.
  */
 static const bool step_moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
 	[STEP_PENDING][STEP_RUNNING] = true, [STEP_PENDING][STEP_PENDING] = true,
 	[STEP_PENDING][STEP_SUCCESS] = true, [STEP_PENDING][STEP_ERROR] = true,
-	[STEP_RUNNING][STEP_RUNNING] = true, [STEP_RUNNING][STEP_PENDING] = true,
-	[STEP_RUNNING][STEP_SUCCESS] = true, [STEP_RUNNING][STEP_ERROR] = true,
+	[STEP_PENDING][STEP_PAUSED] = true,	 [STEP_RUNNING][STEP_RUNNING] = true,
+	[STEP_RUNNING][STEP_PENDING] = true, [STEP_RUNNING][STEP_SUCCESS] = true,
+	[STEP_RUNNING][STEP_ERROR] = true,	 [STEP_RUNNING][STEP_PAUSED] = true,
 	[STEP_PAUSED][STEP_PAUSED] = true,	 [STEP_PAUSED][STEP_SUCCESS] = true,
+	[STEP_PAUSED][STEP_ERROR] = true,	 [STEP_PAUSED][STEP_PENDING] = true,
 	[STEP_ERROR][STEP_PENDING] = true,
 };
 

@@ -8,7 +8,8 @@ CREATE TEMP TABLE calls (call text, heeds_cancel boolean);
 INSERT INTO calls VALUES
 	('pgqrs_step_begin(%s, %s, ''s'')', true), ('pgqrs_step_complete(%s, %s, ''s'')', false), ('pgqrs_step_fail(%s, %s, ''s'', ''{}'')', false),
 	('pgqrs_complete_run(%s, %s)', false), ('pgqrs_fail_run(%s, %s, ''{}'')', false), ('pgqrs_set_progress(%s, %s, ''1'')', false),
-	('pgqrs_pause_run(%s, %s, ''s'')', true), ('pgqrs_sleep(%s, %s, ''s'', ''1 s'')', true), ('pgqrs_await_signal(%s, %s, ''s'', ''go'')', true);
+	('pgqrs_pause_run(%s, %s, ''s'')', true), ('pgqrs_sleep(%s, %s, ''s'', ''1 s'')', true), ('pgqrs_await_signal(%s, %s, ''s'', ''go'')', true),
+	('pgqrs_start_child(%s, %s, ''s'', ''job'')', true), ('pgqrs_start_children(%s, %s, ''s'', ''job'', ''{1}'')', true);
 CREATE FUNCTION pg_temp.state(call text, run bigint, lease bigint) RETURNS text LANGUAGE sql AS
 $$ SELECT left(pg_temp.answer(format('SELECT ' || call, run, lease)), 5) $$;
 

@@ -116,7 +116,7 @@ CREATE TEMP TABLE given AS SELECT
 	pgqrs_register_worker('fleet', '{tenant_a.*}') AS worker,
 	NULL::bigint AS waiting, NULL::bigint AS leased, NULL::bigint AS lease,
 	NULL::bigint AS dead, NULL::bigint AS run, NULL::bigint AS run_lease,
-	NULL::bigint AS asked, NULL::bigint AS asked_lease;
+	NULL::bigint AS asked, NULL::bigint AS asked_lease, NULL::bigint AS ended;
 SELECT pgqrs_create_queue('tenant_b.queue') \g /dev/null
 SELECT pgqrs_schedule('tenant_a.schedule', '@daily', 'tenant_a.workflow', '{"secret": 1}') \g /dev/null
 
@@ -131,8 +131,12 @@ UPDATE given SET waiting = pgqrs_enqueue('tenant_a.queue', '3');
 UPDATE given SET run = pgqrs_trigger('tenant_a.workflow', '{"secret": 1}', 'key', require_worker => true);
 UPDATE given SET run_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow'));
 SELECT pgqrs_step_begin(run, run_lease, 'step') FROM given \g /dev/null
+-- children of it, one that has ended
+UPDATE given SET ended = pgqrs_start_child(run, run_lease, 'child', 'tenant_a.workflow');
+SELECT pgqrs_cancel_run(ended), pgqrs_start_children(run, run_lease, 'children', 'tenant_a.workflow', '{1}') FROM given \g /dev/null
+CREATE FUNCTION pg_temp.handler(jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 -- a run whose worker was asked to stop
-UPDATE given SET asked = pgqrs_trigger('tenant_a.workflow');
+UPDATE given SET asked = pgqrs_trigger('tenant_a.workflow', priority => 1);
 UPDATE given SET asked_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow'));
 SELECT pgqrs_cancel_run(asked), pgqrs_trigger('tenant_a.workflow') FROM given \g /dev/null
 
@@ -145,6 +149,7 @@ INSERT INTO target
 		('run', run::text, '9000000000000005'),
 		('lease', lease::text, lease::text),
 		('run_lease', run_lease::text, run_lease::text),
+		('ended', ended::text, '9000000000000007'),
 		('asked', asked::text, '9000000000000006'),
 		('asked_lease', asked_lease::text, asked_lease::text)) AS v;
 
@@ -245,6 +250,10 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_await_signal({run}, {run_lease}, 'other', 'go')$$, 'work', 'PQ003'),
 	($$SELECT 1 FROM pgqrs_signal({run}, 'go')$$, 'trigger', 'PQ003'),
 	($$SELECT * FROM pgqrs_cancel_run({run})$$, 'trigger', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_rerun({ended})$$, 'trigger', 'PQ003'),
+	($$SELECT * FROM pgqrs_await_child({run}, {run_lease}, 'child')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_await_children({run}, {run_lease}, 'children')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_consume('{queue}', 'pg_temp.handler')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
 	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),
@@ -285,6 +294,11 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_suspend_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_resume_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_stop_worker({own})$$, 'work', '00000', '00000');
+
+-- Starting a child needs to trigger its workflow, too, which admin brings.
+INSERT INTO matrix (query, needs, hidden, lacking) VALUES
+	($$SELECT 1 FROM pgqrs_start_child({run}, {run_lease}, 'other', '{workflow}')$$, 'admin', 'PQ002', '42501'),
+	($$SELECT 1 FROM pgqrs_start_children({run}, {run_lease}, 'other', '{workflow}', '{1}')$$, 'admin', 'PQ002', '42501');
 
 -- Workers are their role's own; no privilege on names reaches another's.
 INSERT INTO matrix (query, needs, hidden, lacking, allowed)

@@ -5,13 +5,14 @@ SELECT * FROM no_plan();
 
 SELECT pgqrs_create_workflow('job', max_attempts => -1) \g /dev/null
 SELECT * FROM pg_temp.start('job') \gset
+SELECT pgqrs_start_child(:run, :lease, 'one child', 'job'), pgqrs_start_children(:run, :lease, 'children', 'job', '{1,2}'), run AS ended, pgqrs_complete_run(run, lease) FROM pg_temp.start('job') \gset
 SELECT run AS asked, lease AS asked_lease, pgqrs_cancel_run(run) FROM pg_temp.start('job') \gset
 SELECT pgqrs_trigger('job', idempotency_key => 'k') AS keyed \gset
 
 -- A call that is accepted, by argument; what NULL does to each of them.
 CREATE TEMP TABLE arguments (function text, position int, argument text, value text, null_allowed boolean, PRIMARY KEY (function, argument));
 INSERT INTO arguments
-	SELECT function, n, trim(a[1]), replace(replace(replace(replace(trim(a[2]), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease'), cardinality(a) = 3
+	SELECT function, n, trim(a[1]), replace(replace(replace(replace(replace(trim(a[2]), 'ENDED', :'ended'), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease'), cardinality(a) = 3
 	FROM (VALUES
 		('pgqrs_create_workflow', $$workflow = 'new' | handler = NULL = null | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}' | timeout = '1 s' = null
 			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL = null$$),
@@ -38,7 +39,13 @@ INSERT INTO arguments
 		('pgqrs_cancel_run', $$run_id = RUN | reason = 'why' = null$$),
 		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' = null | tags = '1' = null | max_rows = 10$$),
 		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1' = null$$),
-		('pgqrs_delete_run', $$run_id = RUN | reason = 'why' = null$$)
+		('pgqrs_delete_run', $$run_id = RUN | reason = 'why' = null$$),
+		('pgqrs_rerun', $$run_id = ENDED | input = '1' = null | from_step = NULL = null | keep_finished = false$$),
+		('pgqrs_start_child', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | input = '1' = null | idempotency_key = 'key' = null | delay = '0' | run_at = '2100-01-01' = null | priority = 1 = null | timeout = '1 s' = null | tags = '1' = null
+			| headers = '1' = null | retry_policy = '{}' = null | on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL = null | on_parent_end = 'abandon'$$),
+		('pgqrs_start_children', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | inputs = '{1}'$$),
+		('pgqrs_await_child', $$run_id = RUN | lease = LEASE | step_id = 'one child'$$),
+		('pgqrs_await_children', $$run_id = RUN | lease = LEASE | step_id = 'children' | mode = 'any'$$)
 	) f (function, list), regexp_split_to_table(list, '\|') WITH ORDINALITY s (item, n), regexp_split_to_array(item, '=') a;
 
 SELECT results_eq('SELECT function, argument FROM arguments ORDER BY 1, position',
@@ -88,17 +95,20 @@ INSERT INTO bad (argument, value, state) VALUES
 	('progress', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'), ('payload', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008'),
 	('check_after', $$'-1 s'$$, '22023'), ('check_after', $$'1 month'$$, '22023'), ('check_after', $$'366001 days'$$, '22023'),
 	('duration', $$'-1 s'$$, '22023'), ('duration', $$'1 month'$$, '22023'), ('duration', $$'366001 days'$$, '22023'), ('until', $$'infinity'$$, '22023'), ('until', 'now()', '22023'),
+	('from_step', $$''$$, '22023'), ('from_step', $$repeat('x', 256)$$, '22023'), ('from_step', $$'nothing'$$, '22023'), ('on_parent_end', $$''$$, '22023'), ('on_parent_end', $$'ABANDON'$$, '22023'), ('mode', $$''$$, '22023'), ('mode', $$'All'$$, '22023'),
 	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
 	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '0', '22023'), ('max_rows', '-1', '22023');
-INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
+INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_children'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
 	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008', 'pgqrs_pause_run'),
 	('idempotency_key', $$'k'$$, '23505', 'pgqrs_trigger');
 
-SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'error', 'lease')$$, 'every argument that can have a bad value has one here');
+SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease')$$, 'every argument that can have a bad value has one here');
 SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argument FROM arguments)$$, 'and none is here in vain');
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function, argument, bad.value), state, format('%s %s => %s', a.function, argument, left(bad.value, 40)))
 	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)
-		AND (a.function, argument, bad.value) <> ('pgqrs_await_signal', 'timeout', '''0''') -- takes what is there
+		AND (a.function, argument, bad.value) NOT IN (('pgqrs_await_signal', 'timeout', '''0'''), -- takes what is there
+			('pgqrs_start_children', 'inputs', '''{1,2}'''), -- without keys
+			('pgqrs_start_child', 'require_worker', 'true')) -- looked for under the lock of the message
 	ORDER BY a.function, position \gexec
 
 -- A lease is looked at under the lock of the message, which is no write of ours.
@@ -113,6 +123,7 @@ INSERT INTO good VALUES ('delay', $$'366000 days'$$), ('delay', $$'8784000 h'$$)
 	('initial_interval', $$'0'$$), ('initial_interval', $$'366000 days'$$), ('max_interval', $$'0'$$), ('max_interval', $$'366000 days'$$), ('backoff_coefficient', '1e-300'), ('backoff_coefficient', '1e300'), ('jitter', '1'), ('non_retryable', $$'{}'$$),
 	('visibility_timeout', $$'0.000001 s'$$), ('visibility_timeout', $$'366 days'$$), ('max_crashes', '2147483647'), ('key_scope', $$'retained'$$), ('reset', $$'{outbox_queue,handler}'$$), ('on_duplicate', $$'return'$$), ('force', 'true');
 SELECT is(pg_temp.answer(pg_temp.call(function, argument, g.value)) ~ '^(PQ|[0-9]{2}[0-9A-Z]{3}( |$))', false, format('accepted: %s %s => %s', function, argument, g.value))
-	FROM arguments a JOIN good g USING (argument);
+	FROM arguments a JOIN good g USING (argument)
+	WHERE (function, argument) NOT IN (('pgqrs_await_child', 'step_id'), ('pgqrs_await_children', 'step_id'), ('pgqrs_start_children', 'step_id')); -- of a step that is there, or leaves room for a number
 
 SELECT * FROM finish();

@@ -8,6 +8,7 @@ SELECT * FROM no_plan();
 
 -- The states, with the lease that the caller has.
 CREATE TEMP TABLE states (state text PRIMARY KEY, run bigint, lease bigint, place int GENERATED ALWAYS AS IDENTITY);
+SELECT pgqrs_create_workflow('children') \g /dev/null
 CREATE FUNCTION pg_temp.bring(state text, OUT run bigint, OUT lease bigint) LANGUAGE plpgsql AS
 $$
 DECLARE
@@ -83,6 +84,10 @@ INSERT INTO operations VALUES
 	('wake', 'SELECT pgqrs_sleep(RUN, LEASE, ''z'', ''0'')'),
 	('await a signal', 'SELECT pgqrs_await_signal(RUN, LEASE, ''w'', ''other'')'),
 	('take a signal', 'SELECT pgqrs_await_signal(RUN, LEASE, ''w'', ''sent'')'),
+	('start a child', 'SELECT pgqrs_start_child(RUN, LEASE, ''child'', ''children'') > 0'),
+	('start children', 'SELECT cardinality(pgqrs_start_children(RUN, LEASE, ''many'', ''children'', ''{1,2}''))'),
+	('await no child', 'SELECT pgqrs_await_child(RUN, LEASE, ''child'')'),
+	('rerun', 'SELECT pgqrs_rerun(RUN) > RUN'),
 	('resume', 'SELECT pgqrs_resume_run(RUN)'),
 	('resume a step', 'SELECT pgqrs_resume_run(RUN, ''q'')'),
 	('signal', 'SELECT pgqrs_signal(RUN, ''go'') > 0'),
@@ -124,7 +129,7 @@ INSERT INTO expected
 		('PQ006, QUEUED', '{queued,delayed}'::text[]), ('PQ006, RUNNING', '{taken,given back,retry}'), ('PQ006, PAUSED', '{parked,parked for a signal}'),
 		('PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'), ('PQ007 It is SUCCESS., SUCCESS', '{succeeded for another}'),
 		('PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ010, CANCELLED', '{cancelled,purged,deleted}')) v (answer, states)
-	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open', 'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'acknowledge');
+	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open', 'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child', 'acknowledge');
 -- From outside, to what has ended.
 INSERT INTO expected
 	SELECT operation, answer, states
@@ -134,7 +139,7 @@ INSERT INTO expected
 INSERT INTO expected
 	SELECT operation, answer, states
 	FROM operations, (VALUES ('PQ010, RUNNING', '{cancelling,"cancelling, expired"}'::text[]), ('PQ007 It is SUCCESS., SUCCESS', '{succeeded}')) v (answer, states)
-	WHERE operation IN ('pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal');
+	WHERE operation IN ('pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child');
 INSERT INTO expected VALUES
 	('begin open', 'true, RUNNING', '{running,expired}'),
 	('begin done', 'false, RUNNING', '{running,expired}'),
@@ -239,6 +244,16 @@ INSERT INTO expected VALUES
 	('wake', 'true, RUNNING', '{running,expired}'),
 	('await a signal', '(f,f,), PAUSED', '{running,expired}'),
 	('take a signal', '(t,f,1), RUNNING', '{running,expired}'),
+	('start a child', 'true, RUNNING', '{running,expired}'),
+	('start children', '2, RUNNING', '{running,expired}'),
+	('await no child', 'PQ007 There is no such step., RUNNING', '{running,expired}'),
+	-- again, as another run, what has ended
+	('rerun', 'PQ007 It is QUEUED., QUEUED', '{queued,delayed}'),
+	('rerun', 'PQ007 It is RUNNING., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
+	('rerun', 'PQ007 It is PAUSED., PAUSED', '{parked,parked for a signal}'),
+	('rerun', 'true, SUCCESS', '{succeeded,succeeded for another}'),
+	('rerun', 'true, ERROR', '{failed,"failed, deleted"}'),
+	('rerun', 'true, CANCELLED', '{cancelled,purged,deleted}'),
 	-- from outside
 	('resume', 'false, QUEUED', '{queued,delayed}'),
 	('resume', 'false, RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),

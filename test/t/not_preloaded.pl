@@ -90,6 +90,8 @@ my @writers = (
 	"pgqrs_pause_run($run, 1, 'p')", "pgqrs_resume_run($run)", "pgqrs_sleep($run, 1, 'z', '1 s')", "pgqrs_await_signal($run, 1, 'a', 'go')",
 	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)",
 	"pgqrs_schedule('new', '\@daily', 'flow')", "pgqrs_unschedule('daily')", "pgqrs_enable_schedule('daily', false)", "pgqrs_trigger_schedule('daily')",
+	"pgqrs_start_child($run, 1, 'c', 'flow')", "pgqrs_start_children($run, 1, 'm', 'flow', '{1}')", "pgqrs_await_child($run, 1, 'c')",
+	"pgqrs_await_children($run, 1, 'm')", "pgqrs_rerun($run)", "pgqrs_consume('jobs', 'nothing')",
 	"pgqrs_grant('jobs', 'public', 'work')", "pgqrs_revoke('jobs', 'public', 'work')", "pgqrs_sync_grants()");
 my %readers = (
 	"pgqrs_get_run($run)" => "(pgqrs_get_run($run)).status", "pgqrs_result($run)" => "(pgqrs_result($run)).output",

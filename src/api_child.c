@@ -1,0 +1,96 @@
+/*
+ * api_child.c
+ *	  SQL functions that start children and wait for them.
+ */
+#include "api.h"
+#include "api_run.h"
+
+#include "catalog/pg_type.h"
+#include "child.h"
+#include "errors.h"
+#include "json.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(pgqrs_start_child);
+Datum
+pgqrs_start_child(PG_FUNCTION_ARGS)
+{
+	static const char *const on_parent_end[] = {"cancel", "abandon"};
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
+	PgqrsNewRun r = {0};
+	bool own_priority = !PG_ARGISNULL(8);
+
+	pgqrs_arg_new_run(fcinfo, 4, &r);
+	r.on_parent_end = pgqrs_arg_label(fcinfo, 16, "on_parent_end",
+									  lengthof(on_parent_end), on_parent_end);
+	PG_RETURN_INT64(
+		pgqrs_child_start(run_id, lease, step_id, workflow, &r, own_priority));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_start_children);
+Datum
+pgqrs_start_children(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
+	Datum *inputs;
+	bool *no_inputs;
+	int count = pgqrs_arg_array(fcinfo, 4, "inputs", JSONBOID, false, &inputs,
+								&no_inputs);
+	int64 *ids;
+
+	for (int i = 0; i < count; i++)
+		if (!no_inputs[i])
+			pgqrs_json_check_size(inputs[i], "inputs", i + 1);
+	count = pgqrs_child_start_many(run_id, lease, step_id, workflow, count,
+								   inputs, no_inputs, &ids);
+	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_await_child);
+Datum
+pgqrs_await_child(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	PgqrsChildEnd end;
+	Datum values[4] = {0};
+	bool nulls[4] = {false, true, true, true};
+	bool done = pgqrs_child_await(run_id, lease, step_id, &end);
+
+	values[0] = BoolGetDatum(done);
+	if (done)
+	{
+		values[1] = CStringGetTextDatum(end.status);
+		values[2] = end.output;
+		values[3] = end.error;
+		nulls[1] = false;
+		nulls[2] = !end.has_output;
+		nulls[3] = !end.has_error;
+	}
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_await_children);
+Datum
+pgqrs_await_children(PG_FUNCTION_ARGS)
+{
+	static const char *const modes[] = {"all", "any"};
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	bool all = pgqrs_arg_label(fcinfo, 3, "mode", lengthof(modes), modes) == 0;
+	Datum values[2] = {0};
+	bool nulls[2] = {0};
+	bool done = pgqrs_child_await_many(run_id, lease, step_id, all, &values[1]);
+
+	values[0] = BoolGetDatum(done);
+	nulls[1] = !done;
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+}

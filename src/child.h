@@ -1,0 +1,35 @@
+/*
+ * child.h
+ *	  Runs that a run starts, and waits for.
+ */
+#ifndef PGQRS_CHILD_H
+#define PGQRS_CHILD_H
+
+#include "postgres.h"
+
+#include "json.h"
+#include "run.h"
+
+/*
+ * Starts a child as a step; r: what a trigger asks for, all but the parent.
+ * The id of the child, of the one of an earlier call if there was one.
+ */
+extern int64 pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
+							   const char *workflow, PgqrsNewRun *r,
+							   bool own_priority);
+
+/* The same for many, as steps step_id[1..n]; how many there are, and their ids. */
+extern int pgqrs_child_start_many(int64 run_id, int64 lease,
+								  const char *step_id, const char *workflow,
+								  int count, const Datum *inputs,
+								  const bool *no_inputs, int64 **ids);
+
+/* False: it has not ended, and the run is parked. */
+extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,
+							  PgqrsChildEnd *end);
+
+/* The same for all, or any one, of those that were started together. */
+extern bool pgqrs_child_await_many(int64 run_id, int64 lease,
+								   const char *step_id, bool all, Datum *results);
+
+#endif /* PGQRS_CHILD_H */

@@ -1,0 +1,230 @@
+-- Children: started once, awaited, one and many; what follows a parent's end.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('parent', visibility_timeout => '10 min'), pgqrs_create_workflow('child', visibility_timeout => '10 min', max_attempts => 1) \g /dev/null
+
+CREATE FUNCTION pg_temp.state(run bigint) RETURNS text LANGUAGE sql AS
+$$ SELECT concat_ws(', ', r.status, r.waiting_for, CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'asked' END) FROM pgqrs_workflow_runs r WHERE r.run_id = run $$;
+CREATE FUNCTION pg_temp.step(run bigint, step text) RETURNS text LANGUAGE sql AS
+$$ SELECT concat_ws(' ', kind, status, output, error->>'type') FROM pgqrs_steps WHERE run_id = run AND step_id = step $$;
+CREATE FUNCTION pg_temp.is_due(run bigint) RETURNS boolean LANGUAGE sql AS
+$$ SELECT visible_after <= clock_timestamp() FROM pgqrs_messages WHERE run_id = run $$;
+-- Ends a child, which somebody claims for that.
+CREATE FUNCTION pg_temp.finish(run bigint, error jsonb = NULL) RETURNS void LANGUAGE plpgsql AS
+$$
+BEGIN
+	IF error IS NULL THEN
+		PERFORM pgqrs_complete_run(run, pg_temp.claim(run), to_jsonb('of ' || run));
+	ELSE
+		PERFORM pgqrs_fail_run(run, pg_temp.claim(run), error);
+	END IF;
+END
+$$;
+
+--
+-- One
+--
+
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child', '{"n": 1}', tags => '{"t": 1}') AS child \gset
+SELECT is(pgqrs_start_child(:run, :lease, 'c', 'child', '{"n": 2}'), :child::bigint, 'started once');
+SELECT is((workflow, status, input, tags, parent_run_id, parent_step_id, priority, deadline_at)::text, format('(child,QUEUED,"{""n"": 1}","{""t"": 1}",%s,c,0,)', :run), 'as a trigger would, with its parent') FROM pgqrs_get_run(:child);
+SELECT is((pg_temp.step(:run, 'c'), input)::text, format('("CHILD RUNNING","{""run_id"": %s}")', :child), 'its step says which it is') FROM pgqrs_steps WHERE run_id = :run AND step_id = 'c';
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, '(f,,,)', 'it has not ended');
+SELECT is(pg_temp.state(:run), 'PAUSED, child c', 'so the parent is parked');
+SELECT is(visible_after, 'infinity', 'for as long as it takes') FROM pgqrs_messages WHERE run_id = :run;
+SELECT pg_temp.finish(:child);
+SELECT ok(pg_temp.is_due(:run), 'the end of the child wakes it');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
+SELECT is(pgqrs_start_child(:run, :lease, 'c', 'child'), :child::bigint, 'under another lease it is the same child');
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, format('(t,SUCCESS,"""of %s""",)', :child), 'its output');
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, format('(t,SUCCESS,"""of %s""",)', :child), 'again');
+DELETE FROM pgqrs_workflow_runs WHERE run_id = :child;
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, format('(t,SUCCESS,"""of %s""",)', :child), 'it is the parent''s own then');
+
+-- One that ended before anybody waits; that failed, was cancelled, is gone.
+SELECT pgqrs_start_child(:run, :lease, 'early', 'child') AS early, pgqrs_start_child(:run, :lease, 'bad', 'child') AS bad,
+	pgqrs_start_child(:run, :lease, 'stopped', 'child') AS stopped, pgqrs_start_child(:run, :lease, 'gone', 'child') AS gone \gset
+SELECT pg_temp.finish(:early), pg_temp.finish(:bad, '{"type": "e"}'), pgqrs_cancel_run(:stopped, 'why'), pgqrs_cancel_run(:gone) \g /dev/null
+DELETE FROM pgqrs_workflow_runs WHERE run_id = :gone;
+SELECT is(pgqrs_await_child(:run, :lease, 'early')::text, format('(t,SUCCESS,"""of %s""",)', :early), 'ended before');
+SELECT is(pgqrs_await_child(:run, :lease, 'bad')::text, '(t,ERROR,,"{""type"": ""e""}")', 'failed');
+SELECT is(pgqrs_await_child(:run, :lease, 'stopped')::text, '(t,CANCELLED,,"{""type"": ""cancelled"", ""message"": ""why""}")', 'cancelled');
+SELECT is((pgqrs_await_child(:run, :lease, 'gone')).status, 'CANCELLED', 'deleted');
+SELECT is(pgqrs_await_child(:run, :lease, 'bad')::text, '(t,ERROR,,"{""type"": ""e""}")', 'failed, again');
+SELECT is(pg_temp.step(:run, 'bad'), 'CHILD ERROR e', 'its step has failed');
+SELECT is(pg_temp.step(:run, 'stopped'), 'CHILD ERROR cancelled', 'likewise');
+SELECT is(pg_temp.state(:run), 'RUNNING', 'the parent has not');
+
+-- Steps of other kinds.
+SELECT pgqrs_step_begin(:run, :lease, 'f') \g /dev/null
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''f'', ''child'')', :run, :lease)), 'PQ007 It is a step of kind FUNCTION.', 'a function is no child');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''c'')', :run, :lease)), 'PQ007 It is a step of kind CHILD.', 'nor the other way round');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''nothing'')', :run, :lease)), 'PQ007 There is no such step.', 'no child was started');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''nothing'')', :run, :lease)), 'PQ007 There is no such step.', 'nor many');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''bad'')', :run, :lease)), 'PQ007 It was started with pgqrs_start_child().', 'one is not many');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''nothing'')', :run, :lease)), 'PQ002', 'no such workflow');
+SELECT is_empty(format('SELECT * FROM pgqrs_steps WHERE run_id = %s AND step_id = ''x''', :run), 'which leaves no step');
+
+-- Keys: another run may have it.
+SELECT pgqrs_trigger('child', idempotency_key => 'k') AS other \gset
+SELECT is(pgqrs_start_child(:run, :lease, 'keyed', 'child', idempotency_key => 'k'), :other::bigint, 'the run that has the key');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''raised'', ''child'', idempotency_key => ''k'', on_duplicate => ''raise'')', :run, :lease)) ~ '^23505', true, 'or a refusal');
+SELECT is(parent_run_id, NULL, 'it is not adopted') FROM pgqrs_get_run(:other);
+SELECT is(pgqrs_await_child(:run, :lease, 'keyed')::text, '(f,,,)', 'but awaited');
+SELECT pg_temp.finish(:other);
+SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass sees its end');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
+SELECT is((pgqrs_await_child(:run, :lease, 'keyed')).status, 'SUCCESS', 'and it is done');
+SELECT pgqrs_complete_run(:run, :lease);
+
+-- What a child takes from its parent.
+SELECT pgqrs_create_workflow('short', timeout => '1 min') \g /dev/null
+SELECT pgqrs_trigger('parent', priority => 7, timeout => '1 h') AS run \gset
+SELECT pg_temp.claim(:run) AS lease, deadline_at AS deadline FROM pgqrs_get_run(:run) \gset
+SELECT is((priority, deadline_at)::text, format('(7,"%s")', :'deadline'), 'priority and deadline') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'a', 'child'));
+SELECT is((priority, deadline_at < :'deadline')::text, '(-3,t)', 'its own, if given, and the earlier deadline') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'b', 'short', priority => -3));
+SELECT is(deadline_at, :'deadline', 'never later') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'd', 'child', timeout => '2 h'));
+SELECT is(m.deadline_at, :'deadline', 'the messages too') FROM pgqrs_messages m JOIN pgqrs_runs USING (run_id) WHERE parent_step_id IN ('a', 'd') AND parent_run_id = :run;
+SELECT pgqrs_complete_run(:run, :lease);
+SELECT is(count(*), 3::bigint, 'success of the parent leaves children alone') FROM pgqrs_runs WHERE parent_run_id = :run AND status = 'QUEUED';
+SELECT pgqrs_cancel_runs('child'), pgqrs_cancel_runs('short') \g /dev/null
+
+--
+-- Many
+--
+
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,NULL,3}') AS ids \gset
+SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{4,5}'), :'ids'::bigint[], 'started once');
+SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs WHERE parent_run_id = %s ORDER BY 1', :run),
+	format($$SELECT id, 'm[' || n || ']', i FROM unnest(%L::bigint[], '{1,NULL,3}'::jsonb[]) WITH ORDINALITY u (id, i, n)$$, :'ids'), 'in order, each with its step');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)), 'PQ007 They were started with pgqrs_start_children().', 'many are not one');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child'')', :run, :lease)), 'PQ007 They were started with pgqrs_start_children().', 'likewise');
+SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)', 'none has ended');
+SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'the parent waits for all');
+SELECT pg_temp.finish((:'ids'::bigint[])[3]);
+SELECT ok(NOT pg_temp.is_due(:run), 'one is not enough');
+SELECT pg_temp.finish((:'ids'::bigint[])[1]);
+SELECT ok(NOT pg_temp.is_due(:run), 'nor two');
+SELECT pg_temp.finish((:'ids'::bigint[])[2], '{"type": "e"}');
+SELECT ok(pg_temp.is_due(:run), 'all three are, however they ended');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
+SELECT results_eq(format($$SELECT r.* FROM pgqrs_await_children(%s, %s, 'm') a, jsonb_to_recordset(results) r (run_id bigint, status text, output text, error jsonb) WHERE done$$, :run, :lease),
+	format($$VALUES ((%1$L::bigint[])[1], 'SUCCESS', 'of ' || (%1$L::bigint[])[1], NULL::jsonb), ((%1$L::bigint[])[2], 'ERROR', NULL, '{"type": "e"}'), ((%1$L::bigint[])[3], 'SUCCESS', 'of ' || (%1$L::bigint[])[3], NULL)$$, :'ids'), 'what became of each, in order');
+SELECT is((pgqrs_await_child(:run, :lease, 'm[2]')).status, 'ERROR', 'each is a step of its own, too');
+SELECT is(left(pg_temp.step(:run, 'm'), 11), 'CHILD ERROR', 'one that failed is a failure of the step');
+
+-- Any one.
+SELECT pgqrs_start_children(:run, :lease, 'n', 'child', '{1,2}') AS ids \gset
+SELECT is(pgqrs_await_children(:run, :lease, 'n', 'any')::text, '(f,)', 'none has ended');
+SELECT is(pg_temp.state(:run), 'PAUSED, any child n', 'the parent waits for any');
+SELECT pg_temp.finish((:'ids'::bigint[])[2]);
+SELECT ok(pg_temp.is_due(:run), 'one is enough');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS"]', 'the other one is as it is') FROM pgqrs_await_children(:run, :lease, 'n', 'any');
+SELECT pg_temp.finish((:'ids'::bigint[])[1]);
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS"]', 'and stays so in this answer') FROM pgqrs_await_children(:run, :lease, 'n', 'any');
+SELECT is(left(pg_temp.step(:run, 'n'), 13), 'CHILD SUCCESS', 'which is a success');
+SELECT pgqrs_step_complete(:run, :lease, 'taken[2]') \g /dev/null
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''taken'', ''child'', ''{1,2}'')', :run, :lease)), 'PQ007 It is none of the children of step "taken".', 'a step that is somebody else''s');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, repeat(''x'', 253), ''child'', ''{1,2}'')', :run, :lease)), 5), '22023', 'their step ids are ids');
+SELECT pgqrs_complete_run(:run, :lease);
+
+--
+-- Parents that end badly
+--
+
+-- The parent, a child of each kind, a grandchild; ended by a call.
+CREATE FUNCTION pg_temp.family(OUT run bigint, OUT lease bigint, OUT waiting bigint, OUT held bigint, OUT parked bigint, OUT grandchild bigint, OUT abandoned bigint, OUT ended bigint) LANGUAGE plpgsql AS
+$$
+DECLARE
+	l bigint;
+BEGIN
+	SELECT * INTO run, lease FROM pg_temp.start('parent');
+	waiting := pgqrs_start_child(run, lease, 'waiting', 'child', delay => '1 h');
+	held := pgqrs_start_child(run, lease, 'held', 'child');
+	l := pg_temp.claim(held);
+	parked := pgqrs_start_child(run, lease, 'parked', 'child');
+	l := pg_temp.claim(parked);
+	grandchild := pgqrs_start_child(parked, l, 'c', 'child', delay => '1 h');
+	PERFORM pgqrs_await_child(parked, l, 'c');
+	abandoned := pgqrs_start_child(run, lease, 'abandoned', 'child', delay => '1 h', on_parent_end => 'abandon');
+	ended := pgqrs_start_child(run, lease, 'ended', 'child');
+	PERFORM pg_temp.finish(ended);
+END
+$$;
+CREATE FUNCTION pg_temp.follows(call text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	f record;
+BEGIN
+	SELECT * INTO f FROM pg_temp.family();
+	EXECUTE format('SELECT ' || call, f.run, f.lease);
+	RETURN concat_ws('; ', pg_temp.state(f.run), pg_temp.state(f.waiting), pg_temp.state(f.held), pg_temp.state(f.parked), pg_temp.state(f.grandchild), pg_temp.state(f.abandoned), pg_temp.state(f.ended));
+END
+$$;
+SELECT is(pg_temp.follows(call), status || '; CANCELLED; RUNNING, asked; CANCELLED; CANCELLED; QUEUED; SUCCESS', call) FROM (VALUES
+	('pgqrs_fail_run(%s, %s, ''{}'')', 'ERROR'),
+	('pgqrs_step_fail(%s, %s, ''s'', ''{}'', retryable => false)', 'ERROR'),
+	('pgqrs_delete_run(%s)', 'CANCELLED'),
+	('pg_temp.due(%s), pgqrs_cancel_run(%1$s)', 'CANCELLED'),
+	('pgqrs_cancel_run(%s), pgqrs_acknowledge_cancel(%1$s, %s)', 'CANCELLED, asked'),
+	('pgqrs_cancel_run(%s), pgqrs_release_message(%1$s, %s)', 'CANCELLED, asked'),
+	('pg_temp.late(%s), pgqrs_maintain()', 'ERROR'),
+	('pg_temp.late(%s), pg_temp.due(%1$s), pgqrs_dequeue(''parent''), pgqrs_maintain()', 'ERROR'),
+	('pg_temp.due(%s), pgqrs_cancel_runs(''parent'')', 'CANCELLED'),
+	('pg_temp.due(%s), pgqrs_purge_queue(''parent''), pgqrs_maintain()', 'CANCELLED')) v (call, status);
+SELECT is(pg_temp.follows(call), status || '; QUEUED; RUNNING; PAUSED, child c; QUEUED; QUEUED; SUCCESS', call) FROM (VALUES
+	('pgqrs_complete_run(%s, %s)', 'SUCCESS'),
+	('pgqrs_fail_run(%s, %s, ''{}'', true)', 'RUNNING'),
+	('pgqrs_cancel_run(%s)', 'RUNNING, asked')) v (call, status);
+SELECT is(cancel_reason ~ 'its parent, has ended', true, 'the reason is told') FROM pgqrs_runs WHERE status = 'CANCELLED' AND parent_step_id = 'waiting' LIMIT 1;
+SELECT is_empty('SELECT * FROM pgqrs_archive WHERE waiting_for IS NOT NULL', 'nothing is left to be done');
+
+-- What somebody has locked at that moment, and what is too many, is done later.
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT count(pgqrs_start_children(:run, :lease, 'm' || g, 'child', array_fill('1'::jsonb, '{500}'))) FROM generate_series(1, 5) g \g /dev/null
+SELECT pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
+SELECT is(count(*), 1000::bigint, 'a large family: a thousand at once') FROM pgqrs_runs WHERE parent_run_id = :run AND status = 'CANCELLED';
+SELECT is(waiting_for ~ '^children after [1-9]', true, 'the rest is noted') FROM pgqrs_archive WHERE message_id = :run;
+SELECT is((pgqrs_maintain()->'runs_cancelled')::text, '1000', 'and done by passes');
+SELECT is((pgqrs_maintain()->'runs_cancelled')::text, '500', 'until none is left');
+SELECT is((count(*) FILTER (WHERE status = 'CANCELLED'), count(*))::text, '(2500,2500)', 'all are cancelled') FROM pgqrs_runs WHERE parent_run_id = :run;
+SELECT is(waiting_for, NULL, 'and no note is left') FROM pgqrs_archive WHERE message_id = :run;
+
+--
+-- Replays
+--
+
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_child(:run, :lease, 'good', 'child') AS good, pgqrs_start_child(:run, :lease, 'bad', 'child') AS bad, pgqrs_start_child(:run, :lease, 'open', 'child', delay => '1 h') AS open,
+	pgqrs_start_child(:run, :lease, 'abandoned', 'child', delay => '1 h', on_parent_end => 'abandon') AS abandoned, pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}') AS ids \gset
+SELECT pg_temp.finish(:good), pg_temp.finish(:bad, '{}'), pg_temp.finish((:'ids'::bigint[])[1]), pg_temp.finish((:'ids'::bigint[])[2], '{}');
+SELECT pgqrs_await_child(:run, :lease, 'good'), pgqrs_await_child(:run, :lease, 'bad'), pgqrs_await_children(:run, :lease, 'm'), pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
+SELECT pgqrs_replay_message(:run), pg_temp.claim(:run) AS lease \gset
+SELECT is(pgqrs_start_child(:run, :lease, 'good', 'child'), :good::bigint, 'a child that succeeded stays');
+SELECT isnt(pgqrs_start_child(:run, :lease, 'bad', 'child'), :bad::bigint, 'one that failed is started again');
+SELECT isnt(pgqrs_start_child(:run, :lease, 'open', 'child'), :open::bigint, 'so is one that was cancelled with the parent');
+SELECT is(pgqrs_start_child(:run, :lease, 'abandoned', 'child'), :abandoned::bigint, 'one that went on is still the parent''s');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', ''{1,2,3}'')', :run, :lease)), 'PQ007 They were started before the run was replayed.', 'as many as before');
+SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}') AS again \gset
+SELECT is((:'again'::bigint[])[1], (:'ids'::bigint[])[1], 'of many, those that succeeded stay');
+SELECT isnt((:'again'::bigint[])[2], (:'ids'::bigint[])[2], 'those that failed are started again');
+SELECT is(parent_step_id, 'm[2]', 'as the same step') FROM pgqrs_get_run((:'again'::bigint[])[2]);
+SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}'), :'again'::bigint[], 'once');
+SELECT pg_temp.finish((:'again'::bigint[])[2]);
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["SUCCESS", "SUCCESS"]', 'and awaited') FROM pgqrs_await_children(:run, :lease, 'm');
+
+-- A child that is replayed ends with its parent still.
+SELECT pgqrs_trigger('parent', timeout => '1 h') AS run \gset
+SELECT pg_temp.claim(:run) AS lease, deadline_at AS deadline FROM pgqrs_get_run(:run) \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child') AS child, pgqrs_start_child(:run, :lease, 's', 'short') AS short \gset
+SELECT pg_temp.finish(:child, '{}'), pg_temp.finish(:short, '{}'), pgqrs_replay_message(:child), pgqrs_replay_message(:short);
+SELECT is((r.deadline_at, m.deadline_at)::text, format('("%1$s","%1$s")', :'deadline'), 'a replayed child has its parent''s deadline') FROM pgqrs_get_run(:child) r, pgqrs_messages m WHERE message_id = :child;
+SELECT ok(deadline_at BETWEEN clock_timestamp() AND clock_timestamp() + '1 min', 'or its own anew') FROM pgqrs_get_run(:short);
+SELECT pg_temp.finish(:child, '{}'), pgqrs_complete_run(:run, :lease), pgqrs_replay_message(:child);
+SELECT is((r.deadline_at, m.deadline_at)::text, '(,)', 'if the parent has ended, none') FROM pgqrs_get_run(:child) r, pgqrs_messages m WHERE message_id = :child;
+
+SELECT * FROM finish();

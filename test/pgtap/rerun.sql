@@ -1,0 +1,68 @@
+-- Running an ended run again: from the start, from a step, what is kept.
+\ir include/runs.sql
+SELECT * FROM no_plan();
+
+SELECT pgqrs_create_workflow('job', timeout => '1 h'), pgqrs_create_workflow('child') \g /dev/null
+
+-- A run with steps of all kinds, three of them finished in order, that fails.
+SELECT pgqrs_trigger('job', '{"n": 1}', idempotency_key => 'key', priority => 5, timeout => '2 h', tags => '{"t": 1}', headers => '{"h": 1}', retry_policy => '{"max_attempts": 7}') AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_step_begin(:run, :lease, 'a'), pgqrs_step_complete(:run, :lease, 'a', '"of a"') \g /dev/null
+SELECT pgqrs_step_fail(:run, :lease, 'b', '{}', retry_after => '0') \g /dev/null
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_step_complete(:run, :lease, 'b', to_jsonb(repeat('x', 100000))) \g /dev/null
+SELECT pgqrs_sleep(:run, :lease, 'slept', '0') \g /dev/null
+SELECT pgqrs_resume_run(:run, 'resumed', '"output"'), pgqrs_signal(:run, 'go', '"payload"'), pgqrs_await_signal(:run, :lease, 'signal', 'go') \g /dev/null
+SELECT pgqrs_start_child(:run, :lease, 'child', 'child') AS child \gset
+SELECT pgqrs_complete_run(:child, pg_temp.claim(:child), '"of the child"'), pgqrs_await_child(:run, :lease, 'child') \g /dev/null
+SELECT pgqrs_step_fail(:run, :lease, 'handled', '{}', retryable => false, fail_run => false), pgqrs_step_complete(:run, :lease, 'after', '1'), pgqrs_step_begin(:run, :lease, 'open') \g /dev/null
+SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s)', :run)), 'PQ007 It is RUNNING.', 'not before it has ended');
+SELECT pgqrs_set_progress(:run, :lease, '1'), pgqrs_fail_run(:run, :lease, '{"type": "e"}') \g /dev/null
+SELECT pg_temp.contents() AS contents \gset
+
+-- From the start.
+SELECT pgqrs_rerun(:run) AS new \gset
+SELECT ok(:new > :run, 'another run');
+SELECT is((status, input, priority, tags, headers, rerun_of)::text, format('(QUEUED,"{""n"": 1}",5,"{""t"": 1}","{""h"": 1}",%s)', :run), 'as it was triggered') FROM pgqrs_get_run(:new);
+SELECT is((idempotency_key, parent_run_id, progress, error, attempt, started_at)::text, '(,,,,0,)', 'and no more') FROM pgqrs_get_run(:new);
+SELECT is(round(extract(epoch FROM deadline_at - created_at)), 7200::numeric, 'with its time-out, anew') FROM pgqrs_get_run(:new);
+SELECT is(retry_policy, '{"max_attempts": 7}', 'and its retry policy') FROM pgqrs_workflow_runs WHERE run_id = :new;
+SELECT is_empty(format('SELECT * FROM pgqrs_steps WHERE run_id = %s', :new), 'and no step');
+SELECT is((status, error->>'type', idempotency_key)::text, '(ERROR,e,key)', 'the old one is as it was') FROM pgqrs_get_run(:run);
+SELECT is(input, '{"other": 1}', 'another input') FROM pgqrs_get_run(pgqrs_rerun(:run, '{"other": 1}'));
+
+CREATE FUNCTION pg_temp.kept(run bigint) RETURNS text LANGUAGE sql AS
+$$ SELECT coalesce(string_agg(step_id, ' ' ORDER BY started_at), 'nothing') FROM pgqrs_steps WHERE run_id = run $$;
+SELECT is(pg_temp.kept(pgqrs_rerun(:run, from_step => step, keep_finished => keep)), kept, format('from %s%s', coalesce(step, 'the start'), CASE WHEN keep THEN ', keeping what finished' ELSE '' END))
+	FROM (VALUES (NULL, true, 'a b slept resumed signal child after'), ('a', false, 'nothing'), ('b', false, 'a'), ('slept', false, 'a b'), ('child', false, 'a b slept resumed signal'), ('handled', false, 'a b slept resumed signal child'), ('open', false, 'a b slept resumed signal child after'),
+		('b', true, 'a slept resumed signal child after'), ('open', true, 'a b slept resumed signal child after')) v (step, keep, kept);
+SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s, from_step => ''nothing'')', :run)) ~ '^22023', true, 'there must be such a step');
+
+-- What is kept is finished for the handler.
+SELECT pgqrs_rerun(:run, keep_finished => true) AS new \gset
+SELECT results_eq(format('SELECT step_id, kind, status, attempt, failures, input, output, error, history, started_at, completed_at FROM pgqrs_list_steps(%s)', :new),
+	format('SELECT step_id, kind, status, attempt, failures, input, output, error, history, started_at, completed_at FROM pgqrs_list_steps(%s) WHERE status = ''SUCCESS''', :run), 'steps as they were');
+SELECT pg_temp.claim(:new) AS lease \gset
+SELECT is(b::text, '(f,SUCCESS,"""of a""",,1)', 'a function') FROM pgqrs_step_begin(:new, :lease, 'a') b;
+SELECT is(length(output::text), 100002, 'a large output') FROM pgqrs_step_begin(:new, :lease, 'b');
+SELECT is(pgqrs_sleep(:new, :lease, 'slept', '1 h'), true, 'a sleep');
+SELECT is(pgqrs_pause_run(:new, :lease, 'resumed')::text, '(t,"""output""")', 'a pause');
+SELECT is(pgqrs_await_signal(:new, :lease, 'signal', 'go')::text, '(t,f,"""payload""")', 'a signal');
+SELECT is(pgqrs_start_child(:new, :lease, 'child', 'child'), :child::bigint, 'a child');
+SELECT is(pgqrs_await_child(:new, :lease, 'child')::text, '(t,SUCCESS,"""of the child""",)', 'and its output');
+SELECT is(should_execute, true, 'a step that failed is executed') FROM pgqrs_step_begin(:new, :lease, 'handled');
+SELECT pgqrs_complete_run(:new, :lease);
+
+-- However it ended; of a rerun, too, and of one that was deleted.
+SELECT is(rerun_of, :new::bigint, 'of one that succeeded') FROM pgqrs_get_run(pgqrs_rerun(:new));
+SELECT pgqrs_trigger('job') AS cancelled \gset
+SELECT pgqrs_cancel_run(:cancelled), pgqrs_delete_run(:cancelled) \g /dev/null
+SELECT is((status, deleted_at, input)::text, '(QUEUED,,)', 'of one that was cancelled and deleted') FROM pgqrs_get_run(pgqrs_rerun(:cancelled));
+SELECT is(pg_temp.answer('SELECT pgqrs_rerun(9007199254740991)'), 'PQ003', 'of none');
+-- A run without a time-out stays without.
+SELECT pgqrs_create_workflow('free') \g /dev/null
+SELECT pgqrs_trigger('free') AS run \gset
+SELECT pgqrs_cancel_run(:run), pgqrs_alter_workflow('free', timeout => '1 h') \g /dev/null
+SELECT is(deadline_at, NULL, 'no time-out') FROM pgqrs_get_run(pgqrs_rerun(:run));
+
+SELECT * FROM finish();
