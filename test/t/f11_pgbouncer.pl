@@ -1,0 +1,95 @@
+# Poolers.  F11: the work of queues and workflows through pgbouncer in
+# transaction mode, where each transaction may have another server connection;
+# waits too, with the simple and the extended query protocol.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $program = (grep { -x } map { "$_/pgbouncer" } '/usr/sbin', split /:/, $ENV{PATH})[0];
+plan skip_all => 'pgbouncer is not installed' unless defined $program;
+
+my $node = new_node('main', "fsync = off\n");
+my ($dir, $port) = ($node->basedir, PostgreSQL::Test::Cluster::get_free_port());
+append_to_file("$dir/bouncer.ini", sprintf(<<'INI', $node->host, $node->port, $port, $node->host, $dir, $dir, $dir));
+[databases]
+postgres = host=%s port=%s
+[pgbouncer]
+listen_addr =
+listen_port = %s
+unix_socket_dir = %s
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+max_client_conn = 100
+logfile = %s/bouncer.log
+pidfile = %s/bouncer.pid
+stats_users = nobody
+ignore_startup_parameters = options
+;%s
+INI
+my $user = getpwuid($<);
+my $bouncer = IPC::Run::start([ $program, "$dir/bouncer.ini" ], '<', '/dev/null', '>', "$dir/out", '2>', "$dir/out",
+	IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+my $through = sprintf "host=%s port=%s user=%s dbname=postgres", $node->host, $port, $user;
+
+sub sql
+{
+	my ($query) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $through ], '<', \$query, '>', \$out, '2>', \$err)
+	  or die "$query: $err";
+	chomp $out;
+	return $out;
+}
+
+for (1 .. 100)
+{
+	last if eval { sql('SELECT 1') };
+	select undef, undef, undef, 0.1;
+}
+my ($q, $wf) = split /\|/, sql("SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf')");
+my $worker = sql("SELECT pgqrs_register_worker('w', '{q,wf}')");
+my $backends = sql("SELECT string_agg(DISTINCT pid::text, ' ') FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> pg_backend_pid()");
+
+# The whole of it, each statement a transaction of its own.
+for my $mode ('simple', 'extended')
+{
+	append_to_file("$dir/$mode.sql", <<'SQL');
+SELECT pgqrs_trigger('wf', '1');
+SELECT run_id, lease FROM pgqrs_dequeue('wf') \gset
+SELECT should_execute FROM pgqrs_step_begin(:run_id, :lease, 'step');
+BEGIN;
+SELECT pgqrs_step_complete(:run_id, :lease, 'step', '"done"');
+COMMIT;
+SELECT pgqrs_complete_run(:run_id, :lease, '"done"');
+CALL pgqrs_wait(:run_id);
+SELECT pgqrs_enqueue('q', '1');
+CALL pgqrs_wait_for_work('q');
+SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q');
+SQL
+	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', 8, '-t', 25, '-f', "$dir/$mode.sql", $through ], "8 clients over 4 connections, $mode protocol");
+}
+is(sql("SELECT count(*) FROM pgqrs_runs WHERE status = 'SUCCESS'"), 400, 'all runs have ended');
+is(sql('SELECT count(*) FROM pgqrs_messages'), 0, 'and all messages');
+is(sql("SELECT pgqrs_heartbeat($worker)"), 'READY', 'a worker is one of the database, not of a connection');
+
+# A wait that is woken through another connection.
+my $sleeper = { out => "$dir/sleeper.out" };
+$sleeper->{harness} = IPC::Run::start([ 'psql', '-XAtq', '-d', $through, '-c', "CALL pgqrs_wait_for_work('q', $worker, '60 s')" ],
+	'<', '/dev/null', '>', $sleeper->{out}, '2>', "$dir/sleeper.err", IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND state = 'active' AND backend_xmin IS NULL
+	AND wait_event_type = 'Extension'") or die 'it does not sleep';
+my $start = time;
+sql("SELECT pgqrs_enqueue('q', '1')");
+$sleeper->{harness}->finish;
+is(slurp_file($sleeper->{out}), "t\n", 'who waits is woken');
+cmp_ok(time - $start, '<', 5, 'soon');
+
+kill 'INT', $1 if slurp_file("$dir/bouncer.pid") =~ /^(\d+)/;
+eval { $bouncer->finish };
+$node->stop;
+done_testing();
