@@ -5,6 +5,7 @@
 #   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap, model) or file names
 #   make demo [DIR=…]       the zip_files workflow, killed and resumed
 #   make bench [QUICK=1]    measures speed against others; test/bench/run says more
+#   make latency            how soon those that wait are woken
 #   make model              the protocol of the floors, explored by spin; FULL=1: more of it
 #   make stress             looks for lost messages for minutes; test/stress/run says more
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
@@ -42,7 +43,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench model stress stress-broken idle check-layers format format-check
+.PHONY: all install objects test demo bench latency model stress stress-broken idle check-layers format format-check
 
 all:
 
@@ -76,6 +77,9 @@ demo:
 
 bench:
 	@bash test/bench/run
+
+latency:
+	@bash test/bench/latency
 
 model:
 	@bash test/packages

@@ -14,9 +14,10 @@ plan skip_all => 'pgbouncer is not installed' unless defined $program;
 
 my $node = new_node('main', "fsync = off\n");
 my ($dir, $port) = ($node->basedir, PostgreSQL::Test::Cluster::get_free_port());
-append_to_file("$dir/bouncer.ini", sprintf(<<'INI', $node->host, $node->port, $port, $node->host, $dir, $dir, $dir));
+my $user = getpwuid($<);
+append_to_file("$dir/bouncer.ini", sprintf(<<'INI', $node->host, $node->port, $user, $port, $node->host, $dir, $dir));
 [databases]
-postgres = host=%s port=%s
+postgres = host=%s port=%s user=%s
 [pgbouncer]
 listen_addr =
 listen_port = %s
@@ -29,9 +30,7 @@ logfile = %s/bouncer.log
 pidfile = %s/bouncer.pid
 stats_users = nobody
 ignore_startup_parameters = options
-;%s
 INI
-my $user = getpwuid($<);
 my $bouncer = IPC::Run::start([ $program, "$dir/bouncer.ini" ], '<', '/dev/null', '>', "$dir/out", '2>', "$dir/out",
 	IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 my $through = sprintf "host=%s port=%s user=%s dbname=postgres", $node->host, $port, $user;
@@ -51,25 +50,25 @@ for (1 .. 100)
 	last if eval { sql('SELECT 1') };
 	select undef, undef, undef, 0.1;
 }
-my ($q, $wf) = split /\|/, sql("SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf')");
-my $worker = sql("SELECT pgqrs_register_worker('w', '{q,wf}')");
-my $backends = sql("SELECT string_agg(DISTINCT pid::text, ' ') FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> pg_backend_pid()");
+sql("SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf' || n), pgqrs_create_queue('q' || n) FROM generate_series(0, 7) AS n");
+my $worker = sql("SELECT pgqrs_register_worker('w', '{*}')");
 
-# The whole of it, each statement a transaction of its own.
+# The whole of it, each statement a transaction of its own, for each client a
+# workflow and a queue of its own.
 for my $mode ('simple', 'extended')
 {
 	append_to_file("$dir/$mode.sql", <<'SQL');
-SELECT pgqrs_trigger('wf', '1');
-SELECT run_id, lease FROM pgqrs_dequeue('wf') \gset
+SELECT pgqrs_trigger('wf' || :client_id, '1');
+SELECT run_id, lease FROM pgqrs_dequeue('wf' || :client_id) \gset
 SELECT should_execute FROM pgqrs_step_begin(:run_id, :lease, 'step');
 BEGIN;
 SELECT pgqrs_step_complete(:run_id, :lease, 'step', '"done"');
 COMMIT;
 SELECT pgqrs_complete_run(:run_id, :lease, '"done"');
 CALL pgqrs_wait(:run_id);
-SELECT pgqrs_enqueue('q', '1');
-CALL pgqrs_wait_for_work('q');
-SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q');
+SELECT pgqrs_enqueue('q' || :client_id, '1');
+CALL pgqrs_wait_for_work('q' || :client_id);
+SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q' || :client_id);
 SQL
 	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', 8, '-t', 25, '-f', "$dir/$mode.sql", $through ], "8 clients over 4 connections, $mode protocol");
 }
