@@ -34,7 +34,7 @@ DECLARE
 	claimed bigint[];
 BEGIN
 	SELECT held.* INTO h FROM held LEFT JOIN pgqrs_messages m ON m.message_id = held.id AND m.lease = held.lease
-		ORDER BY m.lease IS NOT NULL AND random() < 0.7 DESC, random() LIMIT 1;
+		ORDER BY m.lease IS NOT NULL AND random() < 0.4 DESC, random() LIMIT 1;
 	CASE what
 		WHEN 'enqueue' THEN
 			PERFORM pgqrs_enqueue('q', to_jsonb(round), delay => later, priority => level);
@@ -110,7 +110,7 @@ SET default_transaction_isolation = 'serializable';
 CALL pg_temp.play(1501, 2000);
 SELECT is_empty('SELECT * FROM wrong', 'at SERIALIZABLE');
 RESET default_transaction_isolation;
-SELECT ok(count(*) > 10, 'often enough: ' || what) FROM done GROUP BY what ORDER BY what;
+SELECT ok(count(*) > CASE what WHEN 'stale' THEN 2 ELSE 10 END, 'often enough: ' || what) FROM done GROUP BY what ORDER BY what;
 SELECT is(count(DISTINCT what), 14::bigint, 'all kinds of calls, stale ones and undone ones') FROM done;
 
 -- In the end nothing is lost.
