@@ -263,10 +263,13 @@ settle(void)
 		{"lock_timeout", "0"},
 		{"statement_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "0"},
+		{"transaction_timeout", "0"}, /* 17 */
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)
-		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET,
+							PGC_S_OVERRIDE);
 }
 
 /* By its name, which may have changed since the launcher looked. */
