@@ -9,7 +9,8 @@
  * whatever happens to a queue becomes one notification.
  *
  * A pass looks at the queues whose due instant has come, and leaves to who
- * waits in the server what is his.  What cannot be sent is put back, and sent
+ * waits in the server what is his; and at runs that parked just when what they
+ * wait for came, so that neither saw the other.  What cannot be sent is put back, and sent
  * when the queue of notifications has room again.
  *
  * Channels: pgqrs_queue_<queue_id>; workflow_run_<run_id>, with the status;
@@ -21,8 +22,10 @@
 #include "catalog.h"
 #include "clock.h"
 #include "commands/async.h"
+#include "databases.h"
 #include "ended.h"
 #include "miscadmin.h"
+#include "parked.h"
 #include "probe.h"
 #include "queue.h"
 #include "ready.h"
@@ -36,6 +39,7 @@
 #define FIRST_PAUSE	 (5 * INT64CONST(1000))
 #define LAST_PAUSE	 (20 * INT64CONST(1000)) /* when there is always something */
 #define FAILED_PAUSE (1 * USECS_PER_SEC)
+#define BUSY_PAUSE	 (USECS_PER_SEC / 2)
 
 /* At most so many in one pass. */
 #define MAX_QUEUES 500
@@ -46,8 +50,6 @@
 #define MAX_FOUND 64
 
 #define QUEUE_CHANNEL "pgqrs_queue_" INT64_FORMAT
-
-PgqrsParkedRecheck pgqrs_notify_parked_recheck = NULL;
 
 typedef struct Pass
 {
@@ -67,14 +69,24 @@ static bool failing = false;
 /* When to look at every queue, because some have no place in shared memory. */
 static TimestampTz look_again_at = DT_NOEND;
 
-/* False: the extension is gone, and there is nothing to be done. */
+static Oid user_before;
+static int security_before;
+
+/*
+ * As the extension's owner; false: it is gone, and there is nothing to be done.
+ */
 static bool
 begin(void)
 {
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (pgqrs_catalog_installed())
+	{
+		GetUserIdAndSecContext(&user_before, &security_before);
+		SetUserIdAndSecContext(pgqrs_catalog_owner(),
+							   security_before | SECURITY_RESTRICTED_OPERATION);
 		return true;
+	}
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	return false;
@@ -83,6 +95,7 @@ begin(void)
 static void
 end(void)
 {
+	SetUserIdAndSecContext(user_before, security_before);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 }
@@ -226,6 +239,10 @@ take_runs(Pass *pass)
 		look_at_block(pass, pass->block[i]);
 }
 
+/*
+ * Each in a transaction of its own.  One that somebody has locked is left to the
+ * next look at all of them, which comes soon then.
+ */
 static void
 recheck_parked(Pass *pass)
 {
@@ -234,9 +251,15 @@ recheck_parked(Pass *pass)
 	for (int i = 0; i < pass->runs; i++)
 	{
 		if (pass->ended[i].status != ENDED_PARKED)
+		{
 			pass->ended[kept++] = pass->ended[i];
-		else if (pgqrs_notify_parked_recheck != NULL)
-			pgqrs_notify_parked_recheck(pass->ended[i].run_id);
+			continue;
+		}
+		if (!begin())
+			continue;
+		if (!pgqrs_parked_recheck(pass->ended[i].run_id))
+			pgqrs_database_lower(DUE_PARKED, pgqrs_clock() + BUSY_PAUSE);
+		end();
 	}
 	pass->runs = kept;
 }

@@ -24,12 +24,13 @@
 #include "states.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 
 /*
- * Parked runs are looked at this long after something came at the same time,
- * so that many that do cost one look.
+ * All parked runs are looked at this long after something came for one at the
+ * same time, in case the look at that one is lost.
  */
-#define LOOK_AFTER (USECS_PER_SEC / 2)
+#define LOOK_AFTER (60 * USECS_PER_SEC)
 
 /* What tells whether a run's wait is over. */
 typedef struct Parked
@@ -236,10 +237,11 @@ pgqrs_parked_recheck(int64 run_id)
 	return result != RECHECK_BUSY;
 }
 
-/* The background worker looks at all parked runs, a moment after our commit. */
+/* The background worker looks at the run after our commit. */
 static void
-have_looked_at(void)
+have_looked_at(int64 run_id)
 {
+	pgqrs_wake_mark_parked(run_id);
 	pgqrs_commit_due(DUE_PARKED, pgqrs_clock() + LOOK_AFTER);
 }
 
@@ -257,13 +259,13 @@ pgqrs_parked_sent(int64 run_id)
 	result = recheck(&p, run_id);
 	close_tables(&p);
 	if (result != RECHECK_WOKEN)
-		have_looked_at();
+		have_looked_at(run_id);
 }
 
 void
 pgqrs_parked_parked(int64 run_id)
 {
-	have_looked_at();
+	have_looked_at(run_id);
 }
 
 /*

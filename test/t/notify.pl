@@ -130,6 +130,29 @@ await(qr/^pgqrs_queue_$wf$/);
 pass('also after a restart');
 
 #
+# A signal that comes while its run parks: neither sees the other, the worker
+# looks after both have committed.
+#
+
+sql("SELECT pgqrs_purge_queue('wf')");
+for my $order ('sender first', 'run first')
+{
+	my $signalled = sql("SELECT pgqrs_trigger('wf')");
+	my (undef, $held) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('wf')");
+	my $sender = $node->background_psql('postgres');
+	my $handler = $node->background_psql('postgres');
+	$sender->query_safe("BEGIN; SELECT pgqrs_signal($signalled, 's')");
+	$handler->query_safe("BEGIN; SELECT received FROM pgqrs_await_signal($signalled, $held, 'step', 's')");
+	$_->query_safe('COMMIT') for $order eq 'sender first' ? ($sender, $handler) : ($handler, $sender);
+	my $before = time;
+	is(sql("CALL pgqrs_wait_for_work('wf', timeout => '50 s')"), 't', "a run that parks while its signal comes, $order");
+	cmp_ok(time - $before, '<', 20, 'is woken soon');
+	is(sql("SELECT run_id FROM pgqrs_dequeue('wf')"), $signalled, 'and claimed');
+	$_->quit for $sender, $handler;
+	sql("SELECT pgqrs_cancel_run($signalled)");
+}
+
+#
 # F9
 #
 
