@@ -193,6 +193,7 @@ is_parked(Parked *p)
 
 typedef enum RecheckResult
 {
+	RECHECK_GONE,	 /* the run has ended */
 	RECHECK_NOTHING, /* not parked, or what it waits for is not there */
 	RECHECK_WOKEN,
 	RECHECK_BUSY
@@ -205,9 +206,10 @@ typedef enum RecheckResult
 static RecheckResult
 recheck(Parked *p, int64 run_id)
 {
-	while (pgqrs_row_fetch_id(p->messages, run_id, p->message) &&
-		   is_parked(p) && is_over(p))
+	while (pgqrs_row_fetch_id(p->messages, run_id, p->message))
 	{
+		if (!is_parked(p) || !is_over(p))
+			return RECHECK_NOTHING;
 		switch (pgqrs_row_lock(p->messages, p->message, LockTupleNoKeyExclusive,
 							   LockWaitSkip))
 		{
@@ -222,7 +224,7 @@ recheck(Parked *p, int64 run_id)
 				break;
 		}
 	}
-	return RECHECK_NOTHING;
+	return RECHECK_GONE;
 }
 
 bool
@@ -258,7 +260,7 @@ pgqrs_parked_sent(int64 run_id)
 	open_tables(&p);
 	result = recheck(&p, run_id);
 	close_tables(&p);
-	if (result != RECHECK_WOKEN)
+	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
 		have_looked_at(run_id);
 }
 

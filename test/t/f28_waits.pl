@@ -1,0 +1,128 @@
+# F28: what runs wait for is not lost: in races of sender and parker, in a
+# prepared transaction, over restarts.  Nobody calls pgqrs_maintain().
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('waits', "pgqrs.paused = off\nmax_prepared_transactions = 5\nfsync = off\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+sql("SELECT pgqrs_create_workflow('flow', visibility_timeout => '1 h'), pgqrs_create_workflow('child', visibility_timeout => '1 h')");
+
+# A run of flow, claimed.
+sub start
+{
+	my $run = sql("SELECT pgqrs_trigger('flow')");
+	my $lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+	return ($run, $lease);
+}
+
+sub is_woken
+{
+	my ($run) = @_;
+	# 10 seconds, well before all parked runs are looked at
+	for (1 .. 100)
+	{
+		return 1 if sql("SELECT visible_after <= clock_timestamp() FROM pgqrs_messages WHERE run_id = $run") eq 't';
+		select undef, undef, undef, 0.1;
+	}
+	return 0;
+}
+
+# The sender is open when the run looks and parks.
+my ($run, $lease) = start();
+my $sender = $node->background_psql('postgres');
+$sender->query_safe("BEGIN; SELECT pgqrs_signal($run, 'go', '1')");
+is(sql("SELECT received FROM pgqrs_await_signal($run, $lease, 'w', 'go')"), 'f', 'nothing is to be seen');
+$sender->query_safe('COMMIT');
+ok(is_woken($run), 'sent before, committed after it has parked');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+is(sql("SELECT payload FROM pgqrs_await_signal($run, $lease, 'w', 'go')"), '1', 'and taken');
+
+# The run looks and parks, and the signal is sent before that is committed.
+my $worker = $node->background_psql('postgres');
+$worker->query_safe("BEGIN; SELECT pgqrs_await_signal($run, $lease, 'v', 'go')");
+sql("SELECT pgqrs_signal($run, 'go', '2')");
+$worker->query_safe('COMMIT');
+ok(is_woken($run), 'sent while it parks');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+is(sql("SELECT payload FROM pgqrs_await_signal($run, $lease, 'v', 'go')"), '2', 'and taken');
+
+# Two send at once; the first, which has the run locked, rolls back.
+sql("SELECT pgqrs_await_signal($run, $lease, 'u', 'go')");
+$sender->query_safe("BEGIN; SELECT pgqrs_signal($run, 'go', '3')");
+sql("SELECT pgqrs_signal($run, 'go', '4')");
+$sender->query_safe('ROLLBACK');
+ok(is_woken($run), 'the second wakes it, whatever becomes of the first');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+is(sql("SELECT payload FROM pgqrs_await_signal($run, $lease, 'u', 'go')"), '4', 'and is taken');
+
+# A prepared sender.
+sql("BEGIN; SELECT pgqrs_signal($run, 'go', '5'); PREPARE TRANSACTION 'p'");
+sql("SELECT pgqrs_await_signal($run, $lease, 't', 'go')");
+sql("COMMIT PREPARED 'p'");
+ok(is_woken($run), 'a signal that was prepared');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+is(sql("SELECT payload FROM pgqrs_await_signal($run, $lease, 't', 'go')"), '5', 'and is taken');
+
+# The last two of many children end at once, and neither sees the other.
+my $children = sql("SELECT array_to_string(pgqrs_start_children($run, $lease, 'm', 'child', '{1,2}'), ' ')");
+my ($c1, $c2) = split / /, $children;
+my %leases = map { split /\|/ } split /\n/, sql("SELECT run_id, lease FROM pgqrs_dequeue('child', batch_size => 2)");
+sql("SELECT pgqrs_await_children($run, $lease, 'm')");
+$sender->query_safe("BEGIN; SELECT pgqrs_complete_run($c1, $leases{$c1})");
+$worker->query_safe("BEGIN; SELECT pgqrs_complete_run($c2, $leases{$c2})");
+$sender->query_safe('COMMIT');
+$worker->query_safe('COMMIT');
+ok(is_woken($run), 'two children that end at once');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
+is(sql("SELECT done FROM pgqrs_await_children($run, $lease, 'm')"), 't', 'and all are done');
+
+# A child that is locked when its parent ends is cancelled afterwards.
+my $child = sql("SELECT pgqrs_start_child($run, $lease, 'locked', 'child')");
+$leases{$child} = sql("SELECT lease FROM pgqrs_dequeue('child', visibility_timeout => '1 us')");
+$sender->query_safe("BEGIN; SELECT pgqrs_step_complete($child, $leases{$child}, 's')");
+sql("SELECT pgqrs_fail_run($run, $lease, '{}')");
+is(sql("SELECT status FROM pgqrs_result($child)"), 'RUNNING', 'a child with an open step');
+$sender->query_safe('COMMIT');
+ok($node->poll_query_until('postgres', "SELECT status = 'CANCELLED' FROM pgqrs_result($child)"), 'is cancelled when that is over');
+$sender->quit;
+$worker->quit;
+
+# A restart after the time to wake, with a crash.
+my ($sleeper, $sleeper_lease) = start();
+my ($waiter, $waiter_lease) = start();
+my ($parked, $parked_lease) = start();
+is(sql("SELECT pgqrs_sleep($sleeper, $sleeper_lease, 's', '2 s')"), 'f', 'a sleep');
+is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $waiter_lease, 's', 'go', '2 s')"), 'f', 'a wait with a time-out');
+is(sql("SELECT received FROM pgqrs_await_signal($parked, $parked_lease, 's', 'go')"), 'f', 'a wait without');
+my $until = sql("SELECT input->>'until' FROM pgqrs_steps WHERE run_id = $sleeper");
+is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'nobody wakes early');
+$node->stop('immediate');
+# a signal whose wake-up was lost with the server
+$node->append_conf('postgresql.conf', 'pgqrs.paused = on');
+$node->start;
+sql("INSERT INTO pgqrs_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), $parked, clock_timestamp(), 'go')");
+$node->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'") or die;
+$node->stop('immediate');
+$node->append_conf('postgresql.conf', 'pgqrs.paused = off');
+$node->start;
+ok(is_woken($parked), 'after the start all parked runs are looked at');
+my %claimed = map { split /\|/ } split /\n/, sql("SELECT run_id, lease FROM pgqrs_dequeue('flow', batch_size => 10)");
+is(join(' ', sort { $a <=> $b } keys %claimed), "$sleeper $waiter $parked", 'all three are delivered');
+is(sql("SELECT pgqrs_sleep($sleeper, $claimed{$sleeper}, 's', '1 h')"), 't', 'slept');
+is(sql("SELECT completed_at >= '$until' FROM pgqrs_steps WHERE run_id = $sleeper"), 't', 'and not less');
+is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $claimed{$waiter}, 's', 'go')"), 't', 'timed out');
+is(sql("SELECT received FROM pgqrs_await_signal($parked, $claimed{$parked}, 's', 'go')"), 't', 'received');
+
+$node->stop;
+done_testing();
