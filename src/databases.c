@@ -663,16 +663,17 @@ pgqrs_databases_mark(void)
 	}
 }
 
-void
+bool
 pgqrs_databases_see(Oid db, bool make)
 {
 	Database *d = make ? find_or_make(db) : find(db);
 
 	if (d == NULL)
-		return;
+		return !make;
 	SpinLockAcquire(&d->mutex);
 	d->seen = true;
 	SpinLockRelease(&d->mutex);
+	return true;
 }
 
 void

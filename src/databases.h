@@ -160,10 +160,10 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
 
 /*
  * Brings the list in line with the databases that there are: mark, then see
- * each, then forget the others.  make: it is to be served.
+ * each, then forget the others.  make: it is to be served; false: no room.
  */
 extern void pgqrs_databases_mark(void);
-extern void pgqrs_databases_see(Oid db, bool make);
+extern bool pgqrs_databases_see(Oid db, bool make);
 extern void pgqrs_databases_sweep(void);
 
 /* A worker was asked for; false if the database is held or has one. */

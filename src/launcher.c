@@ -96,6 +96,20 @@ may_serve(Form_pg_database form)
 		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
+/* Said once. */
+static void
+too_many(void)
+{
+	static bool said = false;
+
+	if (!said)
+		ereport(LOG,
+				(errmsg("there are more databases than pgqrs can serve"),
+				 errdetail("Only %d are looked at.", PGQRS_MAX_DATABASES),
+				 errhint("Name those that have the extension in pgqrs.databases.")));
+	said = true;
+}
+
 /*
  * What backends add to the list meanwhile stays there; the snapshot may be too
  * old to know of it.
@@ -119,11 +133,14 @@ read_databases(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-		bool serve = may_serve(form) && served_count < PGQRS_MAX_DATABASES;
 
-		pgqrs_databases_see(form->oid, serve);
-		if (serve)
+		if (!may_serve(form))
+			pgqrs_databases_see(form->oid, false);
+		else if (served_count < PGQRS_MAX_DATABASES &&
+				 pgqrs_databases_see(form->oid, true))
 			served[served_count++] = form->oid;
+		else
+			too_many();
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
