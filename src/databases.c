@@ -676,20 +676,27 @@ pgqrs_databases_see(Oid db, bool make)
 	return true;
 }
 
-void
-pgqrs_databases_sweep(void)
+int
+pgqrs_databases_sweep(Oid *forgotten)
 {
+	int count = 0;
+
 	SpinLockAcquire(&shared->mutex);
 	for (int i = 0; i < shared->count; i++)
 	{
 		Database *d = &shared->databases[i];
 
 		SpinLockAcquire(&d->mutex);
-		if (!d->seen && d->holds == 0 && d->pid == 0)
+		if (!d->seen && d->holds == 0 && d->pid == 0 &&
+			pg_atomic_read_u32(&d->db) != InvalidOid)
+		{
+			forgotten[count++] = pg_atomic_read_u32(&d->db);
 			pg_atomic_write_u32(&d->db, InvalidOid);
+		}
 		SpinLockRelease(&d->mutex);
 	}
 	SpinLockRelease(&shared->mutex);
+	return count;
 }
 
 bool

@@ -160,11 +160,13 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
 
 /*
  * Brings the list in line with the databases that there are: mark, then see
- * each, then forget the others.  make: it is to be served; false: no room.
+ * each, then forget the others; how many those are, at most
+ * PGQRS_MAX_DATABASES, and which.  make: it is to be served;
+ * false: no room.
  */
 extern void pgqrs_databases_mark(void);
 extern bool pgqrs_databases_see(Oid db, bool make);
-extern void pgqrs_databases_sweep(void);
+extern int pgqrs_databases_sweep(Oid *forgotten);
 
 /* A worker was asked for; false if the database is held or has one. */
 extern bool pgqrs_databases_starting(Oid db);

@@ -42,6 +42,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "ready.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/procsignal.h"
@@ -110,6 +111,18 @@ too_many(void)
 	said = true;
 }
 
+/* What was remembered of databases that are no more. */
+static void
+forget_dropped(void)
+{
+	Oid *dropped = palloc(PGQRS_MAX_DATABASES * sizeof(Oid));
+	int count = pgqrs_databases_sweep(dropped);
+
+	for (int i = 0; i < count; i++)
+		pgqrs_ready_forget_database(dropped[i]);
+	pfree(dropped);
+}
+
 /*
  * What backends add to the list meanwhile stays there; the snapshot may be too
  * old to know of it.
@@ -145,7 +158,7 @@ read_databases(void)
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	CommitTransactionCommand();
-	pgqrs_databases_sweep();
+	forget_dropped();
 	read_at = pgqrs_clock();
 }
 

@@ -205,6 +205,15 @@ pgqrs_ready_slot(int64 queue_id)
 	return at;
 }
 
+/* The lock is held. */
+static void
+free_slot(int slot)
+{
+	pg_atomic_write_u32(&shared->slots[slot].s.state, SLOT_DEAD);
+	pg_atomic_fetch_and_u64(&shared->used[slot / 64], ~bit_of(slot));
+	pg_atomic_fetch_and_u64(&shared->marked[slot / 64], ~bit_of(slot));
+}
+
 void
 pgqrs_ready_forget(int64 queue_id)
 {
@@ -216,11 +225,30 @@ pgqrs_ready_forget(int64 queue_id)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	at = find(queue_id, &place);
 	if (at >= 0)
+		free_slot(at);
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_ready_forget_database(Oid db)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
 	{
-		pg_atomic_write_u32(&shared->slots[at].s.state, SLOT_DEAD);
-		pg_atomic_fetch_and_u64(&shared->used[at / 64], ~bit_of(at));
-		pg_atomic_fetch_and_u64(&shared->marked[at / 64], ~bit_of(at));
+		Database *d = &shared->databases[i];
+
+		if (d->db != db)
+			continue;
+		d->db = InvalidOid;
+		pg_atomic_write_u32(&d->poked, 0);
+		pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
 	}
+	for (int i = 0; i < SLOTS; i++)
+		if (pg_atomic_read_u32(&shared->slots[i].s.state) == SLOT_USED &&
+			shared->slots[i].s.db == db)
+			free_slot(i);
 	LWLockRelease(shared->lock);
 }
 

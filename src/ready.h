@@ -36,6 +36,9 @@ extern void pgqrs_ready_unknown(void);
 /* The queue was deleted. */
 extern void pgqrs_ready_forget(int64 queue_id);
 
+/* For the launcher: the database was dropped. */
+extern void pgqrs_ready_forget_database(Oid db);
+
 /*
  * For those that wait.  slot: where a queue is; -1: there is no place for it.
  */
