@@ -435,14 +435,20 @@ static void
 look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 {
 	PgqrsProbe probe = {.ready = 0, .next = DT_NOEND};
-	bool wants = w->may_take && w->found == 0;
 	PgqrsQueue queue;
 	bool visible;
+	bool wants;
+	bool due = q->due;
 
-	if (!pgqrs_queue_by_id(q->queue_id, &queue) ||
-		!pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible))
+	q->look = false;
+	if (!pgqrs_queue_by_id(q->queue_id, &queue))
+	{
+		q->due = false;
 		return;
-	if (q->due)
+	}
+	wants = w->may_take && w->found == 0 &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+	if (due)
 		probe.ready = pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, wants);
 	else if (wants)
 	{
@@ -457,7 +463,7 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 	}
 	if (wants && probe.ready > 0)
 		w->found = q->queue_id;
-	q->look = q->due = false;
+	q->due = false;
 }
 
 /*
