@@ -248,6 +248,7 @@ delete_runs(int64 workflow_id)
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	TupleTableSlot *run = pgqrs_table_slot(runs);
+	TupleTableSlot *locked = pgqrs_table_slot(runs);
 	TupleTableSlot *step = pgqrs_table_slot(steps);
 	TupleTableSlot *signal = pgqrs_table_slot(signals);
 	TupleTableSlot *archived = pgqrs_table_slot(archive);
@@ -259,6 +260,9 @@ delete_runs(int64 workflow_id)
 	{
 		int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
 
+		/* nobody sends it a signal from here on */
+		if (!pgqrs_row_fetch_locked(runs, run_id, LockTupleExclusive, locked))
+			continue;
 		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
 		delete_rows(signals, signal, INDEX_SIGNALS_RUN, run_id);
 		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
