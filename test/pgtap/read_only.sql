@@ -5,12 +5,14 @@ SELECT * FROM no_plan();
 
 SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('w') \g /dev/null
 
+CREATE FUNCTION handle(jsonb) RETURNS void LANGUAGE sql AS '';
+
 -- A call of each function with arguments of the right types.
 CREATE TEMP TABLE calls AS
 	SELECT proname AS name, format('SELECT %s(%s)', proname, COALESCE((
 		SELECT string_agg(CASE format_type(type, NULL)
 				WHEN 'text' THEN CASE proargnames[n] WHEN 'workflow' THEN '''w''' WHEN 'privilege' THEN '''work''' WHEN 'role' THEN '''public'''
-					WHEN 'on_duplicate' THEN '''return''' WHEN 'overlap' THEN '''allow''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN 'NULL' WHEN 'outbox_queue' THEN 'NULL'
+					WHEN 'on_duplicate' THEN '''return''' WHEN 'overlap' THEN '''allow''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN CASE proname WHEN 'pgqrs_consume' THEN '''handle''' ELSE 'NULL' END WHEN 'mode' THEN '''all''' WHEN 'on_parent_end' THEN '''cancel''' WHEN 'outbox_queue' THEN 'NULL'
 					WHEN 'concurrency_key' THEN 'NULL' WHEN 'status' THEN 'NULL' ELSE '''q''' END
 				WHEN 'interval' THEN CASE proargnames[n] WHEN 'delay' THEN '''0''' ELSE '''1 min''' END
 				WHEN 'timestamp with time zone' THEN CASE proargnames[n] WHEN 'run_at' THEN 'NULL' WHEN 'until' THEN 'NULL' ELSE '''2030-01-01''' END
