@@ -43,7 +43,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency model stress stress-broken idle check-layers format format-check
+.PHONY: all install objects test demo bench latency listener model stress stress-broken idle check-layers format format-check
 
 all:
 
@@ -80,6 +80,9 @@ bench:
 
 latency:
 	@bash test/bench/latency
+
+listener:
+	@bash test/bench/listener
 
 model:
 	@bash test/packages

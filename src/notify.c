@@ -10,8 +10,8 @@
  *
  * A pass looks at the queues whose due instant has come, and leaves to who
  * waits in the server what is his; and at runs that parked just when what they
- * wait for came, so that neither saw the other.  What cannot be sent is put back, and sent
- * when the queue of notifications has room again.
+ * wait for came, so that neither saw the other.  What cannot be sent is put
+ * back, and sent when the queue of notifications has room again.
  *
  * Channels: pgqrs_queue_<queue_id>; workflow_run_<run_id>, with the status;
  * pgqrs_runs, with <run_id>:<status>.
