@@ -270,8 +270,14 @@ resources_released(ResourceReleasePhase phase, bool is_commit,
 {
 	XactEvent event = ended;
 
-	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
+	if (!is_top_level)
+	{
+		if (!is_commit)
+			pgqrs_wake_subabort();
+		return;
+	}
 	ended = NOT_ENDED;
 	if (event == XACT_EVENT_COMMIT)
 		pgqrs_wake_commit();

@@ -46,7 +46,8 @@ pgqrs_index_close_all(PgqrsOpenIndexes *open)
 
 typedef struct Known
 {
-	Oid table; /* or invalid: not known */
+	Oid table;	/* or invalid: not known */
+	bool whole; /* all of it is known: no error came between */
 	bool plain;
 	PgqrsIndexes indexes;
 } Known;
@@ -150,6 +151,7 @@ learn(Known *k, Relation table)
 	ListCell *lc;
 
 	k->table = RelationGetRelid(table);
+	k->whole = false;
 	k->plain = list_length(oids) <= PGQRS_MAX_INDEXES;
 	k->indexes.count = 0;
 	foreach(lc, oids)
@@ -163,6 +165,7 @@ learn(Known *k, Relation table)
 		index_close(rel, NoLock);
 	}
 	list_free(oids);
+	k->whole = true;
 }
 
 PgqrsIndexes *
@@ -171,7 +174,7 @@ pgqrs_indexes_of(PgqrsTableId id, Relation table)
 	Known *k = &known[id];
 	PgqrsIndexes *indexes;
 
-	if (k->table != RelationGetRelid(table))
+	if (k->table != RelationGetRelid(table) || !k->whole)
 		learn(k, table);
 	if (!k->plain)
 		return NULL;

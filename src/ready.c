@@ -62,7 +62,7 @@ typedef enum Knowledge
 
 typedef struct Database
 {
-	Oid db;					/* written under the lock, once */
+	Oid db;					/* written under the lock; invalid: unused */
 	pg_atomic_uint32 poked; /* the worker is, and has not begun a pass */
 	pg_atomic_uint32 known; /* a Knowledge */
 } Database;
@@ -122,6 +122,7 @@ static Database *
 my_database(void)
 {
 	static Database *mine = NULL;
+	Database *unused = NULL;
 
 	if (mine != NULL)
 		return mine;
@@ -130,10 +131,15 @@ my_database(void)
 	{
 		Database *d = &shared->databases[i];
 
-		if (!OidIsValid(d->db))
-			d->db = MyDatabaseId;
 		if (d->db == MyDatabaseId)
 			mine = d;
+		else if (!OidIsValid(d->db) && unused == NULL)
+			unused = d;
+	}
+	if (mine == NULL && unused != NULL)
+	{
+		unused->db = MyDatabaseId;
+		mine = unused;
 	}
 	LWLockRelease(shared->lock);
 	return mine;

@@ -329,6 +329,8 @@ tell(const Marks *m)
 static void
 tell_rollback(const Marks *m)
 {
+	if (m->everything)
+		pgqrs_ready_unknown();
 	for (int i = 0; i < m->count; i++)
 		if (m->marks[i].kind == MARK_QUEUE && m->marks[i].claimed > 0)
 			pgqrs_ready_mark(m->marks[i].id, m->marks[i].claimed);
@@ -469,6 +471,14 @@ pgqrs_wake_abort(void)
 		return;
 	tell_rollback(&mine);
 	forget();
+}
+
+/* Which claims a subtransaction made is not known: one look too many is harmless. */
+void
+pgqrs_wake_subabort(void)
+{
+	if (shared != NULL && has_marks())
+		tell_rollback(&mine);
 }
 
 void

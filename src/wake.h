@@ -46,6 +46,7 @@ extern void pgqrs_wake_mark_parked(int64 run_id);
 extern void pgqrs_wake_pre_prepare(void);
 extern void pgqrs_wake_commit(void);
 extern void pgqrs_wake_abort(void);
+extern void pgqrs_wake_subabort(void);
 extern void pgqrs_wake_prepare(void);
 
 /* For floor.c: a transaction that was prepared before the server started. */
