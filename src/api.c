@@ -7,6 +7,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
+#include "catalog.h"
 #include "errors.h"
 #include "funcapi.h"
 #include "json.h"
@@ -378,6 +379,18 @@ pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n)
 				 errmsg("argument \"timeout\" is zero"),
 				 errhint("Use a positive duration, or NULL for the workflow's.")));
 	return timeout;
+}
+
+int
+pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n)
+{
+	const char *labels[RUN_STATUS_COUNT];
+
+	if (PG_ARGISNULL(n))
+		return -1;
+	for (int i = 0; i < RUN_STATUS_COUNT; i++)
+		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
+	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
 }
 
 int

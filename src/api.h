@@ -80,6 +80,9 @@ extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 extern int64 pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n);
 
 /* -1 for unlimited, 1 or more, or 0 where it is not given. */
+/* The status of a run, -1 for NULL. */
+extern int pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n);
+
 extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
 /* The places of the ids in ascending order of the ids. */

@@ -19,19 +19,6 @@ pgqrs_cancel_run(PG_FUNCTION_ARGS)
 		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
 }
 
-/* A status, or -1 for any. */
-static int
-arg_status(FunctionCallInfo fcinfo, int n)
-{
-	const char *labels[RUN_STATUS_COUNT];
-
-	if (PG_ARGISNULL(n))
-		return -1;
-	for (int i = 0; i < RUN_STATUS_COUNT; i++)
-		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
-	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
-}
-
 PG_FUNCTION_INFO_V1(pgqrs_cancel_runs);
 Datum
 pgqrs_cancel_runs(PG_FUNCTION_ARGS)
@@ -40,7 +27,7 @@ pgqrs_cancel_runs(PG_FUNCTION_ARGS)
 	PgqrsCancelFilter filter;
 	int max_rows;
 
-	filter.status = arg_status(fcinfo, 1);
+	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
 	max_rows = pgqrs_arg_int(fcinfo, 3, "max_rows", 1, PG_INT32_MAX);
 	PG_RETURN_INT64(pgqrs_cancel_many(workflow, &filter, NULL, max_rows));

@@ -54,19 +54,6 @@ pgqrs_result(PG_FUNCTION_ARGS)
 		HeapTupleGetDatum(pgqrs_read_result(run_id, result_desc(fcinfo))));
 }
 
-/* The status asked for, -1 for NULL. */
-static int
-arg_status(FunctionCallInfo fcinfo, int n)
-{
-	const char *labels[RUN_STATUS_COUNT];
-
-	if (PG_ARGISNULL(n))
-		return -1;
-	for (int i = 0; i < RUN_STATUS_COUNT; i++)
-		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
-	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
-}
-
 PG_FUNCTION_INFO_V1(pgqrs_list_runs);
 Datum
 pgqrs_list_runs(PG_FUNCTION_ARGS)
@@ -76,7 +63,7 @@ pgqrs_list_runs(PG_FUNCTION_ARGS)
 
 	filter.workflow = PG_ARGISNULL(0) ? NULL :
 										pgqrs_arg_pattern(fcinfo, 0, "workflow");
-	filter.status = arg_status(fcinfo, 1);
+	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
 	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
 	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1, PGQRS_MAX_BATCH);
