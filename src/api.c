@@ -14,7 +14,9 @@
 #include "names.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 /* Every function that has arguments requires one. */
 static void
@@ -420,12 +422,46 @@ pgqrs_int64_array(const int64 *values, int count)
 										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
+/*
+ * The row that a function with OUT parameters returns.  To make it from the
+ * catalog at each call costs as much as a small read does, so the session keeps
+ * it: no command changes the OUT parameters of a function that exists.
+ */
+static TupleDesc
+result_desc(FunctionCallInfo fcinfo)
+{
+	static HTAB *known = NULL;
+	struct
+	{
+		Oid function;
+		TupleDesc desc;
+	} * entry;
+	TupleDesc desc;
+	MemoryContext caller;
+
+	if (known == NULL)
+	{
+		HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(*entry)};
+
+		known = hash_create("pgqrs results", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	entry = hash_search(known, &fcinfo->flinfo->fn_oid, HASH_FIND, NULL);
+	if (entry != NULL)
+		return entry->desc;
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (desc->tdtypeid != RECORDOID)
+		return desc;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	desc = BlessTupleDesc(CreateTupleDescCopy(desc));
+	MemoryContextSwitchTo(caller);
+	entry = hash_search(known, &fcinfo->flinfo->fn_oid, HASH_ENTER, NULL);
+	entry->desc = desc;
+	return desc;
+}
+
 Datum
 pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
-	TupleDesc desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
 }

@@ -33,6 +33,7 @@
 #include "executor/executor.h"
 #include "floor.h"
 #include "miscadmin.h"
+#include "recent.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
@@ -54,6 +55,20 @@
 
 /* How many tuples go to the table at once. */
 #define INSERT_CHUNK 500
+
+static const PgqrsIndexId primary_key[TABLE_COUNT] = {
+	[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
+	[TABLE_MESSAGES] = INDEX_MESSAGES_PKEY,
+	[TABLE_ARCHIVE] = INDEX_ARCHIVE_PKEY,
+	[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
+	[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
+	[TABLE_RUNS] = INDEX_RUNS_PKEY,
+	[TABLE_STEPS] = INDEX_STEPS_PKEY,
+	[TABLE_SIGNALS] = INDEX_SIGNALS_PKEY,
+	[TABLE_SCHEDULES] = INDEX_SCHEDULES_PKEY,
+	[TABLE_FIRINGS] = INDEX_FIRINGS_PKEY,
+	[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
+};
 
 /*
  * Whether tables inherit from this one.  The flag says only that one may have:
@@ -318,6 +333,13 @@ make_pair_key(ScanKey key, ScanKeyData *pair, Relation index, const PgqrsKey *k)
 	key->sk_argument = PointerGetDatum(pair);
 }
 
+/* The latest state, or what the caller wants to see. */
+static Snapshot
+read_snapshot(PgqrsTable *table)
+{
+	return table->snapshot ? table->snapshot : GetLatestSnapshot();
+}
+
 /*
  * Starts a scan in index order.  The snapshot stays active until the end of
  * the scan.
@@ -345,7 +367,7 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 	if (PGQRS_FLOOR_BROKEN('j') && index == INDEX_MESSAGES_CLAIM)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	else
-		PushActiveSnapshot(table->snapshot ? table->snapshot : GetLatestSnapshot());
+		PushActiveSnapshot(read_snapshot(table));
 	scan->snapshot = GetActiveSnapshot();
 	scan->direction = ForwardScanDirection;
 	scan->by_hand = IsolationIsSerializable();
@@ -360,21 +382,7 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 void
 pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table)
 {
-	static const PgqrsIndexId primary[TABLE_COUNT] = {
-		[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
-		[TABLE_MESSAGES] = INDEX_MESSAGES_PKEY,
-		[TABLE_ARCHIVE] = INDEX_ARCHIVE_PKEY,
-		[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
-		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
-		[TABLE_RUNS] = INDEX_RUNS_PKEY,
-		[TABLE_STEPS] = INDEX_STEPS_PKEY,
-		[TABLE_SIGNALS] = INDEX_SIGNALS_PKEY,
-		[TABLE_SCHEDULES] = INDEX_SCHEDULES_PKEY,
-		[TABLE_FIRINGS] = INDEX_FIRINGS_PKEY,
-		[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
-	};
-
-	pgqrs_scan_begin(scan, table, primary[table->id], 0, NULL);
+	pgqrs_scan_begin(scan, table, primary_key[table->id], 0, NULL);
 }
 
 /* From now on entries count that are known to be dead, too. */
@@ -474,6 +482,18 @@ pgqrs_scan_end(PgqrsScan *scan)
  * Reading
  */
 
+static bool
+fetch_recent(PgqrsTable *table, const Datum *keys, TupleTableSlot *slot)
+{
+	bool found;
+
+	PushActiveSnapshot(read_snapshot(table));
+	found = pgqrs_recent_fetch(table->id, table->rel, GetActiveSnapshot(), keys,
+							   slot);
+	PopActiveSnapshot();
+	return found;
+}
+
 /* Fetches the row whose first index columns equal the keys. */
 bool
 pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
@@ -481,13 +501,19 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 {
 	PgqrsScan scan;
 	PgqrsKey k[PGQRS_MAX_KEYS];
+	bool by_key = index == primary_key[table->id] &&
+		pgqrs_recent_key(table->id) != InvalidAttrNumber;
 	bool found;
 
+	if (by_key && fetch_recent(table, keys, slot))
+		return true;
 	for (int i = 0; i < nkeys; i++)
 		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i], false, (Datum) 0};
 	pgqrs_scan_begin(&scan, table, index, nkeys, k);
 	found = pgqrs_scan_next(&scan, slot);
 	pgqrs_scan_end(&scan);
+	if (found && by_key)
+		pgqrs_recent_note(table->id, DatumGetInt64(keys[0]), &slot->tts_tid);
 	return found;
 }
 
@@ -495,18 +521,9 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 bool
 pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)
 {
-	static const PgqrsIndexId primary[TABLE_COUNT] = {
-		[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
-		[TABLE_MESSAGES] = INDEX_MESSAGES_PKEY,
-		[TABLE_ARCHIVE] = INDEX_ARCHIVE_PKEY,
-		[TABLE_WORKERS] = INDEX_WORKERS_PKEY,
-		[TABLE_WORKFLOWS] = INDEX_WORKFLOWS_PKEY,
-		[TABLE_RUNS] = INDEX_RUNS_PKEY,
-		[TABLE_SCHEDULES] = INDEX_SCHEDULES_PKEY,
-	};
 	Datum key = Int64GetDatum(id);
 
-	return pgqrs_row_fetch(table, primary[table->id], 1, &key, slot);
+	return pgqrs_row_fetch(table, primary_key[table->id], 1, &key, slot);
 }
 
 /* What became of a version that was to be locked, updated or deleted. */
@@ -672,6 +689,7 @@ fill_slot(PgqrsTable *table, TupleTableSlot *slot, const PgqrsRow *row)
 	slot->tts_tableOid = RelationGetRelid(table->rel);
 	return slot;
 }
+
 /* Puts the row into the table's one slot for writing. */
 static TupleTableSlot *
 store_row(PgqrsTable *table, const PgqrsRow *row)
@@ -689,10 +707,18 @@ note_write(PgqrsTable *table)
 		pgqrs_floor_modified();
 }
 
-/* A message was written: others can claim it then, once we have committed. */
+/*
+ * A row was written: this backend finds it again there, and others can claim a
+ * message, once we have committed.
+ */
 static void
-note_message(PgqrsTable *table, const PgqrsRow *row)
+note_written(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 {
+	AttrNumber key = pgqrs_recent_key(table->id);
+
+	if (key != InvalidAttrNumber)
+		pgqrs_recent_note(table->id, DatumGetInt64(row->values[key - 1]),
+						  &slot->tts_tid);
 	if (table->id == TABLE_MESSAGES && row->changed[Messages_visible_after - 1])
 		pgqrs_wake_mark_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
 								DatumGetTimestampTz(
@@ -731,7 +757,7 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 	note_write(table);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, row, slot, false, false);
-	note_message(table, row);
+	note_written(table, row, slot);
 	CommandCounterIncrement();
 }
 
@@ -756,7 +782,7 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 		for (int i = 0; i < n; i++)
 		{
 			insert_index_entries(table, &rows[start + i], slots[i], false, false);
-			note_message(table, &rows[start + i]);
+			note_written(table, &rows[start + i], slots[i]);
 		}
 	}
 	CommandCounterIncrement();
@@ -837,7 +863,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
 		ResetPerTupleExprContext(table->estate);
 	} while (conflict);
-	note_message(table, row);
+	note_written(table, row, slot);
 	CommandCounterIncrement();
 	return true;
 }
@@ -956,7 +982,7 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 		return lock_result(table, result);
 	if (any_index)
 		insert_index_entries(table, row, slot, true, !all_indexes);
-	note_message(table, row);
+	note_written(table, row, slot);
 	CommandCounterIncrement();
 	return ROW_LOCKED;
 }
