@@ -55,7 +55,6 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
 	[INDEX_WORKERS_NAME] = "pgqrs_workers_name_idx",
 	[INDEX_WORKFLOWS_PKEY] = "pgqrs_workflows_pkey",
-	[INDEX_WORKFLOWS_NAME] = "pgqrs_workflows_name_key",
 	[INDEX_RUNS_PKEY] = "pgqrs_workflow_runs_pkey",
 	[INDEX_RUNS_KEY] = "pgqrs_workflow_runs_key_idx",
 	[INDEX_RUNS_WORKFLOW] = "pgqrs_workflow_runs_workflow_idx",

@@ -385,6 +385,7 @@ delete_workflow_row(int64 id)
 
 	delete_rows(workflows, pgqrs_table_slot(workflows), INDEX_WORKFLOWS_PKEY, id);
 	pgqrs_table_close(workflows);
+	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 }
 
 /*

@@ -16,8 +16,10 @@
 #include "grants.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 
@@ -57,7 +59,8 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 	PgqrsRetryPolicy *retry = &workflow->retry;
 
 	workflow->workflow_id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
-	workflow->name = TextDatumGetCString(pgqrs_get(slot, Workflows_name));
+	text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Workflows_name)),
+						   workflow->name, PGQRS_NAME_SIZE);
 	workflow->timeout = column_duration(slot, Workflows_timeout, "timeout");
 	workflow->key_scope = pgqrs_enum_value(ENUM_KEY_SCOPE,
 										   pgqrs_get(slot, Workflows_key_scope));
@@ -73,23 +76,92 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 	retry->backoff.jitter = DatumGetFloat8(pgqrs_get(slot, Workflows_jitter));
 }
 
+/*
+ * What was read of pgqrs_workflows is remembered until somebody changes one, as
+ * queue.c does with queues, on the same terms.
+ */
+static struct
+{
+	MemoryContext context;
+	HTAB *by_id; /* of PgqrsWorkflow */
+	uint64 generation;
+} cache;
+
+/* Empties the cache if it may be out of date. */
+static void
+revalidate(void)
+{
+	uint64 generation = pgqrs_catalog_generation(TABLE_WORKFLOWS);
+	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(PgqrsWorkflow)};
+
+	if (cache.by_id != NULL && cache.generation == generation)
+		return;
+	if (cache.context == NULL)
+		cache.context = AllocSetContextCreate(CacheMemoryContext, "pgqrs workflows",
+											  ALLOCSET_SMALL_SIZES);
+	cache.by_id = NULL;
+	MemoryContextReset(cache.context);
+	ctl.hcxt = cache.context;
+	cache.by_id = hash_create("pgqrs workflows by id", 16, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	cache.generation = generation;
+}
+
+/* A copy in the current memory context. */
+static void
+copy_workflow(PgqrsWorkflow *to, const PgqrsWorkflow *from)
+{
+	ListCell *lc;
+
+	*to = *from;
+	to->retry.non_retryable = NIL;
+	foreach(lc, from->retry.non_retryable)
+		to->retry.non_retryable = lappend(to->retry.non_retryable,
+										  pstrdup(lfirst(lc)));
+}
+
+static void
+remember(const PgqrsWorkflow *workflow)
+{
+	MemoryContext caller = MemoryContextSwitchTo(cache.context);
+	PgqrsWorkflow copy;
+
+	copy_workflow(&copy, workflow);
+	memcpy(hash_search(cache.by_id, &workflow->workflow_id, HASH_ENTER, NULL),
+		   &copy, sizeof(copy));
+	MemoryContextSwitchTo(caller);
+}
+
+/* Reads a workflow and remembers it. */
 static bool
-find_workflow(PgqrsIndexId index, Datum key, PgqrsWorkflow *workflow)
+load(int64 workflow_id, PgqrsWorkflow *workflow)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	bool found = pgqrs_row_fetch(table, index, 1, &key, slot);
+	bool found = pgqrs_row_fetch_id(table, workflow_id, slot);
 
 	if (found)
 		read_workflow(slot, workflow);
 	pgqrs_table_close(table);
+	if (found)
+	{
+		revalidate(); /* opening the table may have emptied it */
+		remember(workflow);
+	}
 	return found;
 }
 
 bool
 pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow)
 {
-	return find_workflow(INDEX_WORKFLOWS_PKEY, Int64GetDatum(workflow_id), workflow);
+	PgqrsWorkflow *known;
+
+	revalidate();
+	known = hash_search(cache.by_id, &workflow_id, HASH_FIND, NULL);
+	if (known == NULL)
+		return load(workflow_id, workflow);
+	copy_workflow(workflow, known);
+	return true;
 }
 
 /*
@@ -101,9 +173,10 @@ pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 					   PgqrsWorkflow *workflow)
 {
 	int grants = pgqrs_grants_on(name);
+	PgqrsQueue queue;
 
-	if (grants == 0 ||
-		!find_workflow(INDEX_WORKFLOWS_NAME, CStringGetTextDatum(name), workflow))
+	if (grants == 0 || !pgqrs_queue_by_name(name, &queue) ||
+		!queue.is_workflow || !pgqrs_workflow_by_id(queue.queue_id, workflow))
 		pgqrs_error_workflow_not_found(name);
 	if ((grants & (1 << privilege)) == 0)
 		pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);

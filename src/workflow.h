@@ -10,6 +10,7 @@
 #include "backoff.h"
 #include "catalog.h"
 #include "nodes/pg_list.h"
+#include "queue.h"
 #include "rows.h"
 
 /* How failures of steps and runs are retried. */
@@ -26,7 +27,7 @@ typedef struct PgqrsWorkflow
 	int64 timeout;	   /* microseconds, 0: none */
 	PgqrsKeyScope key_scope;
 	PgqrsRetryPolicy retry;
-	char *name;
+	char name[PGQRS_NAME_SIZE];
 } PgqrsWorkflow;
 
 /* By name for a role that has the privilege: else PQ002, or 42501 if it may see it. */

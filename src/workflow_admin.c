@@ -162,6 +162,7 @@ store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_row_copy(&row, workflows, slot);
 	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
 	pgqrs_row_update(workflows, slot, &row);
+	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 }
 
 void
