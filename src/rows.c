@@ -878,6 +878,7 @@ exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *key
 	TupleTableSlot *slot = pgqrs_table_slot(table);
 	ScanKeyData scankeys[PGQRS_MAX_KEYS];
 	TransactionId busy = InvalidTransactionId;
+	ItemPointerData tid;
 	SnapshotData dirty;
 	IndexScanDesc scan;
 	bool found;
@@ -889,10 +890,10 @@ exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *key
 	do
 	{
 		if (TransactionIdIsValid(busy))
-			XactLockTableWait(busy, table->rel, &slot->tts_tid,
-							  XLTW_InsertIndexUnique);
+			XactLockTableWait(busy, table->rel, &tid, XLTW_InsertIndexUnique);
 		index_rescan(scan, scankeys, nkeys, NULL, 0);
 		found = index_getnext_slot(scan, ForwardScanDirection, slot);
+		tid = slot->tts_tid;
 		busy = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 		ExecClearTuple(slot);
 	} while (found && TransactionIdIsValid(busy));
@@ -905,14 +906,14 @@ hash_key(Relation index, const PgqrsKey *key, uint64 seed)
 {
 	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(index),
 											 key->column - 1);
+	struct varlena *text;
 
 	if (column->attbyval)
 		return hash_bytes_extended((const unsigned char *) &key->value,
 								   sizeof(Datum), seed);
-	return hash_bytes_extended((const unsigned char *) VARDATA_ANY(
-								   DatumGetPointer(key->value)),
-							   VARSIZE_ANY_EXHDR(DatumGetPointer(key->value)),
-							   seed);
+	text = PG_DETOAST_DATUM_PACKED(key->value);
+	return hash_bytes_extended((const unsigned char *) VARDATA_ANY(text),
+							   VARSIZE_ANY_EXHDR(text), seed);
 }
 
 /*
