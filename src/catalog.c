@@ -281,12 +281,6 @@ require(void)
 				 errhint("Run CREATE EXTENSION pgqrs.")));
 }
 
-bool
-pgqrs_catalog_installed(void)
-{
-	return load();
-}
-
 Oid
 pgqrs_catalog_owner(void)
 {

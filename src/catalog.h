@@ -389,7 +389,6 @@ typedef enum GrantsColumn
 #define PGQRS_MAX_COLUMNS 40
 
 extern void pgqrs_catalog_init(void);
-extern bool pgqrs_catalog_installed(void);
 extern Oid pgqrs_catalog_extension(char **version);
 extern Oid pgqrs_catalog_owner(void);
 extern Oid pgqrs_catalog_schema(void);

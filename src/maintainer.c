@@ -7,17 +7,14 @@
  * worker, and at once when the database is held, the worker dismissed, the
  * database not to be served any more, or all background work paused.
  *
- * Each batch of a duty is a transaction of its own, in which the extension is
- * locked against being dropped or updated, looked up anew, and worked on as
- * its owner under SECURITY_RESTRICTED_OPERATION.  No row is ever waited for.
- * An error ends the process: the launcher starts another after a while, and
- * whatever was not committed is still due.
+ * Each batch of a duty is a transaction of its own, as batch.c makes them.  No
+ * row is ever waited for.  An error ends the process: the launcher starts
+ * another after a while, and whatever was not committed is still due.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog.h"
-#include "catalog/pg_extension.h"
+#include "batch.h"
 #include "clock.h"
 #include "commands/dbcommands.h"
 #include "compat.h"
@@ -31,7 +28,6 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lmgr.h"
 #include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -71,77 +67,9 @@ static const struct
 };
 
 static MemoryContext pass_context;
-static Oid owner_before;
-static int security_before;
 static TimestampTz attached_at;
 static TimestampTz active_at;
 static TimestampTz pass_at = 0;
-
-/*
- * The transaction around each batch
- */
-
-/* What is here, locked for the rest of the transaction. */
-static PgqrsDatabaseState
-lock_extension(char **version)
-{
-	Oid extension = pgqrs_catalog_extension(version);
-
-	if (!OidIsValid(extension))
-		return DATABASE_ABSENT;
-	LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
-	if (pgqrs_catalog_extension(version) != extension)
-		return DATABASE_ABSENT;
-	return strcmp(*version, PGQRS_VERSION) == 0 ? DATABASE_SERVED :
-												  DATABASE_OUTDATED;
-}
-
-static void
-note_state(PgqrsDatabaseState state, const char *version)
-{
-	if (state == DATABASE_OUTDATED && pgqrs_database_state() != DATABASE_OUTDATED)
-		ereport(LOG,
-				(errmsg("nothing is done in the background in database \"%s\"",
-						get_database_name(MyDatabaseId)),
-				 errdetail("Version %s of extension pgqrs is installed there, the library's is %s.",
-						   version, PGQRS_VERSION),
-				 errhint("Run ALTER EXTENSION pgqrs UPDATE there, or if the library is the older one, restart the server.")));
-	pgqrs_database_set_state(state);
-}
-
-/* False: there is nothing to work on, and no transaction. */
-static bool
-begin_batch(const char *activity)
-{
-	PgqrsDatabaseState state;
-	char *version = NULL;
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	pgstat_report_activity(STATE_RUNNING, activity);
-	state = lock_extension(&version);
-	note_state(state, version);
-	if (state == DATABASE_SERVED)
-	{
-		GetUserIdAndSecContext(&owner_before, &security_before);
-		SetUserIdAndSecContext(pgqrs_catalog_owner(),
-							   security_before | SECURITY_RESTRICTED_OPERATION);
-		return true;
-	}
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	return false;
-}
-
-static void
-end_batch(void)
-{
-	SetUserIdAndSecContext(owner_before, security_before);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	pgstat_report_stat(false);
-}
 
 /*
  * Passes
@@ -172,10 +100,10 @@ run_duty(PgqrsDuty duty, const char *activity, int64 *done)
 		heed_signals();
 		if (pgqrs_database_must_leave())
 			break;
-		if (!begin_batch(activity))
+		if (!pgqrs_batch_begin(activity))
 			return DT_NOEND;
 		next = duty(done);
-		end_batch();
+		pgqrs_batch_end();
 	}
 	return next;
 }
@@ -229,9 +157,10 @@ next_pass(void)
 static void
 notify(void)
 {
-	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()) || !begin_batch("notifying"))
+	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()) ||
+		!pgqrs_batch_begin("notifying"))
 		return;
-	end_batch();
+	pgqrs_batch_end();
 	pgqrs_database_lower(DUE_NOTIFY, pgqrs_notify_pass());
 	active_at = pgqrs_clock();
 	MemoryContextSwitchTo(pass_context);

@@ -19,6 +19,7 @@
 #include "notify.h"
 
 #include "access/xact.h"
+#include "batch.h"
 #include "catalog.h"
 #include "clock.h"
 #include "commands/async.h"
@@ -31,8 +32,8 @@
 #include "ready.h"
 #include "rows.h"
 #include "run.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 /* Microseconds */
@@ -40,6 +41,9 @@
 #define LAST_PAUSE	 (20 * INT64CONST(1000)) /* when there is always something */
 #define FAILED_PAUSE (1 * USECS_PER_SEC)
 #define BUSY_PAUSE	 (USECS_PER_SEC / 2)
+
+/* Queues that have no place are looked at this often at most, for there may be many. */
+#define UNPLACED_PAUSE (1 * USECS_PER_SEC)
 
 /* At most so many in one pass. */
 #define MAX_QUEUES 500
@@ -62,43 +66,13 @@ typedef struct Pass
 	PgqrsEndedBlock block[MAX_BLOCKS];
 } Pass;
 
+/* What a pass has taken and not done; put back when the process ends. */
+static Pass *pass = NULL;
+
 static TimestampTz not_before = DT_NOBEGIN;
 static int64 pause_time = FIRST_PAUSE;
 static bool failing = false;
-
-/* When to look at every queue, because some have no place in shared memory. */
-static TimestampTz look_again_at = DT_NOEND;
-
-static Oid user_before;
-static int security_before;
-
-/*
- * As the extension's owner; false: it is gone, and there is nothing to be done.
- */
-static bool
-begin(void)
-{
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	if (pgqrs_catalog_installed())
-	{
-		GetUserIdAndSecContext(&user_before, &security_before);
-		SetUserIdAndSecContext(pgqrs_catalog_owner(),
-							   security_before | SECURITY_RESTRICTED_OPERATION);
-		return true;
-	}
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	return false;
-}
-
-static void
-end(void)
-{
-	SetUserIdAndSecContext(user_before, security_before);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-}
+static TimestampTz unplaced_at = DT_NOBEGIN; /* the last look at queues without a place */
 
 /*
  * Queues
@@ -112,46 +86,41 @@ probe(const int64 *queue_ids, int count)
 	TupleTableSlot *slot;
 	PgqrsQueue queue;
 
-	if (count == 0 || !begin())
+	if (count == 0 || !pgqrs_batch_begin("looking at queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
 	for (int i = 0; i < count; i++)
+	{
 		if (pgqrs_queue_by_id(queue_ids[i], &queue))
 			pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, 0);
+		else
+			pgqrs_ready_forget(queue_ids[i]);
+	}
 	pgqrs_table_close(messages);
-	end();
+	pgqrs_batch_end();
 }
 
+/* A pass that does not come to its end leaves what it took to a look at all. */
 static void
-look_at_due(Pass *pass, TimestampTz now)
+look_at_due(TimestampTz now)
 {
 	TimestampTz next;
 	int count = pgqrs_ready_take_dues(now, pass->queue_ids, MAX_QUEUES, &next);
 
-	PG_TRY();
-	{
-		probe(pass->queue_ids, count);
-	}
-	PG_CATCH();
-	{
-		for (int i = 0; i < count; i++)
-			pgqrs_ready_lower(pass->queue_ids[i], 0);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	probe(pass->queue_ids, count);
 	pass->more |= count == MAX_QUEUES;
 }
 
 /* A queue that has no place in shared memory: looked at, and told of, here. */
 static void
-look_without_slot(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
+look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
 	PgqrsProbe probe;
 	char channel[NAMEDATALEN];
 
 	pgqrs_probe_queue(messages, slot, queue, 1, &probe);
-	look_again_at = Min(look_again_at, probe.next);
+	pgqrs_ready_lower(queue->queue_id, probe.next);
 	if (probe.ready > 0)
 	{
 		snprintf(channel, sizeof(channel), QUEUE_CHANNEL, queue->queue_id);
@@ -159,16 +128,20 @@ look_without_slot(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *
 	}
 }
 
-/* Every queue is as one whose instant has come. */
+/*
+ * Looks at the queues that have no place.  placed: to the others it is as if
+ * their instant had come.
+ */
 static void
-look_at_all(void)
+look_at_all(TimestampTz now, bool placed)
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
 	ListCell *lc;
 
-	look_again_at = DT_NOEND;
-	if (!begin())
+	unplaced_at = now;
+	(void) pgqrs_ready_take_unplaced(now);
+	if (!pgqrs_batch_begin("looking at all queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
@@ -176,13 +149,23 @@ look_at_all(void)
 	{
 		const PgqrsQueue *queue = lfirst(lc);
 
-		if (pgqrs_ready_slot(queue->queue_id) >= 0)
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_ready_slot(queue->queue_id) < 0)
+			look_at_unplaced(messages, slot, queue);
+		else if (placed)
 			pgqrs_ready_lower(queue->queue_id, 0);
-		else
-			look_without_slot(messages, slot, queue);
 	}
 	pgqrs_table_close(messages);
-	end();
+	pgqrs_batch_end();
+}
+
+/* When to look at queues without a place; a clock that was set back counts as never. */
+static TimestampTz
+unplaced_due(TimestampTz now)
+{
+	TimestampTz due = pgqrs_ready_unplaced_due();
+
+	return unplaced_at > now ? due : Max(due, unplaced_at + UNPLACED_PAUSE);
 }
 
 /*
@@ -191,7 +174,7 @@ look_at_all(void)
 
 /* Runs of which there were too many to be remembered: those that ended since. */
 static void
-look_at_block(Pass *pass, PgqrsEndedBlock block)
+look_at_block(PgqrsEndedBlock block)
 {
 	PgqrsTable *runs;
 	TupleTableSlot *slot;
@@ -201,7 +184,7 @@ look_at_block(Pass *pass, PgqrsEndedBlock block)
 		{1, BTLessStrategyNumber, Int64GetDatum(block.first + PGQRS_ENDED_BLOCK)},
 	};
 
-	if (!begin())
+	if (!pgqrs_batch_begin("looking at runs that ended"))
 		return;
 	runs = pgqrs_table_open(TABLE_RUNS, false);
 	slot = pgqrs_table_slot(runs);
@@ -220,11 +203,11 @@ look_at_block(Pass *pass, PgqrsEndedBlock block)
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(runs);
-	end();
+	pgqrs_batch_end();
 }
 
 static void
-take_runs(Pass *pass)
+take_runs(void)
 {
 	pass->runs = pgqrs_ended_take(pass->ended, MAX_RUNS);
 	pass->more |= pass->runs == MAX_RUNS;
@@ -236,7 +219,8 @@ take_runs(Pass *pass)
 				 errdetail("There were more than it could remember while its background worker was away or could not send."),
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
 	for (int i = 0; i < pass->blocks; i++)
-		look_at_block(pass, pass->block[i]);
+		look_at_block(pass->block[i]);
+	pass->blocks = 0;
 }
 
 /*
@@ -244,7 +228,7 @@ take_runs(Pass *pass)
  * next look at all of them, which comes soon then.
  */
 static void
-recheck_parked(Pass *pass)
+recheck_parked(void)
 {
 	int kept = 0;
 
@@ -255,11 +239,11 @@ recheck_parked(Pass *pass)
 			pass->ended[kept++] = pass->ended[i];
 			continue;
 		}
-		if (!begin())
+		if (!pgqrs_batch_begin("looking at runs that parked"))
 			continue;
 		if (!pgqrs_parked_recheck(pass->ended[i].run_id))
 			pgqrs_database_lower(DUE_PARKED, pgqrs_clock() + BUSY_PAUSE);
-		end();
+		pgqrs_batch_end();
 	}
 	pass->runs = kept;
 }
@@ -270,15 +254,18 @@ recheck_parked(Pass *pass)
 
 /* Whatever this pass has taken and not done is there again. */
 static void
-put_back(Pass *pass)
+put_back(void)
 {
 	for (int i = 0; i < pass->queues; i++)
 		pgqrs_ready_mark(pass->queue_ids[i], 0);
 	pgqrs_ended_add(pass->ended, pass->runs);
+	for (int i = 0; i < pass->blocks; i++)
+		pgqrs_ended_add_block(pass->block[i]);
+	pass->queues = pass->runs = pass->blocks = 0;
 }
 
 static void
-notify_all(Pass *pass)
+notify_all(void)
 {
 	char channel[NAMEDATALEN];
 	char payload[64];
@@ -323,7 +310,7 @@ note_success(void)
 
 /* False: the queue of notifications is full, or its files cannot be written. */
 static bool
-send(Pass *pass)
+send(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool sent = true;
@@ -331,8 +318,9 @@ send(Pass *pass)
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		notify_all(pass);
+		notify_all();
 		CommitTransactionCommand();
+		pass->queues = pass->runs = 0;
 		MemoryContextSwitchTo(context);
 	}
 	PG_CATCH();
@@ -340,7 +328,7 @@ send(Pass *pass)
 		ErrorData *error;
 
 		MemoryContextSwitchTo(context);
-		put_back(pass);
+		put_back();
 		error = CopyErrorData();
 		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();
@@ -369,34 +357,38 @@ set_pause(TimestampTz began, bool sent)
 	not_before = now + (sent ? pause_time : FAILED_PAUSE);
 }
 
-/* What a pass takes it does, or puts back. */
+/* The process ends, perhaps in the middle of a pass. */
 static void
-run_pass(Pass *pass, TimestampTz now)
+put_back_at_exit(int code, Datum arg)
 {
-	look_at_due(pass, now);
+	put_back();
+}
+
+/* Once in a process. */
+static MemoryContext
+begin(void)
+{
+	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(Pass));
+	before_shmem_exit(put_back_at_exit, (Datum) 0);
+	return AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
+								 ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+run_pass(TimestampTz now)
+{
+	look_at_due(now);
 	pass->queues = pgqrs_ready_take(pass->queue_ids, MAX_QUEUES);
 	pass->more |= pass->queues == MAX_QUEUES;
-	PG_TRY();
-	{
-		take_runs(pass);
-		recheck_parked(pass);
-	}
-	PG_CATCH();
-	{
-		put_back(pass);
-		for (int i = 0; i < pass->blocks; i++)
-			pgqrs_ended_add_block(pass->block[i]);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	take_runs();
+	recheck_parked();
 	if (pass->queues > 0 || pass->runs > 0)
-		set_pause(now, send(pass));
+		set_pause(now, send());
 }
 
 TimestampTz
 pgqrs_notify_pass(void)
 {
-	static Pass *pass = NULL;
 	static MemoryContext context = NULL;
 	TimestampTz now = pgqrs_clock_peek();
 	TimestampTz next;
@@ -406,23 +398,20 @@ pgqrs_notify_pass(void)
 	if (now < not_before && now > not_before - 2 * FAILED_PAUSE)
 		return not_before;
 	if (context == NULL)
-	{
-		context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
-										ALLOCSET_DEFAULT_SIZES);
-		pass = MemoryContextAlloc(TopMemoryContext, sizeof(Pass));
-	}
-	pass->queues = pass->runs = pass->blocks = 0;
+		context = begin();
 	pass->more = false;
 	old = MemoryContextSwitchTo(context);
-	if (pgqrs_ready_begin_pass() || look_again_at <= now)
-		look_at_all();
+	if (pgqrs_ready_begin_pass())
+		look_at_all(now, true);
+	else if (unplaced_due(now) <= now)
+		look_at_all(now, false);
 	MemoryContextSwitchTo(context);
-	run_pass(pass, now);
+	run_pass(now);
 	pgqrs_ready_end_pass();
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 
 	pgqrs_ready_take_dues(now, NULL, 0, &next);
-	next = pass->more ? now : Min(next, look_again_at);
+	next = pass->more ? now : Min(next, unplaced_due(now));
 	return Max(next, Max(not_before, now));
 }

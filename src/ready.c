@@ -3,16 +3,16 @@
  *	  Which queues have something that can be claimed, or will have, and when.
  *
  * Runs in any backend, at the end of transactions, too, and then in the
- * background worker.  Shared memory only; all but the making of a place is
- * atomic.  A commit of a busy queue finds its mark set and its due instant
- * earlier, and only reads.
+ * background worker.  Shared memory only.  A commit of a busy queue finds its
+ * mark set and its due instant earlier, and only reads.  Whoever changes
+ * something of a place holds the lock shared, so that it is that queue's still.
  *
  * Who takes a mark or an instant takes his snapshot after that; who sets one
  * has committed before.  So what was committed is seen by the one, or the other
  * finds nothing set and sets it again.
  *
- * A queue that finds no place is looked at whenever anything of it changes: by
- * the worker together with all others, by who waits once in a while.
+ * Queues that find no place share one due instant, at which the worker looks at
+ * all of them; who waits looks once in a while.
  */
 #include "ready.h"
 
@@ -62,14 +62,15 @@ typedef enum Knowledge
 
 typedef struct Database
 {
-	Oid db;					/* written under the lock; invalid: unused */
-	pg_atomic_uint32 poked; /* the worker is, and has not begun a pass */
-	pg_atomic_uint32 known; /* a Knowledge */
+	Oid db;						   /* written under the lock; invalid: unused */
+	pg_atomic_uint32 poked;		   /* the worker is, and has not begun a pass */
+	pg_atomic_uint32 known;		   /* a Knowledge */
+	pg_atomic_uint64 unplaced_due; /* TimestampTz: of queues without a place */
 } Database;
 
 typedef struct Ready
 {
-	LWLock *lock; /* held by who makes or forgets a slot or a database */
+	LWLock *lock; /* exclusive: to make or forget a slot or a database */
 	pg_atomic_uint64 used[WORDS];	/* slots, as bits */
 	pg_atomic_uint64 marked[WORDS]; /* slots, as bits */
 	Database databases[PGQRS_MAX_DATABASES];
@@ -104,6 +105,7 @@ pgqrs_ready_shmem_init(void)
 	{
 		pg_atomic_init_u32(&shared->databases[i].poked, 0);
 		pg_atomic_init_u32(&shared->databases[i].known, NOTHING_KNOWN);
+		pg_atomic_init_u64(&shared->databases[i].unplaced_due, (uint64) DT_NOEND);
 	}
 	for (int i = 0; i < SLOTS; i++)
 	{
@@ -250,6 +252,7 @@ pgqrs_ready_forget_database(Oid db)
 		d->db = InvalidOid;
 		pg_atomic_write_u32(&d->poked, 0);
 		pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
+		pg_atomic_write_u64(&d->unplaced_due, (uint64) DT_NOEND);
 	}
 	for (int i = 0; i < SLOTS; i++)
 		if (pg_atomic_read_u32(&shared->slots[i].s.state) == SLOT_USED &&
@@ -290,6 +293,70 @@ pgqrs_ready_unknown(void)
 	pgqrs_ready_poke();
 }
 
+/* Whether the slot, whose number was found a while ago, is the queue's; under the lock. */
+static bool
+is_slot_of(int slot, int64 queue_id)
+{
+	Slot *s = &shared->slots[slot].s;
+
+	return pg_atomic_read_u32(&s->state) == SLOT_USED &&
+		s->db == MyDatabaseId && s->queue_id == queue_id;
+}
+
+/* False: it was earlier already. */
+static bool
+lower(pg_atomic_uint64 *instant, TimestampTz due)
+{
+	uint64 old = pg_atomic_read_u64(instant);
+
+	do
+	{
+		if ((TimestampTz) old <= due)
+			return false;
+	} while (!pg_atomic_compare_exchange_u64(instant, &old, (uint64) due));
+	return true;
+}
+
+/* True if the instant had come: there is none then. */
+static bool
+take(pg_atomic_uint64 *instant, TimestampTz now)
+{
+	uint64 old = pg_atomic_read_u64(instant);
+
+	while ((TimestampTz) old <= now)
+		if (pg_atomic_compare_exchange_u64(instant, &old, (uint64) DT_NOEND))
+			return true;
+	return false;
+}
+
+static void
+lower_unplaced(TimestampTz due)
+{
+	Database *d = my_database();
+
+	pg_memory_barrier();
+	if (d != NULL && lower(&d->unplaced_due, due))
+		pgqrs_database_poke(DUE_NOTIFY, due);
+}
+
+static void
+mark(int slot, int64 queue_id)
+{
+	pg_atomic_uint64 *marked = &shared->marked[slot / 64];
+	bool ours;
+
+	pg_memory_barrier();
+	if ((pg_atomic_read_u64(marked) & bit_of(slot)) != 0)
+		return;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	ours = is_slot_of(slot, queue_id);
+	if (ours)
+		pg_atomic_fetch_or_u64(marked, bit_of(slot));
+	LWLockRelease(shared->lock);
+	if (ours)
+		pgqrs_ready_poke();
+}
+
 void
 pgqrs_ready_mark(int64 queue_id, int count)
 {
@@ -298,19 +365,10 @@ pgqrs_ready_mark(int64 queue_id, int count)
 
 	if (shared == NULL)
 		return;
-	if (slot < 0)
-		pgqrs_ready_unknown();
+	if (slot >= 0)
+		mark(slot, queue_id);
 	else
-	{
-		pg_atomic_uint64 *marked = &shared->marked[slot / 64];
-
-		pg_memory_barrier();
-		if ((pg_atomic_read_u64(marked) & bit_of(slot)) == 0)
-		{
-			pg_atomic_fetch_or_u64(marked, bit_of(slot));
-			pgqrs_ready_poke();
-		}
-	}
+		lower_unplaced(0);
 	pgqrs_waiter_wake(event, count);
 }
 
@@ -319,20 +377,26 @@ pgqrs_ready_lower(int64 queue_id, TimestampTz due)
 {
 	int slot = pgqrs_ready_slot(queue_id);
 	Slot *s;
-	uint64 old;
 	uint32 keeper;
+	bool lowered;
 
-	if (slot < 0 || due == DT_NOEND)
+	if (shared == NULL || due == DT_NOEND)
 		return;
+	if (slot < 0)
+	{
+		lower_unplaced(due);
+		return;
+	}
 	s = &shared->slots[slot].s;
 	pg_memory_barrier();
-	old = pg_atomic_read_u64(&s->due);
-	do
-	{
-		if ((TimestampTz) old <= due)
-			return;
-	} while (!pg_atomic_compare_exchange_u64(&s->due, &old, (uint64) due));
+	if ((TimestampTz) pg_atomic_read_u64(&s->due) <= due)
+		return;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	lowered = is_slot_of(slot, queue_id) && lower(&s->due, due);
 	keeper = pg_atomic_read_u32(&s->keeper);
+	LWLockRelease(shared->lock);
+	if (!lowered)
+		return;
 	if (keeper != 0 && keeper != pgqrs_backend_number() + 1)
 		pgqrs_waiter_nudge_number(keeper - 1);
 	pgqrs_database_poke(DUE_NOTIFY, due);
@@ -349,26 +413,33 @@ pgqrs_ready_due(int slot)
 }
 
 bool
-pgqrs_ready_take_due(int slot, TimestampTz now)
+pgqrs_ready_take_due(int slot, int64 queue_id, TimestampTz now)
 {
 	pg_atomic_uint64 *due = &shared->slots[slot].s.due;
-	uint64 old = pg_atomic_read_u64(due);
+	bool taken;
 
-	while ((TimestampTz) old <= now)
-		if (pg_atomic_compare_exchange_u64(due, &old, (uint64) DT_NOEND))
-			return true;
-	return false;
+	if ((TimestampTz) pg_atomic_read_u64(due) > now)
+		return false;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	taken = is_slot_of(slot, queue_id) && take(due, now);
+	LWLockRelease(shared->lock);
+	return taken;
 }
 
 bool
-pgqrs_ready_keep(int slot)
+pgqrs_ready_keep(int slot, int64 queue_id)
 {
 	pg_atomic_uint32 *keeper = &shared->slots[slot].s.keeper;
 	uint32 me = pgqrs_backend_number() + 1;
 	uint32 old = pg_atomic_read_u32(keeper);
 
-	if (old == 0 && pg_atomic_compare_exchange_u32(keeper, &old, me))
-		return true;
+	if (old != 0)
+		return old == me;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	if (is_slot_of(slot, queue_id) &&
+		pg_atomic_compare_exchange_u32(keeper, &old, me))
+		old = me;
+	LWLockRelease(shared->lock);
 	return old == me;
 }
 
@@ -406,7 +477,23 @@ pgqrs_ready_end_pass(void)
 		pg_atomic_compare_exchange_u32(&d->known, &under_way, ALL_KNOWN);
 }
 
-/* Whether a slot, whose bit was seen, is one of the current database. */
+TimestampTz
+pgqrs_ready_unplaced_due(void)
+{
+	Database *d = my_database();
+
+	return d != NULL ? (TimestampTz) pg_atomic_read_u64(&d->unplaced_due) : DT_NOEND;
+}
+
+bool
+pgqrs_ready_take_unplaced(TimestampTz now)
+{
+	Database *d = my_database();
+
+	return d != NULL && take(&d->unplaced_due, now);
+}
+
+/* Whether a slot, whose bit was seen, is one of the current database; under the lock. */
 static bool
 is_ours(int slot)
 {
@@ -420,6 +507,7 @@ pgqrs_ready_take(int64 *queue_ids, int max)
 {
 	int count = 0;
 
+	LWLockAcquire(shared->lock, LW_SHARED);
 	for (int word = 0; word < WORDS; word++)
 	{
 		uint64 bits = pg_atomic_read_u64(&shared->marked[word]);
@@ -435,6 +523,7 @@ pgqrs_ready_take(int64 *queue_ids, int max)
 			queue_ids[count++] = shared->slots[slot].s.queue_id;
 		}
 	}
+	LWLockRelease(shared->lock);
 	return count;
 }
 
@@ -444,6 +533,7 @@ pgqrs_ready_take_dues(TimestampTz now, int64 *queue_ids, int max, TimestampTz *n
 	int count = 0;
 
 	*next = DT_NOEND;
+	LWLockAcquire(shared->lock, LW_SHARED);
 	for (int word = 0; word < WORDS; word++)
 	{
 		uint64 bits = pg_atomic_read_u64(&shared->used[word]);
@@ -454,11 +544,12 @@ pgqrs_ready_take_dues(TimestampTz now, int64 *queue_ids, int max, TimestampTz *n
 
 			if (!is_ours(slot))
 				continue;
-			if (count < max && pgqrs_ready_take_due(slot, now))
+			if (count < max && take(&shared->slots[slot].s.due, now))
 				queue_ids[count++] = shared->slots[slot].s.queue_id;
 			else
 				*next = Min(*next, pgqrs_ready_due(slot));
 		}
 	}
+	LWLockRelease(shared->lock);
 	return count;
 }

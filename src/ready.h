@@ -41,6 +41,7 @@ extern void pgqrs_ready_forget_database(Oid db);
 
 /*
  * For those that wait.  slot: where a queue is; -1: there is no place for it.
+ * It may be another one's by the time that it is used, then nothing is done.
  */
 extern int pgqrs_ready_slot(int64 queue_id);
 extern TimestampTz pgqrs_ready_due(int slot);
@@ -49,13 +50,13 @@ extern TimestampTz pgqrs_ready_due(int slot);
  * If the instant has come, it is the caller's to look at the queue, and to
  * lower the instant again to what it found.
  */
-extern bool pgqrs_ready_take_due(int slot, TimestampTz now);
+extern bool pgqrs_ready_take_due(int slot, int64 queue_id, TimestampTz now);
 
 /*
  * One waiter of each queue keeps its time: when the due instant is lowered it
  * is nudged.  keep: whether it is this backend.
  */
-extern bool pgqrs_ready_keep(int slot);
+extern bool pgqrs_ready_keep(int slot, int64 queue_id);
 extern bool pgqrs_ready_release(int slot);
 
 /*
@@ -68,6 +69,13 @@ extern bool pgqrs_ready_release(int slot);
  */
 extern bool pgqrs_ready_begin_pass(void);
 extern void pgqrs_ready_end_pass(void);
+
+/*
+ * Queues that have no place: when to look at all of them.  take: the instant
+ * has come, and the caller does.
+ */
+extern TimestampTz pgqrs_ready_unplaced_due(void);
+extern bool pgqrs_ready_take_unplaced(TimestampTz now);
 
 /* Takes up to max marks. */
 extern int pgqrs_ready_take(int64 *queue_ids, int max);

@@ -220,7 +220,7 @@ keep_time(Wait *w)
 
 		if (q->slot < 0)
 			continue;
-		q->kept = pgqrs_ready_keep(q->slot);
+		q->kept = pgqrs_ready_keep(q->slot, q->queue_id);
 		if (q->kept)
 			next = Min(next, pgqrs_ready_due(q->slot));
 	}
@@ -238,7 +238,7 @@ take_dues(Wait *w)
 	{
 		WaitQueue *q = &w->queues[i];
 
-		if (!q->kept || !pgqrs_ready_take_due(q->slot, now))
+		if (!q->kept || !pgqrs_ready_take_due(q->slot, q->queue_id, now))
 			continue;
 		q->due = q->look = any = true;
 	}

@@ -56,6 +56,9 @@ sql("SELECT pgqrs_enqueue('q', '2', delay => '500 ms')");
 await($queue);
 is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10, visibility_timeout => '500 ms')"), 2, 'a delay that has ended');
 await($queue);
+# the second of them perhaps for itself
+sql('SELECT pg_sleep(0.1)');
+received();
 is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10)"), 2, 'leases that ran out');
 is(scalar(received()), 0, 'claims are nothing to tell of');
 sql("SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('q')");
@@ -151,6 +154,33 @@ for my $order ('sender first', 'run first')
 	$_->quit for $sender, $handler;
 	sql("SELECT pgqrs_cancel_run($signalled)");
 }
+
+#
+# A worker that is terminated in the middle of a pass: what it had taken is
+# sent all the same.  It comes to look at the run that was signalled and waits
+# for a lock, which its holder got when the sender committed.
+#
+
+$listener->query_safe('LISTEN pgqrs_runs');
+$run = sql("SELECT pgqrs_trigger('wf')");
+$lease = sql("SELECT lease FROM pgqrs_dequeue('wf')");
+my $signalled = sql("SELECT pgqrs_trigger('wf')");
+my $sender = $node->background_psql('postgres');
+$sender->query_safe("BEGIN; SELECT pgqrs_complete_run($run, $lease), pgqrs_signal($signalled, 's')");
+my $locker = start_client($node, "SET application_name = 'locker';\nBEGIN; LOCK TABLE pgqrs_workflow_steps; SELECT pg_sleep(600);\n");
+waits_for_lock($node, 'locker');
+$sender->query_safe('COMMIT');
+my $waiting = "FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND wait_event_type = 'Lock' AND query = 'looking at runs that parked'";
+$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die 'the worker does not wait';
+my $terminated = sql("SELECT pid $waiting");
+sql("SELECT pg_terminate_backend($terminated)");
+$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting AND pid <> $terminated") or die 'no other worker comes';
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'locker'");
+finish_client($locker);
+await(qr/^pgqrs_runs $run:SUCCESS/);
+pass('a worker that is terminated loses nothing');
+$sender->quit;
+sql("SELECT pgqrs_cancel_run($signalled)");
 
 #
 # F9
