@@ -9,6 +9,7 @@
 #   make model              the protocol of the floors, explored by spin; FULL=1: more of it
 #   make stress             looks for lost messages for minutes; test/stress/run says more
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
+#   make chaos              kills everything for ten minutes and looks for broken promises; test/chaos/run says more
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only lower layers
@@ -43,7 +44,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency listener model stress stress-broken idle check-layers format format-check
+.PHONY: all install objects test demo bench latency listener model stress stress-broken chaos idle check-layers format format-check
 
 all:
 
@@ -93,6 +94,9 @@ stress:
 
 stress-broken:
 	@bash test/stress/run broken $(ONLY)
+
+chaos:
+	@bash test/chaos/run
 
 idle:
 	@bash test/idle/run
