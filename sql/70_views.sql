@@ -119,6 +119,25 @@ COMMENT ON COLUMN pgqrs_steps.reason IS 'why a PAUSE step waits';
 COMMENT ON COLUMN pgqrs_steps.started_at IS 'when it was begun first';
 COMMENT ON COLUMN pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
 
+CREATE VIEW pgqrs_events WITH (security_barrier) AS
+	SELECT e.event_id,
+		e.run_id,
+		q.name COLLATE pg_catalog."default" AS workflow,
+		e.event,
+		e.data,
+		e.at
+	FROM pgqrs_run_events AS e
+		JOIN pgqrs_workflow_runs AS r ON r.run_id = e.run_id
+		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_events IS 'what happened to workflow runs while pgqrs.audit was on; those of a run in the order of event_id';
+COMMENT ON COLUMN pgqrs_events.event_id IS 'ascending for the events of a run';
+COMMENT ON COLUMN pgqrs_events.run_id IS 'the run that it happened to';
+COMMENT ON COLUMN pgqrs_events.workflow IS 'the workflow of that run';
+COMMENT ON COLUMN pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
+COMMENT ON COLUMN pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
+COMMENT ON COLUMN pgqrs_events.at IS 'when, by the clock of the server';
+
 CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,

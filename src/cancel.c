@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "grants.h"
 #include "lease.h"
 #include "miscadmin.h"
@@ -102,6 +103,7 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 					   true);
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
 	return CANCEL_ASKED;
 }
 
@@ -299,6 +301,7 @@ mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
 	if (reason != NULL)
 		pgqrs_set(&row, Runs_delete_reason, CStringGetTextDatum(reason));
 	pgqrs_row_update(rows->runs, rows->run, &row);
+	pgqrs_event(EVENT_DELETED, run_id, .reason = reason);
 	return true;
 }
 

@@ -36,6 +36,7 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_SIGNALS] = "pgqrs_signals",
 	[TABLE_SCHEDULES] = "pgqrs_schedules",
 	[TABLE_FIRINGS] = "pgqrs_schedule_firings",
+	[TABLE_EVENTS] = "pgqrs_run_events",
 	[TABLE_GRANTS] = "pgqrs_grants",
 };
 
@@ -68,6 +69,8 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_SCHEDULES_NAME] = "pgqrs_schedules_name_key",
 	[INDEX_SCHEDULES_NEXT] = "pgqrs_schedules_next_idx",
 	[INDEX_FIRINGS_PKEY] = "pgqrs_schedule_firings_pkey",
+	[INDEX_EVENTS_PKEY] = "pgqrs_run_events_pkey",
+	[INDEX_EVENTS_RUN] = "pgqrs_run_events_run_idx",
 	[INDEX_GRANTS_PKEY] = "pgqrs_grants_pkey",
 };
 
@@ -77,6 +80,7 @@ static const char *const sequence_names[SEQUENCE_COUNT] = {
 	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
 	[SEQUENCE_SIGNAL_ID] = "pgqrs_signal_id_seq",
 	[SEQUENCE_SCHEDULE_ID] = "pgqrs_schedule_id_seq",
+	[SEQUENCE_EVENT_ID] = "pgqrs_event_id_seq",
 };
 
 static const struct

@@ -19,6 +19,7 @@ typedef enum PgqrsTableId
 	TABLE_SIGNALS,
 	TABLE_SCHEDULES,
 	TABLE_FIRINGS,
+	TABLE_EVENTS,
 	TABLE_GRANTS,
 	TABLE_COUNT
 } PgqrsTableId;
@@ -53,6 +54,8 @@ typedef enum PgqrsIndexId
 	INDEX_SCHEDULES_NAME,
 	INDEX_SCHEDULES_NEXT,
 	INDEX_FIRINGS_PKEY,
+	INDEX_EVENTS_PKEY,
+	INDEX_EVENTS_RUN,
 	INDEX_GRANTS_PKEY,
 	INDEX_COUNT
 } PgqrsIndexId;
@@ -64,6 +67,7 @@ typedef enum PgqrsSequenceId
 	SEQUENCE_WORKER_ID,
 	SEQUENCE_SIGNAL_ID,
 	SEQUENCE_SCHEDULE_ID,
+	SEQUENCE_EVENT_ID,
 	SEQUENCE_COUNT
 } PgqrsSequenceId;
 
@@ -374,6 +378,16 @@ typedef enum FiringsColumn
 	Firings_run_id,
 	Firings_natts = Firings_run_id
 } FiringsColumn;
+
+typedef enum EventsColumn
+{
+	Events_event_id = 1,
+	Events_run_id,
+	Events_at,
+	Events_event,
+	Events_data,
+	Events_natts = Events_data
+} EventsColumn;
 
 typedef enum GrantsColumn
 {

@@ -17,6 +17,7 @@
 #include "commit.h"
 #include "common/pg_prng.h"
 #include "errors.h"
+#include "events.h"
 #include "floor.h"
 #include "json.h"
 #include "lease.h"
@@ -132,6 +133,8 @@ pgqrs_claim_revoke(PgqrsRunRows *rows)
 	pgqrs_message_give_up(&row, now);
 	pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
 	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_event_of_message(EVENT_RELEASED, rows->message, .failures = failures,
+						   .reason = "the lease was revoked");
 	return false;
 }
 
@@ -292,6 +295,9 @@ claim_message(Claim *claim)
 		return;
 	while (is_run && !update_run(claim, &row, now))
 		fetch_run(rows);
+	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
+						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
+						   .failures = failures, .worker_id = claim->worker_id);
 	deliver(claim, &row, is_run);
 	claim->wanted--;
 }

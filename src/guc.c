@@ -11,6 +11,7 @@
 #include "utils/varlena.h"
 
 bool pgqrs_async_claims = true;
+bool pgqrs_audit = false;
 int pgqrs_clock_offset = 0;
 char *pgqrs_databases = NULL;
 int pgqrs_heartbeat_flush = 10000;
@@ -61,6 +62,10 @@ pgqrs_guc_init(void)
 							 "A crash may then lose such a claim, which equals a lease that ended early. Where the library is not preloaded, claims are always flushed.",
 							 &pgqrs_async_claims, true, PGC_SIGHUP, 0, NULL,
 							 NULL, NULL);
+
+	DefineCustomBoolVariable("pgqrs.audit", "Writes down what happens to runs.",
+							 "Each event is stored in the transaction of what it tells of; see the view pgqrs_events.",
+							 &pgqrs_audit, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.clock_offset",
 							"Moves the clock of all functions, for tests.", NULL,

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 extern bool pgqrs_async_claims;
+extern bool pgqrs_audit;
 extern int pgqrs_clock_offset; /* milliseconds */
 extern char *pgqrs_databases;
 extern int pgqrs_heartbeat_flush; /* milliseconds */

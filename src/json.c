@@ -199,10 +199,6 @@ pgqrs_json_cap_error(Datum error)
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
-/*
- * Steps that wait
- */
-
 static void
 put_text(JsonbParseState **state, const char *key, const char *value)
 {
@@ -234,6 +230,74 @@ end_object(JsonbParseState **state)
 	return JsonbPGetDatum(
 		JsonbValueToJsonb(pushJsonbValue(state, WJB_END_OBJECT, NULL)));
 }
+
+/*
+ * Objects made elsewhere
+ */
+
+void
+pgqrs_json_begin(PgqrsJson *json)
+{
+	json->state = NULL;
+	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+}
+
+/* An object within the object. */
+void
+pgqrs_json_begin_inner(PgqrsJson *json, const char *key)
+{
+	put_string(&json->state, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+}
+
+void
+pgqrs_json_end_inner(PgqrsJson *json)
+{
+	pushJsonbValue(&json->state, WJB_END_OBJECT, NULL);
+}
+
+void
+pgqrs_json_put_text(PgqrsJson *json, const char *key, const char *value)
+{
+	put_text(&json->state, key, value);
+}
+
+void
+pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value)
+{
+	put_int64(&json->state, key, value);
+}
+
+void
+pgqrs_json_put_true(PgqrsJson *json, const char *key)
+{
+	put_string(&json->state, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_VALUE,
+				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
+}
+
+void
+pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at)
+{
+	put_instant(&json->state, key, at);
+}
+
+void
+pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value)
+{
+	put_string(&json->state, WJB_KEY, key);
+	put_jsonb(&json->state, WJB_VALUE, DatumGetJsonbP(value));
+}
+
+Datum
+pgqrs_json_end(PgqrsJson *json)
+{
+	return end_object(&json->state);
+}
+
+/*
+ * Steps that wait
+ */
 
 /* {"until": until} */
 Datum

@@ -9,6 +9,22 @@
 
 #include "utils/timestamp.h"
 
+/* An object that is being made. */
+typedef struct PgqrsJson
+{
+	struct JsonbParseState *state;
+} PgqrsJson;
+
+extern void pgqrs_json_begin(PgqrsJson *json);
+extern void pgqrs_json_begin_inner(PgqrsJson *json, const char *key);
+extern void pgqrs_json_end_inner(PgqrsJson *json);
+extern void pgqrs_json_put_text(PgqrsJson *json, const char *key, const char *value);
+extern void pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value);
+extern void pgqrs_json_put_true(PgqrsJson *json, const char *key);
+extern void pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at);
+extern void pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value);
+extern Datum pgqrs_json_end(PgqrsJson *json);
+
 extern Datum pgqrs_json_null(void);
 extern Datum pgqrs_json_error(const char *type, const char *message);
 extern Datum pgqrs_json_run_payload(int64 run_id);

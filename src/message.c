@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
@@ -96,6 +97,12 @@ pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
 	Datum keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
 
 	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
+}
+
+static TimestampTz
+row_visible_after(const PgqrsRow *row)
+{
+	return DatumGetTimestampTz(row->values[Messages_visible_after - 1]);
 }
 
 /* Nobody holds it any more; it can be claimed at the given instant. */
@@ -495,6 +502,8 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 		pgqrs_message_give_up(&row,
 							  pgqrs_floor_writer_clock(queue.queue_id) + delay);
 		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RELEASED, slot,
+							   .until = row_visible_after(&row));
 		pgqrs_message_note_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
@@ -730,6 +739,8 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 							  Max(visible_after,
 								  pgqrs_floor_writer_clock(queue.queue_id)));
 		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RESCHEDULED, slot,
+							   .until = row_visible_after(&row));
 		pgqrs_message_note_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);

@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "floor.h"
 #include "json.h"
 #include "parked.h"
@@ -242,6 +243,10 @@ pgqrs_park_step_finish(PgqrsParkStep *w, PgqrsStepStatus status,
 	fill_step(&row, w, status, input);
 	fill_end(&row, output, error);
 	store_step_alone(w, &row);
+	pgqrs_event(status == STEP_SUCCESS ? EVENT_STEP_DONE : EVENT_STEP_FAILED,
+				w->run_id, .step_id = w->step_id,
+				.attempt = DatumGetInt32(row.values[Steps_attempt - 1]),
+				.error = error);
 	forget_crashes(w);
 }
 
@@ -287,6 +292,8 @@ pgqrs_park_step_park(PgqrsParkStep *w, const char *kind, const char *what,
 	store_step_alone(w, &row);
 	park_run(w, waiting_for);
 	park_message(w, until, by_others ? &waiting_for : NULL);
+	pgqrs_event(EVENT_PAUSED, w->run_id, .step_id = w->step_id,
+				.waiting_for = TextDatumGetCString(waiting_for), .until = until);
 	if (by_others)
 		pgqrs_parked_parked(w->run_id);
 }
@@ -409,6 +416,7 @@ finish_pause(PgqrsParkStep *w, Datum output)
 		fill_step(&row, w, STEP_SUCCESS, NULL);
 		fill_end(&row, &output, NULL);
 	} while (!store_step(w, &row));
+	pgqrs_event(EVENT_RESUMED, w->run_id, .step_id = w->step_id);
 	return true;
 }
 

@@ -239,18 +239,20 @@ delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 v
 	} while (again);
 }
 
-/* The runs of a workflow, with their steps, signals and archived messages. */
+/* The runs of a workflow, with their steps, signals, events and archived messages. */
 static void
 delete_runs(int64 workflow_id)
 {
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
+	PgqrsTable *events = pgqrs_table_open(TABLE_EVENTS, true);
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	TupleTableSlot *run = pgqrs_table_slot(runs);
 	TupleTableSlot *locked = pgqrs_table_slot(runs);
 	TupleTableSlot *step = pgqrs_table_slot(steps);
 	TupleTableSlot *signal = pgqrs_table_slot(signals);
+	TupleTableSlot *event = pgqrs_table_slot(events);
 	TupleTableSlot *archived = pgqrs_table_slot(archive);
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
 	PgqrsScan scan;
@@ -265,11 +267,13 @@ delete_runs(int64 workflow_id)
 			continue;
 		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
 		delete_rows(signals, signal, INDEX_SIGNALS_RUN, run_id);
+		delete_rows(events, event, INDEX_EVENTS_RUN, run_id);
 		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
 	}
 	pgqrs_scan_end(&scan);
 	delete_rows(runs, run, INDEX_RUNS_WORKFLOW, workflow_id);
 	pgqrs_table_close(archive);
+	pgqrs_table_close(events);
 	pgqrs_table_close(signals);
 	pgqrs_table_close(steps);
 	pgqrs_table_close(runs);

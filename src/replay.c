@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "floor.h"
 #include "miscadmin.h"
 #include "run.h"
@@ -160,6 +161,7 @@ requeue_run(Replay *r, const PgqrsRow *message)
 		pgqrs_set(&row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
 	pgqrs_row_update(r->runs, r->run, &row);
 	pgqrs_step_reset_failed(DatumGetInt64(pgqrs_get(r->run, Runs_run_id)));
+	pgqrs_event(EVENT_REPLAYED, DatumGetInt64(pgqrs_get(r->run, Runs_run_id)));
 }
 
 typedef enum ReplayResult

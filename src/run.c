@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
@@ -237,6 +238,32 @@ pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs
 	return true;
 }
 
+static void
+note_created(const PgqrsNewRun *r, int64 id)
+{
+	pgqrs_event(EVENT_CREATED, id, .parent_run_id = r->parent_run_id,
+				.rerun_of = r->rerun_of);
+	if (r->parent_run_id != 0)
+		pgqrs_event(EVENT_CHILD_STARTED, r->parent_run_id,
+					.step_id = r->parent_step_id, .child_run_id = id);
+	if (r->rerun_of != 0)
+		pgqrs_event(EVENT_RERUN, r->rerun_of, .new_run_id = id);
+}
+
+/* Stores a run without a key. */
+static void
+insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+		   const PgqrsNewRun *r, int64 id)
+{
+	PgqrsRow message;
+	PgqrsRow run;
+
+	fill(rows, workflow, r, id, &message, &run);
+	pgqrs_row_insert(rows->runs, &run);
+	pgqrs_row_insert(rows->messages, &message);
+	note_created(r, id);
+}
+
 /* Stores a run unless its key is taken; the row with the key goes first. */
 static bool
 insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
@@ -284,7 +311,10 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 		fill(rows, workflow, r, id, &message, &run);
 		if (insert_keyed(rows, workflow, &message, &run))
+		{
+			note_created(r, id);
 			return id;
+		}
 	}
 }
 
@@ -329,8 +359,6 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 {
 	PgqrsRunRows rows;
 	PgqrsWorkflow workflow;
-	PgqrsRow message;
-	PgqrsRow run;
 	int64 id;
 
 	pgqrs_run_open(&rows);
@@ -340,9 +368,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	else
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		fill(&rows, &workflow, r, id, &message, &run);
-		pgqrs_row_insert(rows.runs, &run);
-		pgqrs_row_insert(rows.messages, &message);
+		insert_run(&rows, &workflow, r, id);
 	}
 	pgqrs_run_close(&rows);
 	return id;
@@ -370,8 +396,6 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 					const bool *no_inputs, char **keys, int64 *ids)
 {
 	int *order = palloc(count * sizeof(int));
-	PgqrsRow message;
-	PgqrsRow run;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -389,11 +413,7 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		if (keys[item] != NULL)
 			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
 		else
-		{
-			fill(rows, workflow, r, ids[item], &message, &run);
-			pgqrs_row_insert(rows->runs, &run);
-			pgqrs_row_insert(rows->messages, &message);
-		}
+			insert_run(rows, workflow, r, ids[item]);
 	}
 	pfree(order);
 }
@@ -431,6 +451,12 @@ pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 	}
 	pgqrs_row_insert_many(rows.runs, runs, count);
 	pgqrs_row_insert_many(rows.messages, messages, count);
+	for (int i = 0; i < count; i++)
+	{
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[i];
+		note_created(r, ids[i]);
+	}
 	pfree(runs);
 	pfree(messages);
 	pgqrs_run_close(&rows);
@@ -646,6 +672,31 @@ leave_children(PgqrsRunRows *rows)
 	pgqrs_commit_due(DUE_CHILDREN, 0);
 }
 
+static const char *
+cancel_reason(const PgqrsRow *row)
+{
+	return row->nulls[Runs_cancel_reason - 1] ?
+		NULL :
+		TextDatumGetCString(row->values[Runs_cancel_reason - 1]);
+}
+
+/* row: the version in which the run has ended */
+static void
+note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
+{
+	static const PgqrsEventKind kinds[RUN_STATUS_COUNT] = {
+		[RUN_SUCCESS] = EVENT_FINISHED,
+		[RUN_ERROR] = EVENT_DEAD,
+		[RUN_CANCELLED] = EVENT_CANCELLED,
+	};
+
+	pgqrs_event(kinds[status], DatumGetInt64(row->values[Runs_run_id - 1]),
+				.attempt = DatumGetInt32(row->values[Runs_attempt - 1]),
+				.worker_id = DatumGetInt64(row->values[Runs_worker_id - 1]),
+				.reason = status == RUN_CANCELLED ? cancel_reason(row) : NULL,
+				.error = error);
+}
+
 /* row: the run's new version, in which the caller may have changed more */
 static void
 end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
@@ -667,6 +718,7 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 									  &rows->queue, outcome_of(status),
 									  rows->failures, error != NULL,
 									  error != NULL ? *error : (Datum) 0);
+	note_end(row, status, error);
 	if (status != RUN_SUCCESS)
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
@@ -752,6 +804,8 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 	pgqrs_set(&row, Messages_last_error, error);
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_message_note_room(rows->message, &rows->queue);
+	pgqrs_event_of_message(EVENT_RETRIED, rows->message, .until = visible_after,
+						   .error = &error);
 }
 
 /*

@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "events.h"
 #include "grants.h"
 #include "json.h"
 #include "park.h"
@@ -139,7 +140,11 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 	pgqrs_table_close(s.signals);
 	pgqrs_table_close(s.runs);
 	if (stored)
+	{
+		pgqrs_event(EVENT_SIGNALLED, run_id, .signal = signal->name,
+					.signal_id = id);
 		pgqrs_parked_sent(run_id);
+	}
 	return id;
 }
 

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "events.h"
 #include "json.h"
 #include "run.h"
 #include "states.h"
@@ -180,6 +181,15 @@ finish(PgqrsRow *row, const Datum *output, const Datum *error)
 		pgqrs_set(row, Steps_error, *error);
 }
 
+/* row: the step's new version, which is stored */
+static void
+note(PgqrsEventKind kind, const StepRows *s, const PgqrsRow *row, const Datum *error)
+{
+	pgqrs_event(kind, s->run_id, .step_id = s->step_id,
+				.attempt = DatumGetInt32(row->values[Steps_attempt - 1]),
+				.error = error);
+}
+
 /* A step succeeded: what crashed before it no longer counts. */
 static void
 forget_crashes(StepRows *s)
@@ -238,7 +248,10 @@ begin_first(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	if (has_input)
 		pgqrs_set(&row, Steps_input, input);
 	answer_running(state, 1);
-	return insert_step(s, &row);
+	if (!insert_step(s, &row))
+		return false;
+	note(EVENT_STEP_BEGUN, s, &row, NULL);
+	return true;
 }
 
 /* Starts another attempt; false: the step has changed meanwhile. */
@@ -255,7 +268,10 @@ begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	if (has_input)
 		pgqrs_set(&row, Steps_input, input);
 	answer_running(state, step_attempt(s->step) + 1);
-	return update_step(s, &row);
+	if (!update_step(s, &row))
+		return false;
+	note(EVENT_STEP_BEGUN, s, &row, NULL);
+	return true;
 }
 
 /*
@@ -351,20 +367,20 @@ try_complete(StepRows *s, Datum output, bool *stored)
 
 	*stored = true;
 	fetch_step(s, STEP_KIND_FUNCTION);
-	if (!s->found)
-	{
-		init_step(&row, s, STEP_KIND_FUNCTION, STEP_SUCCESS);
-		finish(&row, &output, NULL);
-		return insert_step(s, &row);
-	}
-	if (step_status(s->step) == STEP_SUCCESS)
+	if (s->found && step_status(s->step) == STEP_SUCCESS)
 	{
 		*stored = false; /* the first stored output stays */
 		return true;
 	}
-	copy_step(&row, s, STEP_SUCCESS);
+	if (s->found)
+		copy_step(&row, s, STEP_SUCCESS);
+	else
+		init_step(&row, s, STEP_KIND_FUNCTION, STEP_SUCCESS);
 	finish(&row, &output, NULL);
-	return update_step(s, &row);
+	if (!(s->found ? update_step(s, &row) : insert_step(s, &row)))
+		return false;
+	note(EVENT_STEP_DONE, s, &row, NULL);
+	return true;
 }
 
 /*
@@ -433,9 +449,11 @@ store_failure(StepRows *s, PgqrsStepStatus status, Datum error)
 	pgqrs_set(&row, Steps_error, error);
 	if (status == STEP_ERROR)
 		pgqrs_set(&row, Steps_completed_at, TimestampTzGetDatum(now));
-	if (!s->found)
-		return insert_step(s, &row);
-	pgqrs_row_update(s->steps, s->step, &row);
+	if (s->found)
+		pgqrs_row_update(s->steps, s->step, &row);
+	else if (!insert_step(s, &row))
+		return false;
+	note(EVENT_STEP_FAILED, s, &row, &error);
 	return true;
 }
 

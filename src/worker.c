@@ -15,6 +15,7 @@
 #include "claim.h"
 #include "clock.h"
 #include "commit.h"
+#include "events.h"
 #include "floor.h"
 #include "message.h"
 #include "utils/timestamp.h"
@@ -262,6 +263,8 @@ pgqrs_worker_stop(int64 worker_id)
 								  pgqrs_floor_writer_clock(DatumGetInt64(
 									  pgqrs_get(slot, Messages_queue_id))));
 			pgqrs_row_update(messages, slot, &row);
+			pgqrs_event_of_message(EVENT_RELEASED, slot,
+								   .reason = "the worker was stopped");
 		}
 		pfree(ids);
 		expect_leftovers();

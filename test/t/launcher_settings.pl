@@ -45,7 +45,7 @@ for my $database (@databases)
 # Every setting that can be reloaded, while a worker is at work.
 my $launcher = background_pid($node);
 my $worker = await_worker($node, 'postgres');
-my %values = ('pgqrs.async_claims' => 'off', 'pgqrs.heartbeat_flush' => "'1 s'", 'pgqrs.payload_max' => "'1 MB'",
+my %values = ('pgqrs.async_claims' => 'off', 'pgqrs.audit' => 'on', 'pgqrs.heartbeat_flush' => "'1 s'", 'pgqrs.payload_max' => "'1 MB'",
 	'pgqrs.payload_warn' => "'100 kB'", 'pgqrs.max_workers' => 5, 'pgqrs.clock_offset' => "'1 s'");
 set($_, $values{$_}) for sort keys %values;
 is(sql(q{SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE name LIKE 'pgqrs.%' AND context = 'sighup'
