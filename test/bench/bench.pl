@@ -23,7 +23,7 @@ use Report qw(median ratios workload_table requirements_table table number);
 $| = 1;
 
 my $quick = $ENV{QUICK};
-my $seconds = $ENV{SECONDS_PER_RUN} || ($quick ? 1 : 5);
+my $seconds = $ENV{SECONDS_PER_RUN} || ($quick ? 1 : 3);
 my $rounds = $ENV{RUNS} || ($quick ? 1 : 3);
 my @clients = split ' ', $ENV{CLIENTS} || ($quick ? '4' : '1 4 16');
 my @only = split ' ', $ENV{ONLY} // '';
@@ -65,7 +65,8 @@ sub reset_pgqrs
 
 sub reset_plain
 {
-	sql('pgqrs', 'TRUNCATE plain_messages, plain_archive, plain_runs');
+	sql('pgqrs', 'TRUNCATE plain_messages, plain_archive, plain_runs',
+		"SELECT setval('plain_message_id_seq', 1, false)");
 	return;
 }
 
@@ -296,6 +297,9 @@ push @workloads, {
 			against => 'pgqrs', null => undef),
 		plain(id => 'plain', label => 'UPDATE … SKIP LOCKED', script => 'plain/claim', left => waiting('plain_messages'),
 			prepare => sub { load_plain($_[1]) }, buffers_of => 'plain/claim'),
+		plain(id => 'known', label => 'UPDATE of a row whose key is known, asynchronous', script => 'plain/update_one',
+			prepare => sub { load_plain($_[1]) }, vars => { rows => $backlog },
+			server => { synchronous_commit => 'off' }),
 		null(label => 'null: 1 round trip', script => 'null/claim'),
 		pgmq(label => 'pgmq.read', script => 'pgmq/claim', prepare => sub { load_pgmq($_[1]) }),
 		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', left => waiting('pgqrs_messages'),
@@ -593,6 +597,7 @@ sub requirements
 		{ text => 'claim 1, async_claims off ÷ SKIP LOCKED', min => 3, values => rate_of('claim', 'sync', 'plain') },
 		{ text => 'claim 1 of 1 client ÷ SKIP LOCKED', values =>
 			[ ratios($results{claim}{1}{pgqrs} // [], $results{claim}{1}{plain} // [], 'rate') ] },
+		{ text => 'claim 1 ÷ UPDATE of a row whose key is known, asynchronous', values => rate_of('claim', 'pgqrs', 'known') },
 		{ text => 'enqueue 1 ÷ INSERT', min => 0.95, values => rate_of('enqueue', 'pgqrs', 'plain') },
 		{ text => 'enqueue, claim, archive ÷ plain SQL', min => 1.6, values => rate_of('life', 'pgqrs', 'plain') },
 		{ text => 'enqueue, claim, archive ÷ null cycle', min => 0.65, values => rate_of('life', 'pgqrs', 'null') },
