@@ -2,7 +2,9 @@
  * utility.c
  *	  Commands that the background processes have to know of.
  *
- * Runs in any backend, as a hook around utility commands.
+ * Runs in any backend, as hooks around utility commands and where objects are
+ * dropped: the extension may go with its schema or its owner.  Who waits in the
+ * server learns of that, too.
  *
  * A database that is dropped, renamed, moved to another tablespace or used as
  * a template must have nobody connected, so it is held before: its worker
@@ -15,19 +17,24 @@
  */
 #include "utility.h"
 
+#include "catalog/objectaccess.h"
+#include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "commit.h"
 #include "compat.h"
 #include "databases.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "wake.h"
 
 /* How long a worker may take to leave. */
 #define HOLD_TIMEOUT 4000 /* milliseconds */
 
 static ProcessUtility_hook_type previous_hook = NULL;
+static object_access_hook_type previous_access_hook = NULL;
 
 static DefElem *
 find_option(List *options, const char *name)
@@ -98,10 +105,6 @@ note_changes(Node *statement)
 		case T_AlterExtensionStmt:
 			pgqrs_commit_probe();
 			break;
-		case T_DropStmt:
-			if (((DropStmt *) statement)->removeType == OBJECT_EXTENSION)
-				pgqrs_commit_probe();
-			break;
 		case T_DropRoleStmt:
 			pgqrs_commit_roles_dropped();
 			break;
@@ -138,9 +141,32 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 		pgqrs_database_poke(kind, 0);
 }
 
+static bool
+is_pgqrs(Oid extension)
+{
+	char *name = get_extension_name(extension);
+
+	return name != NULL && strcmp(name, "pgqrs") == 0;
+}
+
+static void
+access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
+			  void *arg)
+{
+	if (previous_access_hook != NULL)
+		previous_access_hook(access, class, object, sub_object, arg);
+	if (access == OAT_DROP && class == ExtensionRelationId && is_pgqrs(object))
+	{
+		pgqrs_commit_probe();
+		pgqrs_wake_mark_everything();
+	}
+}
+
 void
 pgqrs_utility_init(void)
 {
+	previous_access_hook = object_access_hook;
+	object_access_hook = access_object;
 	previous_hook = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }

@@ -187,6 +187,12 @@ pgqrs_wake_mark_queues(void)
 }
 
 void
+pgqrs_wake_mark_everything(void)
+{
+	mine.everything = shared != NULL;
+}
+
+void
 pgqrs_wake_mark_queue_deleted(int64 queue_id)
 {
 	if (shared == NULL)

@@ -33,6 +33,9 @@ extern void pgqrs_wake_mark_queue(int64 queue_id);
 extern void pgqrs_wake_mark_queues(void);
 extern void pgqrs_wake_mark_queue_deleted(int64 queue_id);
 
+/* Nothing is as it was: the extension is gone. */
+extern void pgqrs_wake_mark_everything(void);
+
 /* A worker has another status, or holds less. */
 extern void pgqrs_wake_mark_worker(int64 worker_id);
 

@@ -321,6 +321,33 @@ pass('and another one if that does not take it');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
 eval { $_->{harness}->finish } for @crowd;
 
+#
+# The extension goes, and who waits with it
+#
+
+my $create = q{SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf')};
+my %drops = (
+	'dropped' => [ 'DROP EXTENSION pgqrs', '55000', '55000' ],
+	'dropped with its schema' => [ 'DROP SCHEMA mine CASCADE', '55000', '55000' ],
+	'dropped in two phases' => [ "BEGIN; DROP EXTENSION pgqrs; PREPARE TRANSACTION 'drop'; COMMIT PREPARED 'drop'", '55000', '55000' ],
+	'made anew' => [ 'BEGIN; DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs; COMMIT', 'PQ001', 'PQ003' ]);
+for my $how (sort keys %drops)
+{
+	my ($drop, $work, $result) = @{ $drops{$how} };
+	sql('DROP EXTENSION pgqrs; CREATE SCHEMA IF NOT EXISTS mine; CREATE EXTENSION pgqrs SCHEMA mine');
+	sql('ALTER ROLE CURRENT_USER SET search_path = public, mine');
+	sql($create);
+	@both = (sleeper('pgqrs_wait_for_work(\'q\', timeout => \'60 s\')'), sleeper('pgqrs_wait(' . sql("SELECT pgqrs_trigger('wf')") . ", '60 s')"));
+	start;
+	sql("BEGIN; DROP EXTENSION pgqrs; ROLLBACK");
+	$node->safe_psql('postgres', $_) for split /(?<=TRANSACTION 'drop'); /, $drop;
+	is(finish_client($both[0]), $work, "who waits for work when the extension is $how");
+	is(finish_client($both[1]), $result, 'and for a run');
+	cmp_ok(passed(), '<', 10, 'at once');
+	sql('CREATE SCHEMA IF NOT EXISTS mine; CREATE EXTENSION IF NOT EXISTS pgqrs SCHEMA mine');
+}
+sql($create);
+
 $holder->quit;
 $node->stop;
 
