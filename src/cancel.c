@@ -20,6 +20,7 @@
 #include "commit.h"
 #include "errors.h"
 #include "events.h"
+#include "faulty.h"
 #include "grants.h"
 #include "lease.h"
 #include "miscadmin.h"
@@ -33,6 +34,9 @@
 /* What one call looks at and cancels of the families it comes by. */
 #define MAX_CHILDREN_LOOKED	   10000
 #define MAX_CHILDREN_CANCELLED 1000
+
+/* What somebody has locked is tried again after this. */
+#define RETRY (1 * USECS_PER_SEC)
 
 /* How many runs are cancelled with the same open tables and memory. */
 #define CHUNK 500
@@ -451,6 +455,8 @@ typedef struct Family
 	int may_look;
 	int may_cancel;
 	int cancelled;
+	bool passed_over; /* something at which it failed before */
+	bool busy;		  /* something that somebody has locked */
 } Family;
 
 static void
@@ -479,10 +485,19 @@ lock_note(Family *f, int64 parent, int64 *after)
 	const char *position;
 
 	if (!pgqrs_row_fetch_id(f->archive, parent, f->letter) ||
-		pgqrs_is_null(f->letter, Archive_waiting_for) ||
-		pgqrs_row_lock(f->archive, f->letter, LockTupleNoKeyExclusive,
-					   LockWaitSkip) != ROW_LOCKED)
+		pgqrs_is_null(f->letter, Archive_waiting_for))
 		return false;
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, parent))
+	{
+		f->passed_over = true;
+		return false;
+	}
+	if (pgqrs_row_lock(f->archive, f->letter, LockTupleNoKeyExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+	{
+		f->busy = true;
+		return false;
+	}
 	note = TextDatumGetCString(pgqrs_get(f->letter, Archive_waiting_for));
 	position = pgqrs_parked_for(note, PGQRS_LEFT_CHILDREN);
 	if (position == NULL)
@@ -557,9 +572,19 @@ find_children(Family *f, int64 parent, int64 *after)
 static CancelResult
 cancel_child(Family *f, int64 child, int64 parent)
 {
-	return try_cancel(&f->rows, child,
-					  psprintf("run " INT64_FORMAT ", its parent, has ended",
-							   parent));
+	CancelResult result;
+
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, child))
+	{
+		f->passed_over = true;
+		return CANCEL_BUSY;
+	}
+	result = try_cancel(&f->rows, child,
+						psprintf("run " INT64_FORMAT ", its parent, has ended",
+								 parent));
+	if (result == CANCEL_BUSY)
+		f->busy = true;
+	return result;
 }
 
 /* Cancels children of one ended run; which of them have ended now. */
@@ -641,13 +666,18 @@ find_families(Family *f, int max)
 }
 
 int
-pgqrs_cancel_left(int max_rows, bool *left)
+pgqrs_cancel_left(int max_rows, TimestampTz *next)
 {
 	Family f = {.may_look = MAX_CHILDREN_LOOKED, .may_cancel = max_rows};
 
 	open_family(&f);
 	cancel_families(&f, find_families(&f, max_rows));
-	*left = find_families(&f, 1) != NIL;
+	if (find_families(&f, 1) == NIL)
+		*next = DT_NOEND;
+	else if (f.passed_over && !f.busy && f.may_look > 0 && f.may_cancel > 0)
+		*next = pgqrs_clock() + PGQRS_FAULTY_PAUSE;
+	else
+		*next = pgqrs_clock() + RETRY;
 	close_family(&f);
 	return f.cancelled;
 }

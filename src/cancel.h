@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "run.h"
 
 /* Which of a workflow's live runs to cancel. */
@@ -50,9 +51,9 @@ extern void pgqrs_cancel_delete(int64 run_id, const char *reason);
 extern void pgqrs_cancel_children(int64 run_id);
 
 /*
- * Cancels up to about that many children that were left; how many, and whether
- * more are left.
+ * Cancels up to about that many children that were left; how many, and when to
+ * come for the rest, if any.
  */
-extern int pgqrs_cancel_left(int max_rows, bool *left);
+extern int pgqrs_cancel_left(int max_rows, TimestampTz *next);
 
 #endif /* PGQRS_CANCEL_H */

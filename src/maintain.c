@@ -20,22 +20,26 @@
  * first collects a bounded number of ids, then takes them in ascending order:
  * locks the row, unless somebody else has it, and looks again at what it has
  * locked.  Nothing waits, and what was skipped is left to the next batch or to
- * the next claim.
+ * the next claim.  A batch that fails at one row is done again without it.
  */
 #include "maintain.h"
 
+#include "access/xact.h"
 #include "cancel.h"
 #include "claim.h"
 #include "clock.h"
+#include "faulty.h"
+#include "grants.h"
 #include "json.h"
 #include "lease.h"
-#include "grants.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "parked.h"
 #include "run.h"
 #include "schedule.h"
 #include "sweep.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "worker.h"
 
@@ -82,6 +86,60 @@ compare_ids(const void *a, const void *b)
 	int64 y = *(const int64 *) b;
 
 	return (x > y) - (x < y);
+}
+
+/*
+ * Running duties
+ */
+
+/* In a subtransaction; false, and what is done undone: it failed at one row. */
+static bool
+try_duty(PgqrsDuty duty, int64 *done, TimestampTz *next)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool succeeded = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		pgqrs_faulty_begin();
+		*next = duty(done);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (!pgqrs_faulty_caught(error))
+			ReThrowError(error);
+		succeeded = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return succeeded;
+}
+
+TimestampTz
+pgqrs_maintain_run(PgqrsDuty duty, int64 *done)
+{
+	TimestampTz next;
+	int64 before[DONE_COUNT];
+
+	memcpy(before, done, sizeof(before));
+	while (!try_duty(duty, done, &next))
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy(done, before, sizeof(before));
+	}
+	return next;
 }
 
 static int
@@ -313,7 +371,9 @@ pgqrs_maintain_ends(int64 *done)
 	qsort(search->found, search->count, sizeof(int64), compare_ids);
 	for (int i = 0; i < search->count; i++)
 	{
-		if (pgqrs_worker_try_lock(&search->rows, search->found[i]))
+		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]))
+			next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
+		else if (pgqrs_worker_try_lock(&search->rows, search->found[i]))
 			end_message(search, done);
 		else
 			next = Min(next, search->now + RETRY);
@@ -449,7 +509,8 @@ pgqrs_maintain_used_up(int64 *done)
 	pgqrs_run_open(rows);
 	find_used_up(search);
 	for (int i = 0; i < search->count; i++)
-		if (pgqrs_worker_try_lock(rows, search->found[i]) &&
+		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]) &&
+			pgqrs_worker_try_lock(rows, search->found[i]) &&
 			is_used_up(rows, pgqrs_clock()))
 			end_used_up(rows, done);
 	all = search->count < MAX_ROWS;
@@ -483,10 +544,10 @@ pgqrs_maintain_grants(int64 *done)
 TimestampTz
 pgqrs_maintain_children(int64 *done)
 {
-	bool left;
+	TimestampTz next;
 
-	done[DONE_RUNS_CANCELLED] += pgqrs_cancel_left(MAX_ROWS, &left);
-	return left ? pgqrs_clock() + RETRY : DT_NOEND;
+	done[DONE_RUNS_CANCELLED] += pgqrs_cancel_left(MAX_ROWS, &next);
+	return next;
 }
 
 TimestampTz
@@ -516,7 +577,7 @@ pgqrs_maintain_pass(int64 *done)
 	};
 
 	for (int i = 0; i < lengthof(duties); i++)
-		duties[i](done);
+		(void) pgqrs_maintain_run(duties[i], done);
 }
 
 const char *

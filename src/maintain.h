@@ -27,6 +27,9 @@ extern TimestampTz pgqrs_maintain_schedules(int64 *done);
 extern TimestampTz pgqrs_maintain_floors(int64 *done);
 extern TimestampTz pgqrs_maintain_used_up(int64 *done);
 
+/* One batch, whatever single rows are in its way. */
+extern TimestampTz pgqrs_maintain_run(PgqrsDuty duty, int64 *done);
+
 /* One batch of each, who calls again soon enough leaves nothing undone. */
 extern void pgqrs_maintain_pass(int64 *done);
 

@@ -8,8 +8,9 @@
  * database not to be served any more, or all background work paused.
  *
  * Each batch of a duty is a transaction of its own, as batch.c makes them.  No
- * row is ever waited for.  An error ends the process: the launcher starts
- * another after a while, and whatever was not committed is still due.
+ * row is ever waited for, and one at which a duty fails is passed over.  Any
+ * other error ends the process: the launcher starts another after a while, and
+ * whatever was not committed is still due.
  */
 #include "postgres.h"
 
@@ -102,7 +103,7 @@ run_duty(PgqrsDuty duty, const char *activity, int64 *done)
 			break;
 		if (!pgqrs_batch_begin(activity))
 			return DT_NOEND;
-		next = duty(done);
+		next = pgqrs_maintain_run(duty, done);
 		pgqrs_batch_end();
 	}
 	return next;

@@ -25,6 +25,7 @@
 #include "commands/async.h"
 #include "databases.h"
 #include "ended.h"
+#include "faulty.h"
 #include "miscadmin.h"
 #include "parked.h"
 #include "probe.h"
@@ -224,9 +225,45 @@ take_runs(void)
 }
 
 /*
- * Each in a transaction of its own.  One that somebody has locked is left to the
- * next look at all of them, which comes soon then.
+ * One that somebody has locked is left to the next look at all of them, which
+ * comes soon then.
  */
+static void
+recheck(int64 run_id)
+{
+	if (!pgqrs_batch_begin("looking at runs that parked"))
+		return;
+	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) && !pgqrs_parked_recheck(run_id))
+		pgqrs_database_lower(DUE_PARKED, pgqrs_clock() + BUSY_PAUSE);
+	pgqrs_batch_end();
+}
+
+/* In a transaction of its own, and if that fails it is nobody else's affair. */
+static void
+try_recheck(int64 run_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	pgqrs_faulty_begin();
+	PG_TRY();
+	{
+		recheck(run_id);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		if (!pgqrs_faulty_caught(error))
+			ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+}
+
 static void
 recheck_parked(void)
 {
@@ -235,15 +272,9 @@ recheck_parked(void)
 	for (int i = 0; i < pass->runs; i++)
 	{
 		if (pass->ended[i].status != ENDED_PARKED)
-		{
 			pass->ended[kept++] = pass->ended[i];
-			continue;
-		}
-		if (!pgqrs_batch_begin("looking at runs that parked"))
-			continue;
-		if (!pgqrs_parked_recheck(pass->ended[i].run_id))
-			pgqrs_database_lower(DUE_PARKED, pgqrs_clock() + BUSY_PAUSE);
-		pgqrs_batch_end();
+		else
+			try_recheck(pass->ended[i].run_id);
 	}
 	pass->runs = kept;
 }

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "commit.h"
+#include "faulty.h"
 #include "floor.h"
 #include "json.h"
 #include "miscadmin.h"
@@ -329,7 +330,8 @@ pgqrs_parked_pass(int max, int *looked_at)
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (recheck(&p, ids[i]) == RECHECK_WOKEN)
+		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, ids[i]) &&
+			recheck(&p, ids[i]) == RECHECK_WOKEN)
 			woken++;
 	}
 	close_tables(&p);

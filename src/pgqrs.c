@@ -9,6 +9,7 @@
 #include "commit.h"
 #include "databases.h"
 #include "ended.h"
+#include "faulty.h"
 #include "floor.h"
 #include "fmgr.h"
 #include "guc.h"
@@ -43,6 +44,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
 	RequestAddinShmemSpace(pgqrs_waiter_shmem_size());
 	RequestAddinShmemSpace(pgqrs_ended_shmem_size());
+	RequestAddinShmemSpace(pgqrs_faulty_shmem_size());
 	RequestAddinShmemSpace(pgqrs_ready_shmem_size());
 	RequestAddinShmemSpace(pgqrs_wake_shmem_size());
 	RequestNamedLWLockTranche("pgqrs floors", 1);
@@ -65,6 +67,7 @@ start_shmem(void)
 	pgqrs_heartbeat_shmem_init();
 	pgqrs_waiter_shmem_init();
 	pgqrs_ended_shmem_init();
+	pgqrs_faulty_shmem_init();
 	pgqrs_ready_shmem_init();
 	pgqrs_wake_shmem_init();
 	LWLockRelease(AddinShmemInitLock);

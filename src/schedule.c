@@ -21,6 +21,7 @@
 #include "commit.h"
 #include "cron.h"
 #include "errors.h"
+#include "faulty.h"
 #include "grants.h"
 #include "miscadmin.h"
 #include "queue.h"
@@ -769,6 +770,8 @@ pgqrs_schedule_tick(int max, int64 *fired)
 
 		if (left <= 0)
 			next = 0;
+		else if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, ids[i]))
+			next = Min(next, due.now + PGQRS_FAULTY_PAUSE);
 		else if (take(&due, ids[i]) != ROW_LOCKED)
 			next = Min(next, due.now + RETRY);
 		else if (is_due(&due))

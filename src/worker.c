@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "events.h"
+#include "faulty.h"
 #include "floor.h"
 #include "message.h"
 #include "utils/timestamp.h"
@@ -111,6 +112,8 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	ids = held_by(rows.messages, rows.message, worker_id, max, &count);
 	for (int i = 0; i < count; i++)
 	{
+		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, ids[i]))
+			continue;
 		if (!pgqrs_worker_try_lock(&rows, ids[i]))
 			reaped->skipped++;
 		else if (!is_held_by(rows.message, worker_id))

@@ -23,6 +23,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
+#include "faulty.h"
 #include "grants.h"
 #include "guc.h"
 #include "heartbeat.h"
@@ -453,9 +454,11 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *nex
 	*all = found < max;
 	for (int i = 0; i < found; i++)
 	{
-		if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
-			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) !=
-				ROW_LOCKED)
+		if (!pgqrs_faulty_come_to(FAULTY_WORKER, worker_ids[i]))
+			*next = Min(*next, pgqrs_clock_peek() + PGQRS_FAULTY_PAUSE);
+		else if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
+				 pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+								LockWaitSkip) != ROW_LOCKED)
 			*all = false;
 		else if (status_of(slot) != WORKER_STOPPED && is_silent(slot, pgqrs_clock()))
 		{

@@ -1,0 +1,196 @@
+/*
+ * faulty.c
+ *	  Rows at which background work fails, so that it goes on with the others.
+ *
+ * Runs in the background workers and in pgqrs_maintain().  The rows are in
+ * shared memory, so that each is logged once however often workers come and go;
+ * without it, in the backend's own.  There are few places: where many rows fail
+ * it is not the rows' fault.
+ *
+ * All is guarded by one spinlock; count may be read without, as a hint.
+ */
+#include "faulty.h"
+
+#include "clock.h"
+#include "miscadmin.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+
+#define MAX_FAULTY 64
+
+/* A row that did not fail again for so long is as good as any other. */
+#define FORGET_AFTER (3 * PGQRS_FAULTY_PAUSE)
+
+typedef struct FaultyRow
+{
+	Oid db;
+	PgqrsFaultyKind kind;
+	int64 id;
+	TimestampTz at; /* when it failed last */
+} FaultyRow;
+
+typedef struct FaultyRows
+{
+	slock_t mutex;
+	int count; /* places that were ever used */
+	FaultyRow rows[MAX_FAULTY];
+} FaultyRows;
+
+static FaultyRows of_backend;
+static FaultyRows *shared = NULL;
+
+/* What is at hand. */
+static bool at_hand = false;
+static PgqrsFaultyKind kind_at_hand;
+static int64 id_at_hand;
+
+Size
+pgqrs_faulty_shmem_size(void)
+{
+	return MAXALIGN(sizeof(FaultyRows));
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_faulty_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs faulty rows", sizeof(FaultyRows), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(FaultyRows));
+	SpinLockInit(&shared->mutex);
+}
+
+static FaultyRows *
+lock_rows(void)
+{
+	FaultyRows *rows = shared != NULL ? shared : &of_backend;
+
+	if (rows == shared)
+		SpinLockAcquire(&rows->mutex);
+	return rows;
+}
+
+static void
+unlock_rows(FaultyRows *rows)
+{
+	if (rows == shared)
+		SpinLockRelease(&rows->mutex);
+}
+
+/* Whether a row failed within a time before now; a clock that was set back counts as no. */
+static bool
+failed_within(const FaultyRow *row, int64 time, TimestampTz now)
+{
+	return row->at <= now && row->at > now - time;
+}
+
+static FaultyRow *
+find(FaultyRows *rows, PgqrsFaultyKind kind, int64 id)
+{
+	for (int i = 0; i < rows->count; i++)
+	{
+		FaultyRow *row = &rows->rows[i];
+
+		if (row->id == id && row->kind == kind && row->db == MyDatabaseId)
+			return row;
+	}
+	return NULL;
+}
+
+/* A place for another row, or NULL. */
+static FaultyRow *
+find_place(FaultyRows *rows, TimestampTz now)
+{
+	for (int i = 0; i < rows->count; i++)
+		if (!failed_within(&rows->rows[i], FORGET_AFTER, now))
+			return &rows->rows[i];
+	return rows->count < MAX_FAULTY ? &rows->rows[rows->count++] : NULL;
+}
+
+void
+pgqrs_faulty_begin(void)
+{
+	at_hand = false;
+}
+
+static bool
+is_passed_over(PgqrsFaultyKind kind, int64 id)
+{
+	TimestampTz now = pgqrs_clock_peek();
+	FaultyRows *rows = lock_rows();
+	FaultyRow *row = find(rows, kind, id);
+	bool passed_over = row != NULL && failed_within(row, PGQRS_FAULTY_PAUSE, now);
+
+	unlock_rows(rows);
+	return passed_over;
+}
+
+bool
+pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id)
+{
+	FaultyRows *rows = shared != NULL ? shared : &of_backend;
+
+	if (rows->count > 0 && is_passed_over(kind, id))
+		return false;
+	at_hand = true;
+	kind_at_hand = kind;
+	id_at_hand = id;
+	return true;
+}
+
+/* Somebody interfered, or the server has run out of something. */
+static bool
+is_of_row(const ErrorData *error)
+{
+	int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return at_hand &&
+		category != ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) &&
+		category != ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES) &&
+		category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION);
+}
+
+static void
+report(const ErrorData *error)
+{
+	static const char *const nouns[] = {
+		[FAULTY_MESSAGE] = "message or run",
+		[FAULTY_WORKER] = "worker",
+		[FAULTY_SCHEDULE] = "schedule",
+	};
+
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("background work on %s " INT64_FORMAT " failed: %s",
+					nouns[kind_at_hand], id_at_hand, error->message),
+			 errdetail("All else goes on. This is tried again once in a minute, and not reported again."),
+			 errhint("Look for what was changed in the tables of the extension other than by its functions, and for damage.")));
+}
+
+bool
+pgqrs_faulty_caught(const ErrorData *error)
+{
+	TimestampTz now = pgqrs_clock_peek();
+	FaultyRows *rows;
+	FaultyRow *row;
+	bool known;
+
+	if (!is_of_row(error))
+		return false;
+	rows = lock_rows();
+	row = find(rows, kind_at_hand, id_at_hand);
+	known = row != NULL && failed_within(row, FORGET_AFTER, now);
+	if (row == NULL)
+		row = find_place(rows, now);
+	if (row != NULL)
+		*row = (FaultyRow){MyDatabaseId, kind_at_hand, id_at_hand, now};
+	unlock_rows(rows);
+	if (row != NULL && !known)
+		report(error);
+	at_hand = false;
+	return row != NULL;
+}

@@ -1,0 +1,39 @@
+/*
+ * faulty.h
+ *	  Rows at which background work fails, so that it goes on with the others.
+ *
+ * Whoever is to change rows on his own account says which one he comes to.  An
+ * error is that row's then: it is logged, what was done with it undone, and the
+ * row passed over for a while.
+ */
+#ifndef PGQRS_FAULTY_H
+#define PGQRS_FAULTY_H
+
+#include "postgres.h"
+
+typedef enum PgqrsFaultyKind
+{
+	FAULTY_MESSAGE, /* and its run */
+	FAULTY_WORKER,
+	FAULTY_SCHEDULE
+} PgqrsFaultyKind;
+
+/* For how long a row is passed over. */
+#define PGQRS_FAULTY_PAUSE (60 * USECS_PER_SEC)
+
+extern Size pgqrs_faulty_shmem_size(void);
+extern void pgqrs_faulty_shmem_init(void);
+
+/* No row is at hand. */
+extern void pgqrs_faulty_begin(void);
+
+/* This one is, until the next; false: pass over it. */
+extern bool pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id);
+
+/*
+ * An error was caught, and the (sub)transaction rolled back.  False: it is not
+ * the row's, or there are too many such rows, and should be raised again.
+ */
+extern bool pgqrs_faulty_caught(const ErrorData *error);
+
+#endif /* PGQRS_FAULTY_H */

@@ -1,0 +1,158 @@
+# Rows at which background work fails, here because somebody wrote to tables by
+# hand: it goes on with all others, says so once, and comes back to them.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', "fsync = off\nlog_statement = none\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# A pass, without what it found nothing to do of.
+sub maintain
+{
+	return sql("SELECT coalesce(string_agg(key || ' ' || value, ', ' ORDER BY key), 'nothing') FROM jsonb_each(pgqrs_maintain()) WHERE value <> '0'");
+}
+
+# A message cannot end while its id is in the archive.
+sub spoil
+{
+	my (@ids) = @_;
+	sql("INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enqueued_at, attempt, failures, outcome, priority)
+		SELECT message_id, queue_id, now(), now(), now(), 0, 0, 'DONE', 0 FROM pgqrs_messages WHERE message_id = ANY ('{" . join(',', @ids) . "}')");
+	return;
+}
+
+sub mend
+{
+	return sql('DELETE FROM pgqrs_archive WHERE message_id IN (SELECT message_id FROM pgqrs_messages)');
+}
+
+# Four things are done, but for the second; that comes when it is mended.
+my $minutes = 0;
+
+sub one_fails
+{
+	my ($name, $done, $mend) = @_;
+	is(maintain(), "$done 3", "$name: all but one");
+	is(maintain(), 'nothing', 'which is left alone');
+	$mend->();
+	is(maintain(), 'nothing', 'for a while');
+	clock($node, (61 * ++$minutes) . ' s');
+	is(maintain(), "$done 1", 'and then done');
+	return;
+}
+
+sql("SELECT pgqrs_create_queue('once', max_attempts => 1, visibility_timeout => '1 us'), pgqrs_create_queue('held', max_attempts => 1),
+	pgqrs_create_workflow('wf'), pgqrs_create_workflow('child')");
+my @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 4;
+spoil($ids[1]);
+one_fails('deadlines', 'runs_timed_out', \&mend);
+
+@ids = map { sql("SELECT pgqrs_enqueue('once', '1')") } 1 .. 4;
+sql("SELECT count(*) FROM pgqrs_dequeue('once', batch_size => 4)");
+spoil($ids[1]);
+one_fails('used up messages', 'messages_dead', \&mend);
+
+@ids = map { sql("SELECT pgqrs_enqueue('held', '1')") } 1 .. 4;
+sql("SELECT pgqrs_register_worker('w', '{held}')");
+sql("SELECT count(*) FROM pgqrs_dequeue('held', (SELECT worker_id FROM pgqrs_workers), batch_size => 4, visibility_timeout => '1 day')");
+sql("DELETE FROM pgqrs_workers");
+spoil($ids[1]);
+one_fails('what a worker held that is gone', 'messages_dead', \&mend);
+
+# A claim takes them as they are, so they are gone.
+my $run = sql("SELECT pgqrs_trigger('wf')");
+my $lease = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
+@ids = map { sql("SELECT pgqrs_start_child($run, $lease, 'c$_', 'child')") } 1 .. 4;
+sql("SELECT pgqrs_purge_queue('once')");
+sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id = $run");
+spoil($ids[1]);
+is(maintain(), 'runs_cancelled 3, runs_timed_out 1', 'children of a run that ends: all but one') or diag(maintain());
+is(maintain(), 'nothing', 'which is left alone');
+mend();
+clock($node, (61 * ++$minutes) . ' s');
+is(maintain(), 'runs_cancelled 1', 'and then cancelled');
+
+# Parked runs, of which one waits for a child that no number could be.
+sub park
+{
+	my ($parent) = map { sql("SELECT pgqrs_trigger('wf')") } 1;
+	my $held = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
+	my $child = sql("SELECT pgqrs_start_child($parent, $held, 'c', 'child')");
+	sql("SELECT pgqrs_await_child($parent, $held, 'c')");
+	# it ends, and nobody is told
+	sql("UPDATE pgqrs_workflow_runs SET status = 'SUCCESS', completed_at = now() WHERE run_id = $child; DELETE FROM pgqrs_messages WHERE message_id = $child");
+	return $parent;
+}
+my @parents = map { park() } 1 .. 4;
+my $odd = "UPDATE pgqrs_workflow_steps SET input = '{\"run_id\": %s}' WHERE run_id = $parents[1]";
+my $right = sql("SELECT input ->> 'run_id' FROM pgqrs_workflow_steps WHERE run_id = $parents[1]");
+sql(sprintf $odd, '1e30');
+one_fails('parked runs', 'runs_woken', sub { sql(sprintf $odd, $right) });
+sql("SELECT pgqrs_purge_queue('wf')");
+
+# Schedules, of which one has no expression.
+sql("SELECT pgqrs_schedule('s' || n, '\@yearly', 'wf') FROM generate_series(1, 4) n");
+sql("UPDATE pgqrs_schedules SET next_fire_at = date_trunc('year', now())");
+sql("UPDATE pgqrs_schedules SET cron = 'nonsense' WHERE name = 's2'");
+one_fails('schedules', 'schedules_fired', sub { sql("UPDATE pgqrs_schedules SET cron = '\@yearly'") });
+sql("SELECT pgqrs_purge_queue('wf')");
+
+# Each was told once; the other reasons for an error still end a pass.
+is(log_count($node, qr/WARNING:  background work on \S+(?: or run)? \d+ failed: /), 6, 'the log tells of each, once');
+@ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
+spoil(@ids);
+is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
+mend();
+clock($node, (61 * ($minutes += 4)) . ' s');
+is(maintain(), 'runs_timed_out 70', 'until they are right');
+sql("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'; CREATE TRIGGER t BEFORE INSERT ON pgqrs_archive FOR EACH ROW EXECUTE FUNCTION f()");
+sql("SELECT pgqrs_trigger('wf', timeout => '1 us')");
+is(sqlstate($node, 'SELECT pgqrs_maintain()'), '55000', 'or a table that is not as it was');
+sql('DROP TRIGGER t ON pgqrs_archive');
+
+# The background worker.
+sub unspoilt
+{
+	my $parent = sql("SELECT pgqrs_trigger('wf')");
+	my $held = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
+	sql("SELECT pgqrs_start_child($parent, $held, 'c', 'child')");
+	return ($parent, $held);
+}
+my $parent = park();
+sql(sprintf $odd =~ s/$parents[1]/$parent/r, '1e30');
+my $warning = 'WARNING:  background work on message or run %s failed: bigint out of range';
+sql("ALTER SYSTEM SET pgqrs.paused = off; SELECT pg_reload_conf()");
+my $worker = await_worker($node, 'postgres');
+ok(await_log($node, sprintf $warning, $parent), 'a worker comes to a row at which it fails');
+is(background_pid($node, 'postgres'), $worker, 'and goes on');
+
+# A run that parks is looked at, by who notifies; others end at that moment.
+my $listener = $node->background_psql('postgres');
+$listener->query_safe('LISTEN pgqrs_runs');
+my ($parks, $held) = unspoilt();
+$run = sql("SELECT pgqrs_trigger('wf')");
+sql("BEGIN; SELECT pgqrs_await_child($parks, $held, 'c'), pgqrs_cancel_run($run);" . (sprintf $odd =~ s/$parents[1]/$parks/r, '1e30') . '; COMMIT');
+ok(await_log($node, sprintf $warning, $parks), 'it fails at a run that parked');
+my $out = '';
+for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+{
+	$out .= $listener->query('SELECT 1');
+	last if $out =~ /"$run:CANCELLED"/;
+	select undef, undef, undef, 0.1;
+}
+like($out, qr/"$run:CANCELLED"/, 'and tells of the one that ended');
+is(background_pid($node, 'postgres'), $worker, 'it is the same worker');
+is(log_count($node, sprintf $warning, $_), 1, 'who has said it once') for $parent, $parks;
+$listener->quit;
+
+$node->stop;
+done_testing();
