@@ -1,6 +1,6 @@
 /*
  * api_maintain.c
- *	  pgqrs_maintain().
+ *	  pgqrs_maintain() and pgqrs_apply_retention().
  */
 #include "postgres.h"
 
@@ -11,21 +11,40 @@
 #include "maintain.h"
 #include "utils/fmgrprotos.h"
 
+/* Counts from one to another, both included. */
+static Datum
+counts(const int64 *done, PgqrsDone first, PgqrsDone last)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	for (int i = first; i <= last; i++)
+		appendStringInfo(&json, "%c \"%s\": " INT64_FORMAT, i == first ? '{' : ',',
+						 pgqrs_maintain_label(i), done[i]);
+	appendStringInfoChar(&json, '}');
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_maintain);
 Datum
 pgqrs_maintain(PG_FUNCTION_ARGS)
 {
 	int64 done[DONE_COUNT] = {0};
-	StringInfoData json;
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_maintain_pass(done);
+	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1));
+}
 
-	initStringInfo(&json);
-	for (int i = 0; i < DONE_COUNT; i++)
-		appendStringInfo(&json, "%c \"%s\": " INT64_FORMAT, i == 0 ? '{' : ',',
-						 pgqrs_maintain_label(i), done[i]);
-	appendStringInfoChar(&json, '}');
-	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+PG_FUNCTION_INFO_V1(pgqrs_apply_retention);
+Datum
+pgqrs_apply_retention(PG_FUNCTION_ARGS)
+{
+	int64 done[DONE_COUNT] = {0};
+
+	pgqrs_called = fcinfo->flinfo->fn_oid;
+	pgqrs_grants_require_owner();
+	(void) pgqrs_maintain_retention(done);
+	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED));
 }

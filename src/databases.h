@@ -22,6 +22,7 @@ typedef enum PgqrsDue
 	DUE_PARKED,	  /* runs for which something may have come */
 	DUE_GRANTS,	  /* to roles that are gone */
 	DUE_SCHEDULES,
+	DUE_RETENTION, /* what has ended long enough ago */
 	DUE_COUNT
 } PgqrsDue;
 
@@ -33,10 +34,13 @@ typedef enum PgqrsDone
 	DONE_MESSAGES_DEAD,	  /* used up, runs included */
 	DONE_RUNS_CANCELLED, /* on request when the lease ran out, or with their parent */
 	DONE_RUNS_TIMED_OUT,
-	DONE_RUNS_WOKEN,	  /* parked, and what they wait for has come */
-	DONE_FLOORS_LOWERED,  /* below which messages were found */
-	DONE_GRANTS_REMOVED,  /* to roles that are gone */
-	DONE_SCHEDULES_FIRED, /* runs triggered */
+	DONE_RUNS_WOKEN,	   /* parked, and what they wait for has come */
+	DONE_FLOORS_LOWERED,   /* below which messages were found */
+	DONE_GRANTS_REMOVED,   /* to roles that are gone */
+	DONE_SCHEDULES_FIRED,  /* runs triggered */
+	DONE_MESSAGES_REMOVED, /* kept long enough; without those of runs */
+	DONE_RUNS_REMOVED,	   /* the same */
+	DONE_FIRINGS_REMOVED,
 	DONE_COUNT
 } PgqrsDone;
 

@@ -114,6 +114,7 @@ static const struct
 	{"pgqrs_list_runs", READ},
 	{"pgqrs_list_steps", READ},
 	{"pgqrs_maintain", OWNER},
+	{"pgqrs_apply_retention", OWNER},
 	{"pgqrs_messages_written", OWNER},
 	{"pgqrs_nack_message", WORK},
 	{"pgqrs_next_firings", READ},

@@ -75,6 +75,14 @@ pgqrs_indexes_init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }
 
+/* An enum column that is, or is not, equal to a value. */
+static bool
+is_enum_comparison(OpExpr *node)
+{
+	return (node->opfuncid == F_ENUM_EQ || node->opfuncid == F_ENUM_NE) &&
+		IsA(lsecond(node->args), Const);
+}
+
 /* Takes down a test of a predicate; false: it is none that we use. */
 static bool
 learn_test(PgqrsIndexTest *test, Node *node)
@@ -88,11 +96,11 @@ learn_test(PgqrsIndexTest *test, Node *node)
 			INDEX_IF_NULL :
 			INDEX_IF_NOT_NULL;
 	}
-	else if (IsA(node, OpExpr) && ((OpExpr *) node)->opfuncid == F_ENUM_EQ &&
-			 IsA(lsecond(((OpExpr *) node)->args), Const))
+	else if (IsA(node, OpExpr) && is_enum_comparison((OpExpr *) node))
 	{
 		column = linitial(((OpExpr *) node)->args);
-		test->kind = INDEX_IF_EQUAL;
+		test->kind = ((OpExpr *) node)->opfuncid == F_ENUM_EQ ? INDEX_IF_EQUAL :
+																INDEX_IF_DIFFERENT;
 		test->value = ((Const *) lsecond(((OpExpr *) node)->args))->constvalue;
 	}
 	else
@@ -188,9 +196,18 @@ is_true(const PgqrsIndexTest *test, const Datum *values, const bool *nulls)
 {
 	bool null = nulls[test->column - 1];
 
-	if (test->kind == INDEX_IF_EQUAL)
-		return !null && values[test->column - 1] == test->value;
-	return null == (test->kind == INDEX_IF_NULL);
+	switch (test->kind)
+	{
+		case INDEX_IF_NULL:
+			return null;
+		case INDEX_IF_NOT_NULL:
+			return !null;
+		case INDEX_IF_EQUAL:
+			return !null && values[test->column - 1] == test->value;
+		case INDEX_IF_DIFFERENT:
+			return !null && values[test->column - 1] != test->value;
+	}
+	return true;
 }
 
 static bool

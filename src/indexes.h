@@ -21,7 +21,8 @@ typedef enum PgqrsIndexTestKind
 {
 	INDEX_IF_NULL,
 	INDEX_IF_NOT_NULL,
-	INDEX_IF_EQUAL
+	INDEX_IF_EQUAL,
+	INDEX_IF_DIFFERENT
 } PgqrsIndexTestKind;
 
 /* ... this is true of a column, and of each other that is tested. */

@@ -9,7 +9,7 @@
  * may still finish until somebody claims.  Children of runs that ended badly
  * are cancelled, and parked runs woken for which something has come.  Grants to
  * roles that were dropped are removed, so that no other role of that name comes
- * by them.
+ * by them.  What ended long enough ago is removed.
  *
  * When deadlines pass and last leases end is in indexes.  A lease that became
  * the last one after it was given, because a limit was lowered since, is not;
@@ -35,6 +35,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "parked.h"
+#include "retention.h"
 #include "run.h"
 #include "schedule.h"
 #include "sweep.h"
@@ -567,13 +568,27 @@ pgqrs_maintain_schedules(int64 *done)
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
 }
 
+TimestampTz
+pgqrs_maintain_retention(int64 *done)
+{
+	PgqrsRetained removed;
+	TimestampTz next = pgqrs_retention_pass(&removed);
+
+	done[DONE_MESSAGES_REMOVED] += removed.messages;
+	done[DONE_RUNS_REMOVED] += removed.runs;
+	done[DONE_FIRINGS_REMOVED] += removed.firings;
+	return next;
+}
+
 void
 pgqrs_maintain_pass(int64 *done)
 {
 	static const PgqrsDuty duties[] = {
-		pgqrs_maintain_floors,	pgqrs_maintain_workers,	  pgqrs_maintain_ends,
-		pgqrs_maintain_used_up, pgqrs_maintain_children,  pgqrs_maintain_parked,
-		pgqrs_maintain_grants,	pgqrs_maintain_schedules,
+		pgqrs_maintain_floors,	  pgqrs_maintain_workers,
+		pgqrs_maintain_ends,	  pgqrs_maintain_used_up,
+		pgqrs_maintain_children,  pgqrs_maintain_parked,
+		pgqrs_maintain_grants,	  pgqrs_maintain_schedules,
+		pgqrs_maintain_retention,
 	};
 
 	for (int i = 0; i < lengthof(duties); i++)
@@ -593,6 +608,9 @@ pgqrs_maintain_label(PgqrsDone count)
 		[DONE_FLOORS_LOWERED] = "floors_lowered",
 		[DONE_GRANTS_REMOVED] = "grants_removed",
 		[DONE_SCHEDULES_FIRED] = "schedules_fired",
+		[DONE_MESSAGES_REMOVED] = "messages_removed",
+		[DONE_RUNS_REMOVED] = "runs_removed",
+		[DONE_FIRINGS_REMOVED] = "firings_removed",
 	};
 
 	return labels[count];

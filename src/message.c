@@ -140,7 +140,8 @@ pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 /*
  * Puts a message that has been deleted into the archive, with the failures it
  * ended with.  error: replaces last_error.  What is done is not kept at all
- * where the queue's retention is 0.
+ * where the queue's retention is 0, unless it is a run's, without which the run
+ * would never be removed.
  */
 void
 pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
@@ -169,6 +170,7 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 	PgqrsMessageState from = pgqrs_is_null(slot, Messages_lease) ?
 		MESSAGE_WAITING :
 		MESSAGE_HELD;
+	TimestampTz now;
 	PgqrsRow row;
 
 	if (!pgqrs_state_message_may(from, pgqrs_state_of_outcome(outcome)))
@@ -176,7 +178,7 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
 	pgqrs_message_note_room(slot, queue);
-	if (done && queue->retention == 0)
+	if (done && queue->retention == 0 && pgqrs_is_null(slot, Messages_run_id))
 		return;
 	if (messages->archive == NULL)
 		messages->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
@@ -184,7 +186,12 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 	for (int i = 0; i < lengthof(copied); i++)
 		if (!pgqrs_is_null(slot, copied[i][1]))
 			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
-	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(pgqrs_clock()));
+	now = pgqrs_clock();
+	pgqrs_commit_due(DUE_RETENTION,
+					 now +
+						 (outcome == OUTCOME_DEAD ? queue->dead_retention :
+													queue->retention));
+	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(now));
 	pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
 	pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
 	if (has_error)
@@ -308,7 +315,7 @@ static PgqrsLockResult
 act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
 {
 	if (action == FENCE_DELETE)
-		return pgqrs_row_try_delete(messages, slot);
+		return pgqrs_row_try_delete(messages, slot, LockWaitBlock);
 	return pgqrs_row_lock(messages, slot,
 						  action == FENCE_LOCK ? LockTupleNoKeyExclusive :
 												 LockTupleExclusive,

@@ -11,6 +11,7 @@
 #include "queue_admin.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "grants.h"
 #include "utils/builtins.h"
@@ -108,6 +109,7 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_commit_due(DUE_RETENTION, 0);
 	pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }
 

@@ -279,54 +279,15 @@ delete_runs(int64 workflow_id)
 	pgqrs_table_close(runs);
 }
 
-/* Moves to the next archived message of a queue; no index has them together. */
-static bool
-next_archived(PgqrsScan *scan, int64 queue_id, TupleTableSlot *slot)
-{
-	while (pgqrs_scan_next(scan, slot))
-		if (DatumGetInt64(pgqrs_get(slot, Archive_queue_id)) == queue_id)
-			return true;
-	return false;
-}
-
 static void
 delete_archived(int64 queue_id)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	PgqrsScan scan;
-	bool again;
 
-	do
-	{
-		again = false;
-		pgqrs_scan_begin_table(&scan, archive);
-		while (next_archived(&scan, queue_id, slot))
-		{
-			if (pgqrs_row_lock(archive, slot, LockTupleExclusive, LockWaitBlock) ==
-				ROW_LOCKED)
-				pgqrs_row_delete(archive, slot);
-			else
-				again = true;
-		}
-		pgqrs_scan_end(&scan);
-	} while (again);
+	delete_rows(archive, slot, INDEX_ARCHIVE_DEAD, queue_id);
+	delete_rows(archive, slot, INDEX_ARCHIVE_ENDED, queue_id);
 	pgqrs_table_close(archive);
-}
-
-static bool
-has_archived(int64 queue_id)
-{
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
-	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	PgqrsScan scan;
-	bool found;
-
-	pgqrs_scan_begin_table(&scan, archive);
-	found = next_archived(&scan, queue_id, slot);
-	pgqrs_scan_end(&scan);
-	pgqrs_table_close(archive);
-	return found;
 }
 
 /* Whether a row has a value in the first column of an index. */
@@ -356,7 +317,8 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	}
 	else if (has_rows(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
 		what = "It has messages.";
-	else if (has_archived(id))
+	else if (has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, id) ||
+			 has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, id))
 		what = "It has archived messages.";
 
 	if (what != NULL)

@@ -466,6 +466,7 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 {
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = pgqrs_table_slot(steps);
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
 	PgqrsScan scan;
@@ -474,6 +475,8 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 	int room = 32;
 	SortedRow *rows = palloc(room * sizeof(SortedRow));
 
+	/* the run may be removed while we read */
+	runs->snapshot = steps->snapshot = snapshot;
 	require_run(runs, run_id, pgqrs_table_slot(runs), &queue);
 	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
@@ -490,6 +493,7 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(steps);
 	pgqrs_table_close(runs);
+	UnregisterSnapshot(snapshot);
 
 	qsort(rows, count, sizeof(SortedRow), compare_by_start);
 	for (int i = 0; i < count; i++)

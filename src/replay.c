@@ -49,11 +49,18 @@ close_tables(Replay *r)
 	pgqrs_table_close(r->messages);
 }
 
-static bool
-is_dead(TupleTableSlot *letter)
+static PgqrsOutcome
+outcome_of(TupleTableSlot *letter)
 {
-	return pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome)) ==
-		OUTCOME_DEAD;
+	return pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome));
+}
+
+/* Whether the letter was thrown away and is there only for its run. */
+static bool
+was_purged(TupleTableSlot *letter)
+{
+	return !pgqrs_is_null(letter, Archive_run_id) &&
+		outcome_of(letter) == OUTCOME_DELETED;
 }
 
 /* The message again, as if it had just been sent. */
@@ -230,9 +237,9 @@ require_letter(Replay *r, int64 message_id)
 		TupleTableSlot *found = look(r, message_id);
 		bool visible = false;
 
-		if (found == NULL)
-			pgqrs_error_message_not_found(message_id);
 		in_archive = found == r->letter;
+		if (found == NULL || (in_archive && was_purged(r->letter)))
+			pgqrs_error_message_not_found(message_id);
 		/* queue_id is the same column in both */
 		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
 							   &queue))
@@ -248,13 +255,10 @@ require_letter(Replay *r, int64 message_id)
 	} while (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
 							LockWaitBlock) != ROW_LOCKED);
 
-	if (in_archive && is_dead(r->letter))
+	if (in_archive && outcome_of(r->letter) == OUTCOME_DEAD)
 		return;
-	state = in_archive ?
-		pgqrs_enum_label(ENUM_OUTCOME,
-						 pgqrs_enum_value(ENUM_OUTCOME,
-										  pgqrs_get(r->letter, Archive_outcome))) :
-		"still live";
+	state = in_archive ? pgqrs_enum_label(ENUM_OUTCOME, outcome_of(r->letter)) :
+						 "still live";
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " is not a dead letter", message_id),
@@ -322,10 +326,24 @@ visit_replay(Replay *r)
 	return replay(r) == REPLAYED;
 }
 
+/*
+ * A run keeps its letter, as no dead one any more, so that both are removed
+ * together when they were kept long enough.
+ */
 static bool
 visit_purge(Replay *r)
 {
-	pgqrs_row_delete(r->archive, r->letter);
+	PgqrsRow row;
+
+	if (pgqrs_is_null(r->letter, Archive_run_id))
+	{
+		pgqrs_row_delete(r->archive, r->letter);
+		return true;
+	}
+	pgqrs_row_copy(&row, r->archive, r->letter);
+	pgqrs_set(&row, Archive_outcome,
+			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
+	pgqrs_row_update(r->archive, r->letter, &row);
 	return true;
 }
 

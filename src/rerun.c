@@ -2,8 +2,9 @@
  * rerun.c
  *	  Running an ended run again, as a new one.
  *
- * Runs in any backend.  The ended run is only read: it does not change any more
- * but by a replay, of which this sees what is committed.  The new run begins
+ * Runs in any backend.  The ended run is only read, under a key-share lock that
+ * keeps it from being removed: it does not change any more but by a replay, of
+ * which this sees what is committed.  The new run begins
  * with copies of those of its steps that succeeded and are to be kept, which the
  * handler then finds finished.
  */
@@ -22,6 +23,9 @@ require_ended(PgqrsRunRows *rows, int64 run_id)
 	PgqrsRunStatus status;
 
 	pgqrs_run_require(rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
+	/* so that it is not removed before its steps were copied */
+	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleKeyShare, rows->run))
+		pgqrs_error_run_not_found(run_id);
 	status = pgqrs_run_status(rows->run);
 	if (!pgqrs_run_is_terminal(status))
 		ereport(ERROR,

@@ -989,9 +989,12 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 	return ROW_LOCKED;
 }
 
-/* Deletes the version of a row that the slot holds, waiting for who has it locked. */
+/*
+ * Deletes the version of a row that the slot holds.  Who has it locked is waited
+ * for or not as by pgqrs_row_try_update().
+ */
 PgqrsLockResult
-pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old)
+pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait)
 {
 	TM_FailureData tmfd;
 	TM_Result result;
@@ -999,7 +1002,8 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old)
 	note_write(table);
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,
-								InvalidSnapshot, true, &tmfd, false);
+								InvalidSnapshot, wait == LockWaitBlock, &tmfd,
+								false);
 	if (result == TM_Ok)
 		CommandCounterIncrement();
 	return lock_result(table, result);
@@ -1016,5 +1020,5 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 void
 pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)
 {
-	require_locked(table, pgqrs_row_try_delete(table, old));
+	require_locked(table, pgqrs_row_try_delete(table, old, LockWaitBlock));
 }

@@ -130,7 +130,8 @@ extern void pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old);
 extern PgqrsLockResult pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 											const PgqrsRow *row,
 											LockWaitPolicy wait);
-extern PgqrsLockResult pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old);
+extern PgqrsLockResult pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old,
+											LockWaitPolicy wait);
 
 static inline void
 pgqrs_set(PgqrsRow *row, AttrNumber column, Datum value)

@@ -491,7 +491,7 @@ static bool
 lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool take)
 {
 	PgqrsLockResult result = take ?
-		pgqrs_row_try_delete(rows->messages, rows->message) :
+		pgqrs_row_try_delete(rows->messages, rows->message, LockWaitBlock) :
 		pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitBlock);
 
 	rows->taken = take && result == ROW_LOCKED;

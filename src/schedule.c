@@ -465,6 +465,7 @@ note_firing(Due *due, TimestampTz at, int64 run_id)
 	if (run_id != 0)
 		pgqrs_set(&row, Firings_run_id, Int64GetDatum(run_id));
 	pgqrs_row_insert(due->firings, &row);
+	pgqrs_commit_due(DUE_RETENTION, due->now + PGQRS_MIN_FIRING);
 }
 
 typedef enum Served

@@ -10,6 +10,9 @@
 #include "catalog.h"
 #include "datatype/timestamp.h"
 
+/* That a slot was served is remembered for this time at least. */
+#define PGQRS_MIN_FIRING USECS_PER_DAY
+
 /* What a schedule is given. */
 typedef struct PgqrsNewSchedule
 {

@@ -265,6 +265,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_unschedule('{schedule}')$$, 'admin', '00000'),
 	-- the owner's
 	($$SELECT * FROM pgqrs_maintain()$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_apply_retention()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_grant('{pattern}', 'nothing', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_revoke('{pattern}', 'work_a', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_sync_grants()$$, 'owner', '42501'),
