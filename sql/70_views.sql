@@ -16,12 +16,14 @@ AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
 COMMENT ON FUNCTION pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
+-- The order, and no join that loses it, let the newest be found by index: the
+-- planner knows nothing inside of a security barrier of a LIMIT outside.
 CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
 		q.name COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
 		r.waiting_for COLLATE pg_catalog."default" AS waiting_for,
-		m.visible_after,
+		(SELECT m.visible_after FROM pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
 		r.attempt,
 		r.failures,
 		r.priority::pg_catalog.int4 AS priority,
@@ -36,7 +38,7 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.parent_step_id COLLATE pg_catalog."default" AS parent_step_id,
 		r.rerun_of,
 		r.schedule_slot,
-		w.name COLLATE pg_catalog."default" AS worker,
+		(SELECT w.name FROM pgqrs_workers AS w WHERE w.worker_id = r.worker_id) COLLATE pg_catalog."default" AS worker,
 		r.worker_version,
 		r.created_at,
 		r.started_at,
@@ -49,9 +51,8 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.delete_reason
 	FROM pgqrs_workflow_runs AS r
 		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
-		LEFT JOIN pgqrs_messages AS m ON m.message_id = r.run_id
-		LEFT JOIN pgqrs_workers AS w ON w.worker_id = r.worker_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[])
+	ORDER BY r.run_id DESC;
 COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
 COMMENT ON COLUMN pgqrs_runs.run_id IS 'also the id of its message';
 COMMENT ON COLUMN pgqrs_runs.workflow IS 'the workflow that it is a run of';
@@ -148,16 +149,19 @@ CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 		a.priority::pg_catalog.int4 AS priority,
 		a.attempt,
 		a.failures,
-		COALESCE(r.error, a.last_error) AS last_error,
+		COALESCE((SELECT r.error FROM pgqrs_workflow_runs AS r WHERE r.run_id = a.run_id), a.last_error) AS last_error,
 		CASE WHEN a.run_id IS NOT NULL THEN pg_catalog.jsonb_build_object('run_id', a.run_id)
 			ELSE a.payload END AS payload,
 		a.headers
-	FROM pgqrs_archive AS a
-		JOIN pgqrs_queues AS q ON q.queue_id = a.queue_id
-		LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = a.run_id
-	WHERE a.outcome = 'DEAD'
-		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR; pgqrs_replay_message() gives them another chance';
+	FROM pgqrs_queues AS q
+		CROSS JOIN LATERAL (
+			SELECT a.*
+			FROM pgqrs_archive AS a
+			WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
+			ORDER BY a.archived_at DESC
+		) AS a
+	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR, of each queue the latest first; pgqrs_replay_message() gives them another chance';
 COMMENT ON COLUMN pgqrs_dead_letters.message_id IS 'of a run: its id';
 COMMENT ON COLUMN pgqrs_dead_letters.queue IS 'the queue that it died in; of a run: the workflow''s';
 COMMENT ON COLUMN pgqrs_dead_letters.run_id IS 'NULL for a plain message';
@@ -197,35 +201,67 @@ COMMENT ON COLUMN pgqrs_in_flight.expired IS 'the lease has run out: its holder 
 COMMENT ON COLUMN pgqrs_in_flight.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
 
+-- Statistics.  What is live is counted; of what has ended, each looks at the
+-- newest and no more, so that history costs nothing.  The counting is in C: a
+-- plan would depend on what the planner believes at that moment.
+
+CREATE FUNCTION pgqrs_count_messages(
+	queue_id bigint, OUT ready bigint, OUT delayed bigint, OUT in_flight bigint,
+	OUT dead bigint, OUT oldest_ready timestamptz, OUT out_per_minute float8
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_count_messages';
+COMMENT ON FUNCTION pgqrs_count_messages(bigint) IS
+'What the view pgqrs_queue_stats shows of a queue; NULLs if there is no such queue. Needs any privilege on it. Errors: 22004.';
+
+CREATE FUNCTION pgqrs_count_runs(
+	workflow_id bigint, OUT queued bigint, OUT running bigint, OUT paused bigint,
+	OUT success bigint, OUT error bigint, OUT cancelled bigint,
+	OUT avg_duration interval, OUT p50_duration interval, OUT p95_duration interval,
+	OUT retries bigint, OUT since timestamptz, OUT live_workers integer
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_count_runs';
+COMMENT ON FUNCTION pgqrs_count_runs(bigint) IS
+'What the view pgqrs_workflow_stats shows of a workflow; NULLs if there is no such workflow. Needs any privilege on it. Errors: 22004.';
+
 CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
 		q.name COLLATE pg_catalog."default" AS queue,
 		q.is_workflow,
 		q.paused_at IS NOT NULL AS paused,
-		m.ready,
-		m.delayed,
-		m.in_flight,
-		a.dead,
-		(SELECT pgqrs_now()) - m.oldest_ready AS oldest_ready_age
+		c.ready,
+		c.delayed,
+		c.in_flight,
+		c.dead,
+		(SELECT pgqrs_now()) - c.oldest_ready AS oldest_ready_age,
+		COALESCE(i.per_minute, 0.0) AS in_per_minute,
+		pg_catalog.round(c.out_per_minute::pg_catalog.numeric, 1) AS out_per_minute
 	FROM pgqrs_queues AS q
-		CROSS JOIN LATERAL (
-			SELECT pg_catalog.count(*) FILTER (WHERE p.visible_after <= p.now) AS ready,
-				pg_catalog.count(*) FILTER (WHERE p.visible_after > p.now AND p.lease IS NULL) AS delayed,
-				pg_catalog.count(*) FILTER (WHERE p.visible_after > p.now AND p.lease IS NOT NULL) AS in_flight,
-				pg_catalog.min(p.visible_after) FILTER (WHERE p.visible_after <= p.now) AS oldest_ready
+		CROSS JOIN LATERAL pgqrs_count_messages(q.queue_id) AS c
+		LEFT JOIN (
+			-- the newest messages of all queues: ids follow the time of sending
+			SELECT n.queue_id, pg_catalog.round(pg_catalog.count(*) * 60 / n.seconds, 1) AS per_minute
 			FROM (
-				SELECT m.visible_after, m.lease, (SELECT pgqrs_now()) AS now
-				FROM pgqrs_messages AS m
-				WHERE m.queue_id = q.queue_id
-			) AS p
-		) AS m
-		CROSS JOIN LATERAL (
-			SELECT pg_catalog.count(*) AS dead
-			FROM pgqrs_archive AS a
-			WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
-		) AS a
+				SELECT n.queue_id, n.age,
+					CASE WHEN pg_catalog.count(*) OVER () < 2000 THEN 60
+						ELSE LEAST(60, pg_catalog.max(n.age) OVER ()) END AS seconds
+				FROM (
+					SELECT n.queue_id,
+						GREATEST(extract(epoch FROM (SELECT pgqrs_now()) - n.enqueued_at), 0.000001) AS age
+					FROM (
+						(SELECT m.message_id, m.queue_id, m.enqueued_at FROM pgqrs_messages AS m ORDER BY m.message_id DESC LIMIT 2000)
+						UNION ALL
+						(SELECT a.message_id, a.queue_id, a.enqueued_at FROM pgqrs_archive AS a ORDER BY a.message_id DESC LIMIT 2000)
+						ORDER BY message_id DESC LIMIT 2000
+					) AS n
+				) AS n
+			) AS n
+			WHERE n.age <= n.seconds
+			GROUP BY n.queue_id, n.seconds
+		) AS i ON i.queue_id = q.queue_id
 	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them';
+COMMENT ON VIEW pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them; costs as much as what is live, whatever has ended';
 COMMENT ON COLUMN pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
 COMMENT ON COLUMN pgqrs_queue_stats.queue IS 'its name';
 COMMENT ON COLUMN pgqrs_queue_stats.is_workflow IS 'it is the queue of the workflow of that name';
@@ -233,8 +269,87 @@ COMMENT ON COLUMN pgqrs_queue_stats.paused IS 'accepts messages and delivers non
 COMMENT ON COLUMN pgqrs_queue_stats.ready IS 'due, or with a lease that has run out; what somebody has claimed and not committed looks so to all others';
 COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
 COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
-COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept';
+COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
 COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
+COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
+COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
+
+CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
+	SELECT q.queue_id AS workflow_id,
+		q.name COLLATE pg_catalog."default" AS workflow,
+		c.queued,
+		c.running,
+		c.paused,
+		c.success,
+		c.error,
+		c.cancelled,
+		pg_catalog.round(c.success::pg_catalog.numeric / NULLIF(c.success + c.error, 0), 4) AS success_rate,
+		c.avg_duration,
+		c.p50_duration,
+		c.p95_duration,
+		c.retries,
+		c.since,
+		c.live_workers,
+		c.queued + c.running + c.paused = 0 AS drained
+	FROM pgqrs_queues AS q
+		CROSS JOIN LATERAL pgqrs_count_runs(q.queue_id) AS c
+	WHERE q.is_workflow
+		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 200 went that ended and are kept; costs as much as what is live, whatever has ended';
+COMMENT ON COLUMN pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
+COMMENT ON COLUMN pgqrs_workflow_stats.workflow IS 'its name';
+COMMENT ON COLUMN pgqrs_workflow_stats.queued IS 'runs that nobody has claimed yet';
+COMMENT ON COLUMN pgqrs_workflow_stats.running IS 'runs in status RUNNING';
+COMMENT ON COLUMN pgqrs_workflow_stats.paused IS 'parked runs';
+COMMENT ON COLUMN pgqrs_workflow_stats.success IS 'of the newest 200 that ended: those in SUCCESS';
+COMMENT ON COLUMN pgqrs_workflow_stats.error IS 'of the newest 200 that ended: those in ERROR';
+COMMENT ON COLUMN pgqrs_workflow_stats.cancelled IS 'of the newest 200 that ended: those that are CANCELLED';
+COMMENT ON COLUMN pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL if there are none';
+COMMENT ON COLUMN pgqrs_workflow_stats.avg_duration IS 'of the newest 200 that ended, from the first claim to the end; without those that were never claimed';
+COMMENT ON COLUMN pgqrs_workflow_stats.p50_duration IS 'likewise, the median';
+COMMENT ON COLUMN pgqrs_workflow_stats.p95_duration IS 'likewise, what 95 of 100 did not exceed';
+COMMENT ON COLUMN pgqrs_workflow_stats.retries IS 'of the newest 200 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
+COMMENT ON COLUMN pgqrs_workflow_stats.since IS 'when the oldest of the newest 200 ended; NULL if none has';
+COMMENT ON COLUMN pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
+COMMENT ON COLUMN pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
+
+CREATE VIEW pgqrs_worker_stats WITH (security_barrier) AS
+	SELECT w.worker_id,
+		w.name COLLATE pg_catalog."default" AS worker,
+		w.owner::pg_catalog.text AS owner,
+		w.status::pg_catalog.text AS status,
+		w.queues COLLATE pg_catalog."default" AS queues,
+		(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m
+			WHERE m.worker_id = w.worker_id AND m.visible_after > (SELECT pgqrs_now())) AS in_flight,
+		(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m
+			WHERE m.worker_id = w.worker_id AND m.visible_after <= (SELECT pgqrs_now())) AS expired,
+		w.max_concurrent,
+		w.hostname,
+		w.port,
+		w.version,
+		w.labels,
+		w.created_at,
+		w.heartbeat_at,
+		w.stopped_at
+	FROM pgqrs_workers AS w
+	WHERE w.owner = current_user
+		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs');
+COMMENT ON VIEW pgqrs_worker_stats IS 'workers that the role registered, to the extension''s owner all; stopped ones included';
+COMMENT ON COLUMN pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
+COMMENT ON COLUMN pgqrs_worker_stats.worker IS 'its name';
+COMMENT ON COLUMN pgqrs_worker_stats.owner IS 'the role that registered it';
+COMMENT ON COLUMN pgqrs_worker_stats.status IS 'READY, SUSPENDED or STOPPED';
+COMMENT ON COLUMN pgqrs_worker_stats.queues IS 'the patterns that it subscribes to';
+COMMENT ON COLUMN pgqrs_worker_stats.in_flight IS 'what it holds under leases that have not run out';
+COMMENT ON COLUMN pgqrs_worker_stats.expired IS 'what it holds under leases that have';
+COMMENT ON COLUMN pgqrs_worker_stats.max_concurrent IS 'what it may hold at once; NULL: no limit';
+COMMENT ON COLUMN pgqrs_worker_stats.hostname IS 'as it registered';
+COMMENT ON COLUMN pgqrs_worker_stats.port IS 'as it registered';
+COMMENT ON COLUMN pgqrs_worker_stats.version IS 'as it registered';
+COMMENT ON COLUMN pgqrs_worker_stats.labels IS 'as it registered';
+COMMENT ON COLUMN pgqrs_worker_stats.created_at IS 'when it registered';
+COMMENT ON COLUMN pgqrs_worker_stats.heartbeat_at IS 'its last call, as far as that was written: once in pgqrs.heartbeat_flush';
+COMMENT ON COLUMN pgqrs_worker_stats.stopped_at IS 'when it was stopped';
 
 CREATE VIEW pgqrs_schedule_list WITH (security_barrier) AS
 	SELECT s.schedule_id,

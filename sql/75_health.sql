@@ -41,7 +41,10 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 			-- do not count each other; this session is gone in a moment.
 			SELECT x.holder, x.transactions, x.open_for
 			FROM (
-				SELECT pg_catalog.format('pid %s (%s)', a.pid, a.backend_type) AS holder,
+				SELECT pg_catalog.concat_ws(', ',
+						pg_catalog.format('pid %s (%s)', a.pid, a.backend_type),
+						'role ' || a.usename, NULLIF(a.application_name, ''), a.state,
+						pg_catalog.left(pg_catalog.regexp_replace(a.query, '\s+', ' ', 'g'), 60)) AS holder,
 					GREATEST(pg_catalog.age(a.backend_xid), pg_catalog.age(a.backend_xmin)) AS transactions,
 					pg_catalog.clock_timestamp() - a.xact_start AS open_for
 				FROM pg_catalog.pg_stat_activity AS a

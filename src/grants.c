@@ -90,6 +90,8 @@ static const struct
 	{"pgqrs_cancel_runs", TRIGGER},
 	{"pgqrs_complete_run", WORK},
 	{"pgqrs_consume", WORK},
+	{"pgqrs_count_messages", READ},
+	{"pgqrs_count_runs", READ},
 	{"pgqrs_create_queue", ADMIN},
 	{"pgqrs_create_workflow", ADMIN},
 	{"pgqrs_delete_message", WORK},

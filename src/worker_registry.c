@@ -292,35 +292,42 @@ may_serve(TupleTableSlot *slot, const char *queue, List **refused)
 }
 
 /*
- * Whether a worker that is ready and not silent has a pattern that matches,
- * and its owner the privilege to work there.  Walks the live workers until one
- * does.
+ * How many workers are ready and not silent, have a pattern that matches, and
+ * an owner with the privilege to work there.  Walks the live workers until max
+ * are found.
  */
-bool
-pgqrs_worker_serves(const char *queue)
+int
+pgqrs_worker_count_serving(const char *queue, int max)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 	TimestampTz now = pgqrs_clock();
 	List *refused = NIL;
-	bool found = false;
+	int count = 0;
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
-	while (!found && pgqrs_scan_next(&scan, slot))
+	while (count < max && pgqrs_scan_next(&scan, slot))
 	{
 		List *patterns;
 
 		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
 			continue;
 		patterns = patterns_of(slot);
-		found = any_matches(patterns, queue) && may_serve(slot, queue, &refused);
+		if (any_matches(patterns, queue) && may_serve(slot, queue, &refused))
+			count++;
 		list_free_deep(patterns);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workers);
 	list_free_deep(refused);
-	return found;
+	return count;
+}
+
+bool
+pgqrs_worker_serves(const char *queue)
+{
+	return pgqrs_worker_count_serving(queue, 1) > 0;
 }
 
 /* Gives the locked row another status. */

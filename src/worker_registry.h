@@ -55,7 +55,10 @@ extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue
  */
 extern void pgqrs_worker_touch(int64 worker_id);
 
-/* Whether a live worker of any role serves the queue. */
+/* How many live workers of any role serve the queue; counted up to max. */
+extern int pgqrs_worker_count_serving(const char *queue, int max);
+
+/* Whether one does. */
 extern bool pgqrs_worker_serves(const char *queue);
 
 /*

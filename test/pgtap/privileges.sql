@@ -290,6 +290,10 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_in_flight WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_queue_stats WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_workflow_stats WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_worker_stats$$, 'any', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_count_messages(1)$$, 'any', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_count_runs(1)$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_register_worker('another', '{*}')$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_heartbeat({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_extend_worker({own})$$, 'work', '00000', '00000'),
@@ -359,7 +363,7 @@ SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
 SELECT isnt(p.answer, NULL, format('sees something: %s', m.query))
 	FROM matrix AS m
 		CROSS JOIN LATERAL pg_temp.probe('admin_a', pg_temp.fill(m.query)) AS p
-	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats|health)|dequeue\(''';
+	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats|workflow_stats|health)|dequeue\(''';
 
 -- A pattern takes only from where the role may work.
 SELECT is((pg_temp.probe(role, $$SELECT * FROM pgqrs_dequeue('*')$$)).answer, NULL,

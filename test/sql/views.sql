@@ -6,6 +6,8 @@
 \d+ pgqrs_dead_letters
 \d+ pgqrs_in_flight
 \d+ pgqrs_queue_stats
+\d+ pgqrs_workflow_stats
+\d+ pgqrs_worker_stats
 \d+ pgqrs_health
 \d+ pgqrs_run
 

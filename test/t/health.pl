@@ -152,7 +152,7 @@ is(claim('a') . claim('b'), 'far awaynear', 'both are found');
 
 # Who holds back what is dead.
 my $pid = $holder->query_safe('SELECT pg_backend_pid()');
-like(health('oldest xmin'), qr/^pid $pid \(client backend\), open for [\d:]+, \d+ transactions ago\|t\|$/, 'a session');
+like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, idle in transaction, SELECT pg_backend_pid\(\) ?;?, open for [\d:]+, \d+ transactions ago\|t\|$/, 'a session');
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
 	'a role that may not see it');

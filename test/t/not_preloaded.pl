@@ -98,7 +98,7 @@ my %readers = (
 	"pgqrs_find_run('flow', 'key')" => undef, 'pgqrs_list_runs()' => '(pgqrs_list_runs()).run_id',
 	"pgqrs_list_steps($run)" => "string_agg((s).step_id || (s).status, ' ') FROM pgqrs_list_steps($run) s", "pgqrs_peek('jobs')" => '(pgqrs_peek(\'jobs\')).message_id',
 	'pgqrs_version()' => undef, 'pgqrs_readable_queues()' => undef, "pgqrs_function_privileges('pgqrs_peek')" => undef,
-	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
+	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_count_messages(1)" => '(pgqrs_count_messages(1)).ready', "pgqrs_count_runs(2)" => '(pgqrs_count_runs(2)).success', "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
 my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
 my $tested = join ' ', sort 'pgqrs_wait', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;

@@ -1,0 +1,47 @@
+/*
+ * stats.h
+ *	  What is in a queue, and how the runs of a workflow fared.
+ */
+#ifndef PGQRS_STATS_H
+#define PGQRS_STATS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* No more than so many of what has ended is looked at. */
+#define STATS_MAX_DEAD	1000
+#define STATS_MAX_OUT	2000
+#define STATS_MAX_ENDED 200
+
+typedef struct PgqrsQueueStats
+{
+	int64 ready;
+	int64 delayed;
+	int64 in_flight;
+	int64 dead;				  /* STATS_MAX_DEAD: or more */
+	TimestampTz oldest_ready; /* DT_NOEND: none is */
+	double out_per_minute;
+} PgqrsQueueStats;
+
+/* Of the newest STATS_MAX_ENDED runs that ended, but for those that are live. */
+typedef struct PgqrsWorkflowStats
+{
+	int64 queued;
+	int64 running;
+	int64 paused;
+	int64 success;
+	int64 error;
+	int64 cancelled;
+	int64 retries;
+	TimestampTz since;	/* when the oldest of them ended; DT_NOEND: none has */
+	bool has_durations; /* some were claimed before they ended */
+	int64 avg_duration;
+	int64 p50_duration;
+	int64 p95_duration;
+} PgqrsWorkflowStats;
+
+extern void pgqrs_stats_queue(int64 queue_id, PgqrsQueueStats *stats);
+extern void pgqrs_stats_workflow(int64 workflow_id, PgqrsWorkflowStats *stats);
+
+#endif /* PGQRS_STATS_H */

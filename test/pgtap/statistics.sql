@@ -1,0 +1,116 @@
+-- The views of statistics against what queries over the tables say.
+SET client_min_messages = error;
+SELECT * FROM no_plan();
+
+CREATE FUNCTION pg_temp.claim(queue text, OUT id bigint, OUT held bigint) LANGUAGE sql AS
+$$SELECT message_id, lease FROM public.pgqrs_dequeue(queue)$$;
+
+-- Nothing yet.
+SELECT pgqrs_create_workflow('flow', initial_interval => '1 us') AS flow, pgqrs_create_workflow('idle') AS idle,
+	pgqrs_create_queue('plain', max_attempts => 1) AS plain \gset
+SELECT results_eq($$SELECT queued, running, paused, success, error, cancelled, success_rate, avg_duration, p50_duration, p95_duration,
+		retries, since, live_workers, drained FROM pgqrs_workflow_stats WHERE workflow = 'idle'$$,
+	$$VALUES (0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::numeric, NULL::interval, NULL::interval, NULL::interval,
+		0::bigint, NULL::timestamptz, 0, true)$$, 'a workflow without runs');
+SELECT results_eq($$SELECT ready, delayed, in_flight, dead, oldest_ready_age, in_per_minute, out_per_minute FROM pgqrs_queue_stats WHERE queue = 'plain'$$,
+	$$VALUES (0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::interval, 0::numeric, 0::numeric)$$, 'a queue without messages');
+
+-- Runs in every state: queued, running, waiting for a retry, paused in each
+-- way, woken, asked to stop, ended in each way, with retries of steps and runs.
+SELECT pgqrs_trigger('flow') FROM generate_series(1, 12);
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_sleep(:id, :held, 'z', '1 hour');
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_pause_run(:id, :held, 'p');
+SELECT id AS woken, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_await_signal(:woken, :held, 's', 'go');
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_await_signal(:id, :held, 's', 'never');
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_step_fail(:id, :held, 'a', '{}', retry_after => '1 hour');
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_cancel_run(:id);
+SELECT id, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_release_message(:id, :held, '1 hour');
+SELECT id AS retried, held FROM pg_temp.claim('flow') \gset
+SELECT pgqrs_step_fail(:retried, :held, 'a', '{}', retry_after => '0');
+SELECT held FROM pgqrs_dequeue('flow', batch_size => 5) d, LATERAL (SELECT d.lease AS held) l WHERE message_id = :retried \gset
+SELECT pgqrs_fail_run(:retried, :held, '{}', retryable => true, retry_after => '0');
+SELECT held FROM pgqrs_dequeue('flow', batch_size => 5) d, LATERAL (SELECT d.lease AS held) l WHERE message_id = :retried \gset
+SELECT pgqrs_complete_run(:retried, :held);
+SELECT pgqrs_trigger('flow') AS failed \gset
+SELECT held FROM pgqrs_dequeue('flow') d, LATERAL (SELECT d.lease AS held) l WHERE message_id = :failed \gset
+SELECT pgqrs_step_fail(:failed, :held, 'a', '{}', retry_after => '0');
+SELECT held FROM pgqrs_dequeue('flow') d, LATERAL (SELECT d.lease AS held) l WHERE message_id = :failed \gset
+SELECT pgqrs_step_fail(:failed, :held, 'a', '{}', retryable => false);
+SELECT pgqrs_cancel_run(pgqrs_trigger('flow'));
+SELECT pgqrs_trigger('flow'), pgqrs_trigger('flow', delay => '1 hour');
+SELECT pgqrs_signal(:woken, 'go');
+
+CREATE VIEW pg_temp.counted AS
+SELECT count(*) FILTER (WHERE status = 'QUEUED') AS queued, count(*) FILTER (WHERE status = 'RUNNING') AS running,
+	count(*) FILTER (WHERE status = 'PAUSED') AS paused, count(*) FILTER (WHERE status = 'SUCCESS') AS success,
+	count(*) FILTER (WHERE status = 'ERROR') AS error, count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled
+	FROM public.pgqrs_runs WHERE workflow = 'flow';
+SELECT cmp_ok(least(queued, running, paused, success, error, cancelled), '>', 0::bigint, 'all are there') FROM pg_temp.counted;
+SELECT results_eq($$SELECT queued, running, paused, success, error, cancelled FROM pgqrs_workflow_stats WHERE workflow = 'flow'$$,
+	'SELECT * FROM pg_temp.counted', 'counted by status');
+SELECT results_eq($$SELECT success_rate, retries, drained FROM pgqrs_workflow_stats WHERE workflow = 'flow'$$,
+	'VALUES (0.5, 3::bigint, false)', 'two retries that helped, one that did not');
+
+-- The newest 200 that ended, whatever their ids.
+INSERT INTO pgqrs_workflow_runs (run_id, workflow_id, created_at, started_at, completed_at, attempt, failures, status, priority)
+	SELECT 1000 - n, :idle, now(), CASE WHEN n % 7 > 0 THEN now() - n * n * interval '1 s' END, now() + n * interval '1 s', 1, 0,
+		CASE WHEN n % 3 = 0 THEN 'ERROR' ELSE 'SUCCESS' END::pgqrs_run_status, 0
+	FROM generate_series(1, 250) AS n;
+INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enqueued_at, run_id, attempt, failures, outcome, priority)
+	SELECT run_id, workflow_id, completed_at, now(), now() - interval '1 day', run_id, 1, 0, CASE status WHEN 'ERROR' THEN 'DEAD' ELSE 'DONE' END::pgqrs_outcome, 0
+	FROM pgqrs_workflow_runs WHERE workflow_id = :idle;
+CREATE VIEW pg_temp.newest AS SELECT * FROM public.pgqrs_runs WHERE workflow = 'idle' ORDER BY completed_at DESC LIMIT 200;
+SELECT results_eq($$SELECT success, error, cancelled, success_rate, since, date_trunc('milliseconds', avg_duration),
+		date_trunc('milliseconds', p50_duration), date_trunc('milliseconds', p95_duration), drained FROM pgqrs_workflow_stats WHERE workflow = 'idle'$$,
+	$$SELECT count(*) FILTER (WHERE status = 'SUCCESS'), count(*) FILTER (WHERE status = 'ERROR'), 0::bigint,
+		round(avg((status = 'SUCCESS')::int), 4), min(completed_at), date_trunc('milliseconds', avg(completed_at - started_at)),
+		date_trunc('milliseconds', percentile_cont(0.5) WITHIN GROUP (ORDER BY completed_at - started_at)),
+		date_trunc('milliseconds', percentile_cont(0.95) WITHIN GROUP (ORDER BY completed_at - started_at)), true
+	FROM pg_temp.newest$$, 'the newest 200');
+
+-- Rates: the last minute.
+SELECT pgqrs_enqueue_batch('plain', array_agg('1'::jsonb)) FROM generate_series(1, 30);
+SELECT pgqrs_archive_messages(array_agg(message_id), array_agg(lease)) FROM pgqrs_dequeue('plain', batch_size => 12);
+SELECT pgqrs_nack_message(message_id, lease) FROM pgqrs_dequeue('plain', batch_size => 3);
+SELECT results_eq($$SELECT ready, in_flight, dead, in_per_minute, out_per_minute FROM pgqrs_queue_stats WHERE queue = 'plain'$$,
+	'VALUES (15::bigint, 0::bigint, 3::bigint, 30::numeric, 15::numeric)', 'in and out');
+UPDATE pgqrs_archive SET archived_at = archived_at - interval '2 min', enqueued_at = enqueued_at - interval '2 min' WHERE queue_id = :plain AND outcome = 'DONE';
+SELECT results_eq($$SELECT in_per_minute, out_per_minute FROM pgqrs_queue_stats WHERE queue = 'plain'$$,
+	'VALUES (18::numeric, 3::numeric)', 'and no longer');
+
+-- More than that: the rate of the newest.
+INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enqueued_at, attempt, failures, outcome, priority)
+	SELECT 10000 + n, :plain, pgqrs_now() - (3000 - n) * interval '1 ms', now(), pgqrs_now() - (3000 - n) * interval '1 ms', 1, 0, 'DEAD', 0
+	FROM generate_series(1, 3000) AS n;
+SELECT ok(in_per_minute BETWEEN 20000 AND 60100 AND out_per_minute BETWEEN 20000 AND 60100,
+	format('about 1000 per second: %s, %s', in_per_minute, out_per_minute)) FROM pgqrs_queue_stats WHERE queue = 'plain';
+SELECT is(dead, 1000::bigint, 'so many or more') FROM pgqrs_queue_stats WHERE queue = 'plain';
+
+-- Workers, and whom they serve.
+CREATE ROLE stranger;
+SELECT pgqrs_register_worker('w', '{flow,plain}', max_concurrent => 5, version => '2') AS w, pgqrs_register_worker('all', '{*}') AS other \gset
+SELECT pgqrs_suspend_worker(:other);
+SELECT pgqrs_dequeue('plain', :w, 2), pgqrs_dequeue('plain', :w, 1, visibility_timeout => '1 us');
+SELECT is(string_agg(concat_ws(' ', worker, status, queues, in_flight, expired, max_concurrent, version), ', ' ORDER BY worker_id),
+	'w READY {flow,plain} 2 1 5 2, all SUSPENDED {*} 0 0', 'workers') FROM pgqrs_worker_stats;
+SELECT is(string_agg(workflow || ' ' || live_workers, ', ' ORDER BY workflow), 'flow 1, idle 0', 'whom they serve') FROM pgqrs_workflow_stats;
+SELECT pgqrs_grant('flow', 'stranger', 'work');
+SET ROLE stranger;
+SELECT is_empty('SELECT * FROM pgqrs_worker_stats', 'those of others are not seen');
+SELECT is(string_agg(workflow, ', '), 'flow', 'nor their workflows') FROM pgqrs_workflow_stats;
+SELECT results_eq(format('SELECT (pgqrs_count_messages(%s)).ready, (pgqrs_count_runs(%s)).success', :plain, :idle), 'VALUES (NULL::bigint, NULL::bigint)', 'nor counted');
+SELECT pgqrs_register_worker('mine', '{flow}');
+SELECT is(string_agg(worker || ' ' || owner, ', '), 'mine stranger', 'but its own') FROM pgqrs_worker_stats;
+RESET ROLE;
+SELECT is(live_workers, 2, 'who counts, too') FROM pgqrs_workflow_stats WHERE workflow = 'flow';
+SELECT pgqrs_revoke('flow', 'stranger', 'work');
+SELECT is(live_workers, 1, 'as long as it may work there') FROM pgqrs_workflow_stats WHERE workflow = 'flow';
+
+SELECT * FROM finish();
