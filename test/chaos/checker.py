@@ -45,6 +45,7 @@ OPERATIONS = ('set_visibility', 'replay_message', 'delete_run')
 
 OUTCOMES = {'SUCCESS': 'DONE', 'ERROR': 'DEAD', 'CANCELLED': 'CANCELLED'}
 
+ENDED = set(TERMINAL)
 SLACK = 0.001       # seconds by which readings of one clock by two processes may differ
 ANY = object()      # an output that is not known
 
@@ -135,29 +136,43 @@ class Facts:
         return calls
 
     @cached_property
-    def crashes(self):
-        return [(k['begun'], k['at']) for k in self.history.kills if k['crash'] and k['killed']]
+    def extended_workers(self):
+        calls = defaultdict(list)
+        for call in self.of('extend_worker'):
+            calls[call.args['worker_id']].append(call)
+        return calls
 
     @cached_property
-    def durable(self):
-        """Transactions that certainly flushed the WAL: all that was committed before is safe."""
-        return [c for c in self.done('effect')]
+    def crashes(self):
+        """(begun, ended, what was committed before that instant was safe)"""
+        crashes = []
+        # what certainly flushed the WAL, and all that was committed before
+        durable = sorted((c.end, c.start) for c in self.done('effect'))
+        for kill in self.history.kills:
+            if kill['crash'] and kill['killed']:
+                safe = max((start for end, start in durable if end < kill['begun']), default=0)
+                crashes.append((kill['begun'], kill['at'], safe))
+        return crashes
 
     def may_be_lost(self, call, before=NEVER):
         """A crash before an instant may have taken back a claim."""
-        if call.function not in CLAIMS:
-            return False
-        return any(call.start < end and begun < before and
-                   not any(d.start > call.end and d.end < begun for d in self.durable)
-                   for begun, end in self.crashes)
+        return call.function in CLAIMS and any(
+            call.start < end and begun < before and call.end >= safe for begun, end, safe in self.crashes)
+
+    @cached_property
+    def replays(self):
+        """Calls that may have replayed something, by id of the message or name of the queue."""
+        calls = defaultdict(list)
+        for call in self.of('replay_message', 'replay_queue'):
+            if call.result != 0:
+                calls[call.args.get('message_id', call.args.get('queue'))].append(call)
+        return calls
 
     def replays_between(self, id, start, end):
         """Whether a run, or message, may have been replayed between two instants."""
         run = self.runs.get(id)
-        return any(c.args['message_id'] == id and c.start < end and c.end > start
-                   for c in self.of('replay_message')) or \
-            any((run is None or c.args['queue'] == run['workflow']) and c.result != 0 and
-                c.start < end and c.end > start for c in self.of('replay_queue'))
+        return any(c.start < end and c.end > start
+                   for c in self.replays[id] + (self.replays[run['workflow']] if run else []))
 
 
 RULES = {}
@@ -261,8 +276,8 @@ def extensions(facts, claim, before):
     for call in facts.fenced[claim.id, claim.lease]:
         if call.function == 'extend_lease' and (call.fate == MAYBE or succeeded(call)):
             yield call, seconds(call.args['visibility_timeout'])
-    for call in facts.of('extend_worker'):
-        if call.args['worker_id'] == claim.worker and claim.call.end < call.start < before.call.end and (
+    for call in facts.extended_workers[claim.worker]:
+        if claim.call.end < call.start < before.call.end and (
                 call.fate == MAYBE or any(r['message_id'] == claim.id and r['extended'] for r in call.result)):
             yield call, seconds(call.args['visibility_timeout'])
 
@@ -436,9 +451,11 @@ def rule_terminal(facts):
         told[run].append((NEVER, NEVER, {row['status']}, row['output'] if row['status'] == 'SUCCESS' else ANY, 'the table'))
     for run, of_one in told.items():
         of_one.sort(key=lambda o: o[:2])
-        ends = [o for o in of_one if o[2] <= set(TERMINAL)]
+        ends = [o for o in of_one if o[2] <= ENDED]
         for o in of_one:
             for end in ends:
+                if end[0] > o[0]:
+                    break
                 if end[1] < o[0] and differs(end, o) and not (
                         'ERROR' in end[2] and facts.replays_between(run, end[0], o[1])):
                     yield f'run {run} had ended: {end[4]}, then {o[4]}: {o[2]}'
@@ -585,8 +602,11 @@ def summary(history, violations):
     lines = table_of('calls:', calls) + table_of('runs:', runs)
     lines += ['kills: ' + (', '.join(f'{v} {k}' for k, v in kills.most_common()) or 'none')]
     broken = Counter(v.rule for v in violations)
-    for v in violations[:50]:
-        lines.append(f'VIOLATION of {v.rule}: {v.text}')
+    shown = Counter()
+    for v in violations:
+        shown[v.rule] += 1
+        if shown[v.rule] <= 10:
+            lines.append(f'VIOLATION of {v.rule}: {v.text}')
     lines.append(f'{len(history.calls)} calls, {sum(kills.values())} kills, {len(history.final["runs"])} runs, '
                  f'{len(violations)} violations' + (f' of {dict(broken)}' if violations else ''))
     return '\n'.join(lines)

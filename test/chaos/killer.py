@@ -10,7 +10,7 @@ KINDS = {
     'background worker -9': 2,
     'launcher -9': 1,
     'immediate stop': 2,
-    'fast restart': 2,          # after a clean start claims are asynchronous again
+    'fast restart': 3,          # after a clean start claims are asynchronous again
     'backend -TERM': 3,
     'background worker -TERM': 2,
     'launcher -TERM': 1,

@@ -13,6 +13,7 @@ shared_preload_libraries = 'pgqrs'
 max_connections = 60
 max_prepared_transactions = 0
 fsync = off
+wal_writer_delay = 2s
 deadlock_timeout = 100ms
 autovacuum_naptime = 1s
 lc_messages = 'C'
@@ -29,7 +30,8 @@ PATIENCE = 120      # seconds that a server may take to come back
 
 class Server:
     """fsync is off: processes die here, the machine does not, and what was
-    written stays written."""
+    written stays written.  What is committed asynchronously is written late, so
+    that crashes do lose it."""
 
     def __init__(self, folder):
         self.folder = os.path.abspath(folder)
