@@ -26,7 +26,8 @@ from server import Server
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 TABLES = {
-    'runs': 'SELECT r.*, w.name AS workflow FROM pgqrs_workflow_runs AS r JOIN pgqrs_workflows AS w USING (workflow_id)',
+    'runs': '''SELECT r.*, w.name AS workflow
+        FROM pgqrs_workflow_runs AS r JOIN pgqrs_workflows AS w USING (workflow_id)''',
     'steps': 'SELECT * FROM pgqrs_workflow_steps',
     'messages': 'SELECT * FROM pgqrs_messages',
     'archive': 'SELECT * FROM pgqrs_archive',

@@ -448,7 +448,8 @@ def rule_terminal(facts):
         for run, statuses, output in observations(call):
             told[run].append((call.start, call.end, statuses, output, call))
     for run, row in facts.runs.items():
-        told[run].append((NEVER, NEVER, {row['status']}, row['output'] if row['status'] == 'SUCCESS' else ANY, 'the table'))
+        output = row['output'] if row['status'] == 'SUCCESS' else ANY
+        told[run].append((NEVER, NEVER, {row['status']}, output, 'the table'))
     for run, of_one in told.items():
         of_one.sort(key=lambda o: o[:2])
         ends = [o for o in of_one if o[2] <= ENDED]

@@ -135,31 +135,27 @@ class Session:
         self.log.got(n, error=error.pgcode, call=i, message=str(error).strip())
         raise Refused(error.pgcode) from error
 
-    def call(self, function, **args):
-        """One call in autocommit mode, repeated until it is answered."""
-        return self.repeat([(function, args)], None, True)[0]
-
-    def repeat(self, calls, isolation, commit):
+    def attempt(self, calls, isolation, commit):
+        """Repeated after serialization failures and deadlocks, which undo everything."""
         while True:
             try:
                 return self.run(calls, isolation, commit)
-            except Lost:
-                pass
             except Refused as e:
                 if e.sqlstate not in REPEAT:
                     raise
 
-    def isolation(self):
-        return self.rng.choice(('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'))
+    def call(self, function, **args):
+        """One call in autocommit mode, repeated until it is answered."""
+        while True:
+            try:
+                return self.attempt([(function, args)], None, True)[0]
+            except Lost:
+                pass
 
     def transaction(self, *calls, commit=True):
         """Not repeated when the connection was lost: it may have been committed."""
-        while True:
-            try:
-                return self.run(list(calls), self.isolation(), commit)
-            except Refused as e:
-                if e.sqlstate not in REPEAT:
-                    raise
+        isolation = self.rng.choice(('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'))
+        return self.attempt(calls, isolation, commit)
 
 
 class Client:
@@ -504,7 +500,8 @@ class Client:
 
     def act(self):
         if self.known:
-            kinds = ((self.trigger, 8 if self.is_idle else 0.5), (self.trigger_batch, 0.3), (self.enqueue, 4), (self.consume, 1),
+            kinds = ((self.trigger, 8 if self.is_idle else 0.5), (self.trigger_batch, 0.3),
+                     (self.enqueue, 4), (self.consume, 1),
                      (self.fulfil, 20), (self.look, 10), (self.list, 2), (self.wait, 0.5),
                      (self.wait_for_work, 0.5), (self.operate, 8), (self.rerun, 1))
             self.rng.choices([k for k, _ in kinds], [w for _, w in kinds])[0]()

@@ -271,13 +271,15 @@ def signal_twice(h):
 
 def signal_lost(h):
     """an acknowledged signal that is not there"""
-    h.final['signals'].remove(next(s for s in h.final['signals'] if s['consumed_by'] is None and not s['idempotency_key']))
+    h.final['signals'].remove(next(s for s in h.final['signals']
+                                   if s['consumed_by'] is None and not s['idempotency_key']))
 
 
 def early_sleep(h):
     """a sleep that was too short"""
     slept = {}
-    for sent, came, args, result in sorted(h.answered('sleep', lambda a, r: 'duration' in a), key=lambda t: t[0]['at']):
+    sleeps = sorted(h.answered('sleep', lambda a, r: 'duration' in a), key=lambda t: t[0]['at'])
+    for sent, came, args, result in sleeps:
         key = args['run_id'], args['step_id']
         if result and key in slept:
             came['wall'] = slept[key]
@@ -295,9 +297,9 @@ def early_claim(h):
 
 def key_twice(h):
     """two runs with one key"""
-    run = next(r for r in h.final['runs'] if r['idempotency_key'] and r['workflow'] == 'chaos.retained' and not r['deleted_at'])
-    other = next(r for r in h.final['runs'] if not r['idempotency_key'] and r['workflow'] == 'chaos.retained' and not r['deleted_at'])
-    other['idempotency_key'] = run['idempotency_key']
+    runs = [r for r in h.final['runs'] if r['workflow'] == 'chaos.retained' and not r['deleted_at']]
+    key = next(r['idempotency_key'] for r in runs if r['idempotency_key'])
+    next(r for r in runs if not r['idempotency_key'])['idempotency_key'] = key
 
 
 def parked(h):
@@ -309,7 +311,8 @@ def parked(h):
 def parked_child(h):
     """a run that waits for a child which has ended"""
     child = next(r['run_id'] for r in h.quiet['runs'] if r['status'] in TERMINAL)
-    h.quiet['messages'].append({'message_id': 1, 'run_id': 1, 'visible_after': 'infinity', 'waiting_for': 'any child m1'})
+    h.quiet['messages'].append({'message_id': 1, 'run_id': 1, 'visible_after': 'infinity',
+                                'waiting_for': 'any child m1'})
     h.quiet['steps'].append({'run_id': 1, 'step_id': 'm1', 'input': {'run_ids': [0, child]}})
 
 
@@ -359,7 +362,8 @@ def test(folder):
 
 def says_nothing(sent, came):
     """A claim or the like that found nothing."""
-    return sent['calls'][0]['f'] in ('dequeue', 'consume', 'list_runs') and came and came.get('results', [1])[0] in ([], 0)
+    return sent['calls'][0]['f'] in ('dequeue', 'consume', 'list_runs') and \
+        came and came.get('results', [1])[0] in ([], 0)
 
 
 def record(folder):
