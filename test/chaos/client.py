@@ -210,7 +210,7 @@ class Client:
         """Takes one of the handlers a step further, or lets it stall."""
         handler = self.held.pop(self.rng.randrange(len(self.held)))
         if self.chance(0.02):
-            # longer than a lease; rarely, than a worker may be silent
+            # mostly longer than a lease
             self.stalled.append((time.monotonic() + self.rng.choice((0.5, 1.2, 1.2, 3.5)), handler))
             return
         if self.chance(0.01):
