@@ -102,10 +102,10 @@ def read_lines(path):
                 yield json.loads(line)
 
 
-def read_calls(path):
-    name = os.path.basename(path)[:-len('.jsonl')]
+def calls_in(name, lines):
+    """The calls of one client."""
     sent = {}
-    for line in read_lines(path):
+    for line in lines:
         if 'calls' in line:
             sent[line['n']] = line
         else:
@@ -122,13 +122,21 @@ class History:
     final: dict
 
     @classmethod
-    def read(cls, folder):
-        calls = []
-        for path in glob.glob(os.path.join(folder, 'client-*.jsonl')):
-            calls += read_calls(path)
+    def of(cls, logs, tables):
+        """logs: the lines of each file, by its name"""
+        calls = [call for name, lines in logs.items() if name.startswith('client')
+                 for call in calls_in(name, lines)]
         calls.sort(key=lambda c: c.start)
-        kills = os.path.join(folder, 'kills.jsonl')
-        with open(os.path.join(folder, 'tables.json')) as file:
-            tables = json.load(file)
-        return cls(calls, list(read_lines(kills)) if os.path.exists(kills) else [],
-                   tables['quiet'], tables['final'])
+        return cls(calls, logs.get('kills', []), tables['quiet'], tables['final'])
+
+    @classmethod
+    def read(cls, folder):
+        return cls.of(*read_files(folder))
+
+
+def read_files(folder):
+    logs = {}
+    for path in glob.glob(os.path.join(folder, '*.jsonl')):
+        logs[os.path.basename(path)[:-len('.jsonl')]] = list(read_lines(path))
+    with open(os.path.join(folder, 'tables.json')) as file:
+        return logs, json.load(file)

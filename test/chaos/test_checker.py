@@ -9,35 +9,30 @@ whether that rule, and no other, is reported.
 """
 
 import copy
-import glob
 import json
 import os
+import pickle
 import random
 import sys
 import tarfile
 import tempfile
 
 import checker
-from history import TERMINAL, History
+from history import TERMINAL, History, read_files
 
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'recorded.tar.xz')
 
 
 class Recorded:
-    """The files of a history, to be altered; logs: by client, its lines."""
+    """A history that can be altered; logs: the lines of each file."""
 
-    def __init__(self, folder):
-        self.logs = {}
-        for path in glob.glob(os.path.join(folder, '*.jsonl')):
-            with open(path) as file:
-                self.logs[os.path.basename(path)] = [json.loads(line) for line in file]
-        with open(os.path.join(folder, 'tables.json')) as file:
-            self.tables = json.load(file)
-        self.final, self.quiet = self.tables['final'], self.tables['quiet']
+    def __init__(self, logs, tables):
+        self.logs, self.tables = logs, tables
+        self.final, self.quiet = tables['final'], tables['quiet']
 
     def write(self, folder):
         for name, lines in self.logs.items():
-            with open(os.path.join(folder, name), 'w') as file:
+            with open(os.path.join(folder, f'{name}.jsonl'), 'w') as file:
                 file.writelines(json.dumps(line) + '\n' for line in lines)
         with open(os.path.join(folder, 'tables.json'), 'w') as file:
             json.dump(self.tables, file)
@@ -258,7 +253,7 @@ def terminal_claimed(h):
     sent['calls'][0]['a']['visibility_timeout'] = '1 s'
     row['visible_after'] += 60
     row['attempt'] += 10
-    h.logs['client-1.jsonl'] += [sent, came]
+    h.logs['client-1'] += [sent, came]
 
 
 def signal_twice(h):
@@ -334,25 +329,24 @@ class Tap:
                 print(f'# {v.rule}: {v.text[:500]}')
 
 
-def check_altered(folder, alter):
-    recorded = Recorded(folder)
-    alter(recorded)
-    with tempfile.TemporaryDirectory() as altered:
-        recorded.write(altered)
-        return checker.check(History.read(altered))
+def check_altered(recorded, alter):
+    altered = pickle.loads(recorded)
+    alter(altered)
+    return checker.check(History.of(altered.logs, altered.tables))
 
 
 def test(folder):
+    recorded = pickle.dumps(Recorded(*read_files(folder)))
     tap = Tap()
-    violations = check_altered(folder, lambda h: None)
+    violations = check_altered(recorded, lambda h: None)
     tap.result(not violations, 'as it was recorded: nothing is reported', violations)
     rng = random.Random(1)
     for share in (0.02, 0.1, 0.5):
-        violations = check_altered(folder, lambda h: h.forget(None, share, rng))
+        violations = check_altered(recorded, lambda h: h.forget(None, share, rng))
         tap.result(not violations, f'{share:.0%} of the answers are not known: nothing is reported', violations)
     for alter in ALTERATIONS:
         rule = alter.__name__.split('_')[0]
-        violations = check_altered(folder, alter)
+        violations = check_altered(recorded, alter)
         tap.result({v.rule for v in violations} == {rule}, f'{rule}: {alter.__doc__}', violations)
     missed = set(checker.RULES) - {a.__name__.split('_')[0] for a in ALTERATIONS}
     tap.result(not missed, 'every rule was broken', [checker.Violation(m, 'not broken') for m in missed])
@@ -367,9 +361,9 @@ def says_nothing(sent, came):
 
 
 def record(folder):
-    recorded = Recorded(folder)
+    recorded = Recorded(*read_files(folder))
     for name, lines in recorded.logs.items():
-        idle = {s['n'] for s, c in Recorded.transactions(recorded) if says_nothing(s, c) and s in lines}
+        idle = {s['n'] for s, c in recorded.transactions() if says_nothing(s, c) and s in lines}
         recorded.logs[name] = [line for line in lines if line.get('n') not in idle]
     with tempfile.TemporaryDirectory() as smaller, tarfile.open(RECORDED, 'w:xz') as tar:
         recorded.write(smaller)
