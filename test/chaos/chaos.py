@@ -37,7 +37,8 @@ TABLES = {
 }
 
 QUIET_TIME = 10     # seconds that the background worker may take to wake who is parked
-DRAIN_TIME = 120    # seconds until all runs must have ended
+DRAIN_TIME = 1200   # seconds until all runs must have ended, and without that
+STUCK_TIME = 60     # any message ends
 
 
 class Clients:
@@ -76,6 +77,9 @@ class Clients:
                 self.failed.append(process.name)
             if process.until - time.monotonic() > 1:
                 self.start(process.until - time.monotonic())
+
+    def are_running(self):
+        return any(p.poll() is None for p in self.running)
 
     def finish(self, patience):
         """Waits for all; those that have not ended then are ended."""
@@ -158,7 +162,13 @@ class Chaos:
         self.query("SELECT pgqrs_resume_queue('chaos.frail')")
         for _ in range(3):
             self.clients.start(DRAIN_TIME, 'drain')
-        self.clients.finish(DRAIN_TIME + 10)
+        seen, since = None, time.monotonic()
+        while self.clients.are_running() and time.monotonic() < since + STUCK_TIME:
+            time.sleep(0.2)
+            now = self.query('SELECT count(*), max(archived_at) FROM pgqrs_archive')
+            if now != seen:
+                seen, since = now, time.monotonic()
+        self.clients.finish(0 if self.clients.are_running() else 10)
 
     def run(self):
         """Whether nothing was violated; whatever happens, nothing goes on after it."""
