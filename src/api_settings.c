@@ -113,6 +113,17 @@ pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting)
 														 false, TYPALIGN_INT)));
 }
 
+/* The name of a queue. */
+void
+pgqrs_arg_setting_name(const PgqrsSettingArgs *args, int setting)
+{
+	if (pgqrs_arg_setting_given(args, setting))
+		pgqrs_settings_give(args->settings, setting,
+							CStringGetTextDatum(
+								pgqrs_arg_name(args->fcinfo, setting + 1,
+											   setting_name(args, setting))));
+}
+
 /* Not built yet: only NULL will do. */
 void
 pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting)

@@ -29,6 +29,7 @@ extern void pgqrs_arg_setting_int(const PgqrsSettingArgs *args, int setting,
 								  int min);
 extern void pgqrs_arg_setting_float(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting);
+extern void pgqrs_arg_setting_name(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_reset(const PgqrsSettingArgs *args);
 extern bool pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting);

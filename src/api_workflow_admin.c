@@ -78,7 +78,7 @@ get_settings(const PgqrsSettingArgs *args)
 							   PGQRS_MAX_VISIBILITY_TIMEOUT);
 	pgqrs_arg_setting_int(args, WORKFLOW_MAX_CRASHES, 1);
 	get_key_scope(args);
-	pgqrs_arg_setting_none(args, WORKFLOW_OUTBOX_QUEUE);
+	pgqrs_arg_setting_name(args, WORKFLOW_OUTBOX_QUEUE);
 	check_policy(args->settings);
 }
 

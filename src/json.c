@@ -136,6 +136,13 @@ pgqrs_json_text(Datum value, const char *key)
 	return pnstrdup(v.val.string.val, v.val.string.len);
 }
 
+/* In bytes, whole and uncompressed; also of texts. */
+Size
+pgqrs_json_size(Datum value)
+{
+	return toast_raw_datum_size(value);
+}
+
 /*
  * Refuses a value over pgqrs.payload_max, warns of one over payload_warn.
  * index: 1-based place in a batch, or 0.
@@ -143,7 +150,7 @@ pgqrs_json_text(Datum value, const char *key)
 void
 pgqrs_json_check_size(Datum value, const char *argument, int index)
 {
-	Size size = toast_raw_datum_size(value);
+	Size size = pgqrs_json_size(value);
 	char *item = index > 0 ? psprintf(" (item %d)", index) : "";
 
 	if (size > (Size) pgqrs_payload_max)
@@ -173,7 +180,7 @@ pgqrs_json_cap_error(Datum error)
 	char *type;
 	char *text;
 
-	if (toast_raw_datum_size(error) <= (Size) pgqrs_payload_max)
+	if (pgqrs_json_size(error) <= (Size) pgqrs_payload_max)
 		return error;
 
 	jb = DatumGetJsonbP(error);

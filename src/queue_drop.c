@@ -25,6 +25,7 @@
 #include "lease.h"
 #include "message.h"
 #include "miscadmin.h"
+#include "outbox.h"
 #include "queue.h"
 #include "queue_admin.h"
 #include "run.h"
@@ -32,6 +33,7 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -239,9 +241,26 @@ delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 v
 	} while (again);
 }
 
+/* A live run ends with its workflow, of which the outbox is told. */
+static void
+tell_outbox(PgqrsTable *messages, int64 workflow_id, PgqrsTable *runs,
+			TupleTableSlot *run)
+{
+	PgqrsQueue workflow;
+	PgqrsRow row;
+
+	if (pgqrs_run_is_terminal(pgqrs_run_status(run)) ||
+		!pgqrs_queue_by_id(workflow_id, &workflow))
+		return;
+	pgqrs_row_copy(&row, runs, run);
+	pgqrs_run_move(&row, run, RUN_CANCELLED);
+	pgqrs_set(&row, Runs_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_outbox_send(messages, &workflow, &row);
+}
+
 /* The runs of a workflow, with their steps, signals, events and archived messages. */
 static void
-delete_runs(int64 workflow_id)
+delete_runs(PgqrsTable *messages, int64 workflow_id)
 {
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
@@ -265,6 +284,7 @@ delete_runs(int64 workflow_id)
 		/* nobody sends it a signal from here on */
 		if (!pgqrs_row_fetch_locked(runs, run_id, LockTupleExclusive, locked))
 			continue;
+		tell_outbox(messages, workflow_id, runs, locked);
 		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
 		delete_rows(signals, signal, INDEX_SIGNALS_RUN, run_id);
 		delete_rows(events, event, INDEX_EVENTS_RUN, run_id);
@@ -302,6 +322,24 @@ has_rows(PgqrsTableId id, PgqrsIndexId index, int64 value)
 	return found;
 }
 
+static bool
+is_outbox(const char *name)
+{
+	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workflows);
+	PgqrsScan scan;
+	bool found = false;
+
+	pgqrs_scan_begin_table(&scan, workflows);
+	while (!found && pgqrs_scan_next(&scan, slot))
+		found = !pgqrs_is_null(slot, Workflows_outbox_queue) &&
+			strcmp(TextDatumGetCString(pgqrs_get(slot, Workflows_outbox_queue)),
+				   name) == 0;
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workflows);
+	return found;
+}
+
 /* Runs bring their messages, live and archived. */
 static void
 refuse_in_use(int64 id, bool is_workflow, const char *name)
@@ -320,6 +358,8 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	else if (has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, id) ||
 			 has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, id))
 		what = "It has archived messages.";
+	else if (is_outbox(name))
+		what = "It is the outbox of a workflow.";
 
 	if (what != NULL)
 		ereport(ERROR,
@@ -337,11 +377,11 @@ delete_contents(int64 id, bool is_workflow)
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 
 	delete_rows(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_CLAIM, id);
-	pgqrs_table_close(messages);
 	if (is_workflow)
-		delete_runs(id);
+		delete_runs(messages, id);
 	else
 		delete_archived(id);
+	pgqrs_table_close(messages);
 }
 
 static void

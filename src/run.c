@@ -18,6 +18,7 @@
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "outbox.h"
 #include "parked.h"
 #include "states.h"
 #include "utils/builtins.h"
@@ -719,6 +720,7 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 									  rows->failures, error != NULL,
 									  error != NULL ? *error : (Datum) 0);
 	note_end(row, status, error);
+	pgqrs_outbox_send(rows->messages, &rows->queue, row);
 	if (status != RUN_SUCCESS)
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))

@@ -61,6 +61,10 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 	workflow->workflow_id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
 	text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Workflows_name)),
 						   workflow->name, PGQRS_NAME_SIZE);
+	workflow->outbox_queue[0] = '\0';
+	if (!pgqrs_is_null(slot, Workflows_outbox_queue))
+		text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Workflows_outbox_queue)),
+							   workflow->outbox_queue, PGQRS_NAME_SIZE);
 	workflow->timeout = column_duration(slot, Workflows_timeout, "timeout");
 	workflow->key_scope = pgqrs_enum_value(ENUM_KEY_SCOPE,
 										   pgqrs_get(slot, Workflows_key_scope));
@@ -162,6 +166,21 @@ pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow)
 		return load(workflow_id, workflow);
 	copy_workflow(workflow, known);
 	return true;
+}
+
+const char *
+pgqrs_workflow_outbox(int64 workflow_id)
+{
+	PgqrsWorkflow *known;
+	PgqrsWorkflow loaded;
+
+	revalidate();
+	known = hash_search(cache.by_id, &workflow_id, HASH_FIND, NULL);
+	if (known == NULL && load(workflow_id, &loaded))
+		known = &loaded;
+	return known != NULL && known->outbox_queue[0] != '\0' ?
+		pstrdup(known->outbox_queue) :
+		NULL;
 }
 
 /*

@@ -28,12 +28,16 @@ typedef struct PgqrsWorkflow
 	PgqrsKeyScope key_scope;
 	PgqrsRetryPolicy retry;
 	char name[PGQRS_NAME_SIZE];
+	char outbox_queue[PGQRS_NAME_SIZE]; /* empty: none */
 } PgqrsWorkflow;
 
 /* By name for a role that has the privilege: else PQ002, or 42501 if it may see it. */
 extern void pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 								   PgqrsWorkflow *workflow);
 extern bool pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow);
+
+/* The name of its outbox, copied, or NULL. */
+extern const char *pgqrs_workflow_outbox(int64 workflow_id);
 
 /*
  * The policy with the keys of a run's retry_policy laid over it.  Keys:

@@ -16,6 +16,7 @@
 #include "errors.h"
 #include "grants.h"
 #include "miscadmin.h"
+#include "outbox.h"
 #include "queue_admin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -68,6 +69,15 @@ pgqrs_workflow_defaults(PgqrsSettings *s)
 	pgqrs_settings_default(s, WORKFLOW_MAX_CRASHES, Int32GetDatum(5));
 	pgqrs_settings_default(s, WORKFLOW_KEY_SCOPE,
 						   pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_RETAINED));
+}
+
+static void
+check_outbox(const PgqrsSettings *s)
+{
+	const PgqrsSettingValue *outbox = &s->values[WORKFLOW_OUTBOX_QUEUE];
+
+	if (s->given[WORKFLOW_OUTBOX_QUEUE] && !outbox->isnull)
+		pgqrs_outbox_check(TextDatumGetCString(outbox->value));
 }
 
 static void
@@ -126,6 +136,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 	int64 id;
 
 	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+	check_outbox(s);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
 	workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
 	queue = pgqrs_table_slot(queues);
@@ -173,6 +184,7 @@ pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	TupleTableSlot *workflow = pgqrs_table_slot(workflows);
 
+	check_outbox(s);
 	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, queue) ||
 		!pgqrs_row_fetch_locked(workflows,
 								DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),

@@ -77,7 +77,7 @@ INSERT INTO bad (argument, value, state) VALUES
 	('timeout', $$'0'$$, '22023'), ('timeout', $$'-1 s'$$, '22023'), ('timeout', $$'1 month'$$, '22023'), ('timeout', $$'366001 days'$$, '22023'),
 	('retry_policy', $$'[]'$$, '22023'), ('retry_policy', $$'{"x": 1}'$$, '22023'),
 	('on_duplicate', $$''$$, '22023'), ('on_duplicate', $$'Raise'$$, '22023'), ('on_duplicate', $$'ignore'$$, '22023'),
-	('concurrency_key', $$'x'$$, '0A000'), ('handler', $$'public.f'$$, '0A000'), ('outbox_queue', $$'q'$$, '0A000'),
+	('concurrency_key', $$'x'$$, '0A000'), ('handler', $$'public.f'$$, '0A000'), ('outbox_queue', $$''$$, '22023'), ('outbox_queue', $$'nowhere'$$, 'PQ001'),
 	('require_worker', 'true', 'PQ013'),
 	('retry_after', $$'-1 s'$$, '22023'), ('retry_after', $$'1 month'$$, '22023'), ('retry_after', $$'366001 days'$$, '22023'),
 	('max_attempts', '0', '22023'), ('max_attempts', '-2', '22023'), ('max_attempts', '-2147483648', '22023'),

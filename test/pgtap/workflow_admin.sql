@@ -71,7 +71,7 @@ SELECT is(pgqrs_delete_workflow('nobody', true), false, 'nothing to delete by fo
 
 CREATE TEMP TABLE bad_settings (setting text, state text);
 INSERT INTO bad_settings
-	SELECT unnest(ARRAY['handler => ''f''', 'handler => ''''', 'outbox_queue => ''plain''', 'outbox_queue => ''''']), '0A000'
+	SELECT unnest(ARRAY['handler => ''f''', 'handler => ''''']), '0A000'
 	UNION ALL SELECT 'non_retryable => ''{a,NULL}''', '22004'
 	UNION ALL SELECT unnest(ARRAY[
 	'max_attempts => 0', 'max_attempts => -2', 'max_attempts => -2147483648',
@@ -83,7 +83,7 @@ INSERT INTO bad_settings
 	'timeout => ''0''', 'timeout => ''-1 s''', 'timeout => ''1 month''', 'timeout => ''366001 days''',
 	'visibility_timeout => ''0''', 'visibility_timeout => ''-1 s''', 'visibility_timeout => ''367 days''', 'visibility_timeout => ''1 month''',
 	'max_crashes => 0', 'max_crashes => -1',
-	'key_scope => ''''', 'key_scope => ''RETAINED''', 'key_scope => ''forever''']), '22023';
+	'outbox_queue => ''''', 'outbox_queue => ''*''', 'key_scope => ''''', 'key_scope => ''RETAINED''', 'key_scope => ''forever''']), '22023';
 SELECT is(got, state, call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, setting) FROM bad_settings,
 	unnest(ARRAY['pgqrs_create_workflow(''bad'', %s)', 'pgqrs_create_workflow(''w'', %s)', 'pgqrs_alter_workflow(''w'', %s)', 'pgqrs_alter_workflow(''nobody'', %s)']) AS call))
 	JOIN bad_settings ON strpos(call, ', ' || setting || ')') > 0;

@@ -1,0 +1,164 @@
+# The outbox of a workflow: one CloudEvent for each end of a run, whatever ended
+# it, in the same transaction.
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use IPC::Run;
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('outbox', "pgqrs.payload_max = '10 kB'\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# How the events of a run tell of its ends, in order.
+sub ends
+{
+	my ($run) = @_;
+	return sql("SELECT string_agg(payload->>'type', ', ' ORDER BY message_id) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out' AND payload->>'subject' = '$run'");
+}
+
+sub start
+{
+	my $run = sql("SELECT pgqrs_trigger('a job')");
+	return ($run, sql("SELECT lease FROM pgqrs_dequeue('a job')"));
+}
+
+my ($done, $failed, $cancelled) = map { "pgqrs.run.$_" } qw(succeeded failed cancelled);
+sql("SELECT pgqrs_create_queue('out'), pgqrs_create_workflow('a job', outbox_queue => 'out', max_crashes => 1, max_attempts => 1)");
+
+# Completed: what the event is.
+my $run = sql(q{SELECT pgqrs_trigger('a job', idempotency_key => 'k', tags => '{"t": 1}')});
+my $lease = sql("SELECT lease FROM pgqrs_dequeue('a job')");
+sql("BEGIN; SELECT pgqrs_complete_run($run, $lease); ROLLBACK");
+is(ends($run), '', 'an end that is rolled back tells nothing');
+is(sqlstate($node, "SELECT pgqrs_complete_run($run, 1)"), 'PQ006', 'an end that is refused');
+is(ends($run), '', 'neither');
+sql("SELECT pgqrs_complete_run($run, $lease, '{\"n\": 1}')");
+sql("SELECT pgqrs_complete_run($run, $lease, '{\"n\": 2}')");
+is(ends($run), $done, 'completed: told once, though called twice');
+is(sql(q{SELECT payload - 'data' - 'time' - 'id' FROM pgqrs_peek('out')}),
+	qq({"type": "$done", "source": "/pgqrs/postgres/a%20job", "subject": "$run", "specversion": "1.0", "datacontenttype": "application/json"}), 'what it is');
+is(sql(q{SELECT payload->>'id' = message_id::text FROM pgqrs_peek('out')}), 't', 'its id is that of the message');
+is(sql(q{SELECT (payload->>'time')::timestamptz = completed_at AND payload->'data'->>'completed_at' = payload->>'time' FROM pgqrs_peek('out'), pgqrs_runs}), 't', 'its time when the run ended');
+is(sql(q{SELECT (payload->'data') - '{created_at,started_at,completed_at}'::text[] FROM pgqrs_peek('out')}),
+	qq({"tags": {"t": 1}, "output": {"n": 1}, "run_id": $run, "status": "SUCCESS", "workflow": "a job", "idempotency_key": "k"}), 'and what it tells');
+
+# Failed, and again after a replay.
+($run, $lease) = start();
+sql(qq(SELECT pgqrs_fail_run($run, $lease, '{"type": "x"}')));
+is(ends($run), $failed, 'failed');
+sql("SELECT pgqrs_replay_message($run)");
+is(ends($run), $failed, 'replayed: it has not ended again');
+$lease = sql("SELECT lease FROM pgqrs_dequeue('a job')");
+sql(qq(SELECT pgqrs_step_fail($run, $lease, 's', '{"type": "y"}')));
+is(ends($run), "$failed, $failed", 'it has: another event');
+is(sql("SELECT count(DISTINCT payload->>'id') || ' ' || string_agg(payload->'data'->'error'->>'type', ' ' ORDER BY message_id) FROM pgqrs_messages WHERE payload->>'subject' = '$run'"),
+	'2 x y', 'of another id, with its own error');
+
+# Cancelled: at once, on request, with the parent, by deletion, purge.
+$run = sql("SELECT pgqrs_trigger('a job')");
+sql("SELECT pgqrs_cancel_run($run, 'no need')");
+is(ends($run), $cancelled, 'cancelled at once');
+is(sql("SELECT payload->'data'->>'cancel_reason' FROM pgqrs_messages WHERE payload->>'subject' = '$run'"), 'no need', 'with the reason');
+($run, $lease) = start();
+my $child = sql("SELECT pgqrs_start_child($run, $lease, 'c', 'a job')");
+sql("SELECT pgqrs_cancel_run($run)");
+is(ends($run), '', 'asked to stop');
+sql("SELECT pgqrs_acknowledge_cancel($run, $lease)");
+is(ends($run), $cancelled, 'and stopped');
+is(ends($child), $cancelled, 'the child, too');
+is(sql("SELECT payload->'data'->>'parent_run_id' FROM pgqrs_messages WHERE payload->>'subject' = '$child'"), $run, 'which names its parent');
+$run = sql("SELECT pgqrs_trigger('a job')");
+sql("SELECT pgqrs_delete_run($run)");
+is(ends($run), $cancelled, 'deleted while it lived');
+$run = sql("SELECT pgqrs_trigger('a job')");
+sql("SELECT pgqrs_purge_queue('a job')");
+is(ends($run), $cancelled, 'purged');
+
+# What nobody calls for: crashes and deadlines, found by a claim or maintenance.
+for my $finder ("pgqrs_dequeue('a job')", 'pgqrs_maintain()')
+{
+	($run, $lease) = start();
+	sql("UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s', exhausted_at = clock_timestamp() - interval '1 s' WHERE message_id = $run");
+	sql("SELECT count(*) FROM $finder");
+	is(ends($run), $failed, "crashed too often, found by $finder");
+	$run = sql("SELECT pgqrs_trigger('a job', timeout => '1 h')");
+	sql("UPDATE pgqrs_messages SET deadline_at = clock_timestamp() - interval '1 s' WHERE message_id = $run");
+	sql("SELECT count(*) FROM $finder");
+	is(ends($run), $failed, "past its deadline, found by $finder");
+}
+
+# Large values are left out where they would be too much for a message.
+($run, $lease) = start();
+sql("SELECT pgqrs_complete_run($run, $lease, to_jsonb(repeat('x', 9000)))");
+is(sql("SELECT (payload->'data' ? 'output') || ' ' || (payload->'data' ? 'truncated') FROM pgqrs_messages WHERE payload->>'subject' = '$run'"), 'true false', 'a large output');
+$run = sql(q{SELECT pgqrs_trigger('a job', tags => jsonb_build_object('a', repeat('x', 9000)))});
+$lease = sql("SELECT lease FROM pgqrs_dequeue('a job')");
+sql("SELECT pgqrs_complete_run($run, $lease, to_jsonb(repeat('x', 9000)))");
+is(sql("SELECT (payload->'data' ? 'output') || ' ' || (payload->'data'->>'truncated') FROM pgqrs_messages WHERE payload->>'subject' = '$run'"), 'false true', 'too large with the tags');
+
+# All of them against the schema, and something that is not.
+my $events = sql(q{SELECT payload FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out'});
+my $verdicts = '';
+IPC::Run::run([ 'python3', dirname(__FILE__) . '/../cloudevents/validate.py' ], '<', \"$events\n{\"id\": \"\"}\n", '>', \$verdicts) or die;
+my @verdicts = split /\n/, $verdicts;
+isnt(pop @verdicts, 'valid', 'the schema refuses what is no event');
+is(scalar(@verdicts), scalar(split /\n/, $events), 'a verdict each');
+is((grep { $_ ne 'valid' } @verdicts), 0, 'all events are valid') or diag($verdicts);
+
+# An ordinary queue: worked off, paused.
+is(sql(q{WITH d AS (SELECT message_id, lease FROM pgqrs_dequeue('out')) SELECT count(pgqrs_archive_message(message_id, lease)) FROM d}), 1, 'events are worked off like any message');
+sql("SELECT pgqrs_pause_queue('out')");
+($run, $lease) = start();
+sql("SELECT pgqrs_complete_run($run, $lease)");
+is(ends($run), $done, 'a paused queue takes them');
+sql("SELECT pgqrs_resume_queue('out')");
+
+# Who may set it, and to what.
+sql(q{CREATE ROLE ada; SELECT pgqrs_grant('ada.*', 'ada', 'admin'), pgqrs_create_queue('own'), pgqrs_create_queue('ada.out')});
+for my $call ("pgqrs_create_workflow('ada.job', outbox_queue => '%s')", "pgqrs_alter_workflow('ada.job', outbox_queue => '%s')")
+{
+	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'own')), 'PQ001', "$call: a queue of others");
+	is(sqlstate($node, "SELECT " . sprintf($call, 'nowhere')), 'PQ001', "$call: no queue");
+	is(sqlstate($node, "SELECT " . sprintf($call, 'a job')), 'PQ007', "$call: a workflow's");
+	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'ada.out')), '', "$call: one's own");
+}
+sql(q{CREATE ROLE bob; SELECT pgqrs_grant('ada.job', 'bob', 'trigger'), pgqrs_grant('ada.job', 'bob', 'work')});
+$run = sql(q{SET ROLE bob; SELECT pgqrs_trigger('ada.job')});
+$lease = sql(q{SET ROLE bob; SELECT lease FROM pgqrs_dequeue('ada.job')});
+sql("SET ROLE bob; SELECT pgqrs_complete_run($run, $lease)");
+is(sql(q{SELECT payload->>'subject' FROM pgqrs_peek('ada.out')}), $run, 'a worker needs no privilege on the outbox');
+
+# Gone: refused, or forced, and then ends go on without it.
+sql(q{SELECT pgqrs_create_queue('gone'), pgqrs_alter_workflow('a job', outbox_queue => 'gone')});
+is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), 'PQ009', 'an outbox is in use');
+sql(q{SELECT pgqrs_delete_queue('gone', force => true)});
+($run, $lease) = start();
+my ($status, $out, $err) = $node->psql('postgres', "SET client_min_messages = warning; SELECT pgqrs_complete_run($run, $lease)");
+like($err, qr/WARNING:  the outbox "gone" of workflow "a job" is not there/, 'a run ends with a warning');
+is(sql("SELECT status FROM pgqrs_runs WHERE run_id = $run"), 'SUCCESS', 'but it ends');
+sql(q{SELECT pgqrs_create_queue('gone')});
+($run, $lease) = start();
+sql("SELECT pgqrs_complete_run($run, $lease)");
+is(sql(q{SELECT payload->>'subject' FROM pgqrs_peek('gone')}), $run, 'it is there again');
+sql(q{SELECT pgqrs_alter_workflow('a job', reset => '{outbox_queue}')});
+is(sql(q{SELECT pgqrs_delete_queue('gone', force => true)}), 't', 'no outbox any more');
+
+# The workflow is deleted: its live runs are told of, the ended ones were.
+sql(q{SELECT pgqrs_alter_workflow('a job', outbox_queue => 'out')});
+$run = sql("SELECT pgqrs_trigger('a job')");
+my $before = sql(q{SELECT count(*) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out'});
+sql("SELECT pgqrs_delete_workflow('a job', force => true)");
+is(ends($run), $cancelled, 'a run that was deleted with its workflow');
+is(sql(q{SELECT count(*) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out'}), $before + 1, 'and no other');
+
+$node->stop;
+done_testing();
