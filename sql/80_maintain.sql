@@ -11,3 +11,50 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgqrs_apply_retention';
 COMMENT ON FUNCTION pgqrs_apply_retention() IS
 'One bounded batch, of a few tenths of a second, of what pgqrs_maintain() and the background worker do too: removes what ended longer ago than its queue''s retention, or dead_retention for dead letters and runs in ERROR. Returns what was removed, as counts: messages_removed (from the archive), runs_removed (with their messages, steps, signals and events), firings_removed (of schedules). Never waits for a lock: what somebody else has is left to a later call. Errors: 42501 unless called by the extension''s owner or a superuser.';
+
+-- A job looks first whether the extension is still there, and removes itself if
+-- it is not: without the library preloaded nobody else hears of DROP EXTENSION.
+CREATE FUNCTION pgqrs_install_cron() RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+	cron_version int[];
+	owner name;
+	pass text := '1 second';
+	job record;
+BEGIN
+	IF current_setting('transaction_read_only')::bool THEN
+		RAISE EXCEPTION 'cannot execute pgqrs_install_cron() %', CASE WHEN pg_is_in_recovery() THEN 'during recovery' ELSE 'in a read-only transaction' END
+			USING ERRCODE = 'read_only_sql_transaction', HINT = CASE WHEN pg_is_in_recovery() THEN 'Connect to the primary server.' ELSE 'Use a transaction that is READ WRITE.' END;
+	END IF;
+	PERFORM @extschema@.pgqrs_function_privileges('pgqrs_install_cron'); -- the owner may call that
+	SELECT string_to_array(substring(extversion FROM '^\d+\.\d+'), '.')::int[] INTO cron_version FROM pg_extension WHERE extname = 'pg_cron';
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'pg_cron is not in this database' USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = format('pg_cron can be in one database of a server, which is "%s".', current_setting('cron.database_name', true)),
+			HINT = 'Create it here with CREATE EXTENSION pg_cron, or from the database that has it, schedule pgqrs_maintain() here with cron.schedule_in_database().';
+	END IF;
+	IF cron_version < '{1,4}' THEN
+		RAISE EXCEPTION 'pg_cron is older than 1.4' USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'It cannot run a job as another role.', HINT = 'Update it, with ALTER EXTENSION pg_cron UPDATE in the end.';
+	END IF;
+	SELECT pg_get_userbyid(extowner) INTO owner FROM pg_extension WHERE extname = 'pgqrs';
+	IF cron_version < '{1,5}' THEN
+		pass := '* * * * *'; -- it knows no seconds
+	END IF;
+
+	FOR job IN
+		SELECT * FROM (VALUES
+			('pgqrs_maintain', pass, $$EXECUTE format('SELECT %I.pgqrs_maintain()', home)$$),
+			('pgqrs_history', '13 * * * *', $$DELETE FROM cron.job_run_details d USING cron.job j WHERE d.jobid = j.jobid AND j.jobname IN ('pgqrs_maintain', 'pgqrs_history') AND d.end_time < now() - interval '1 day'$$))
+			AS v (name, schedule, command)
+	LOOP
+		PERFORM cron.schedule_in_database(job.name, job.schedule, format(
+			$job$DO $$ DECLARE home name := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pgqrs'); BEGIN IF home IS NULL THEN PERFORM cron.unschedule('%s'); ELSE %s; END IF; END $$ $job$,
+			job.name, job.command), current_database(), owner);
+		RETURN NEXT job.name || ': ' || job.schedule;
+	END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION pgqrs_install_cron() IS
+'Has pg_cron call pgqrs_maintain() in this database, as the extension''s owner, every second or, before pg_cron 1.5, every minute, and once an hour forget its own runs of more than a day ago. Returns the jobs and when they run. Calling it again changes nothing, or brings them up to date. After DROP EXTENSION pgqrs the jobs remove themselves when they run next. Errors: 42501 unless called by the extension''s owner or a superuser; 55000: pg_cron is not in this database, or older than 1.4.';

@@ -80,6 +80,7 @@ static const struct
 	{"pgqrs_alter_queue", ADMIN},
 	{"pgqrs_alter_workflow", ADMIN},
 	{"pgqrs_apply_retention", OWNER},
+	{"pgqrs_install_cron", OWNER},
 	{"pgqrs_archive_message", WORK},
 	{"pgqrs_archive_messages", WORK},
 	{"pgqrs_await_child", WORK},

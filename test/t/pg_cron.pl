@@ -1,0 +1,86 @@
+# pg_cron drives everything in a server that is not preloaded with the library.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('pg_cron');
+$node->init;
+$node->append_conf('postgresql.conf', <<CONF);
+shared_preload_libraries = 'pg_cron'
+cron.use_background_workers = on
+client_min_messages = error
+fsync = off
+CONF
+$node->start;
+
+sub sql
+{
+	return $node->safe_psql('postgres', @_);
+}
+
+sub jobs
+{
+	return sql("SELECT string_agg(jobname || ' ' || username, ', ' ORDER BY jobname) FROM cron.job");
+}
+
+sub await
+{
+	my ($query, $what) = @_;
+	ok($node->poll_query_until('postgres', "SELECT $query"), $what);
+}
+
+# Without pg_cron, or the privilege.
+sql('CREATE EXTENSION pgqrs; CREATE ROLE owner; CREATE ROLE other');
+is(sqlstate($node, 'SELECT pgqrs_install_cron()'), '55000', 'pg_cron is not in this database');
+my (undef, undef, $err) = $node->psql('postgres', 'SELECT pgqrs_install_cron()');
+like($err, qr/HINT:  Create it here with CREATE EXTENSION pg_cron/, 'the hint');
+sql('CREATE EXTENSION pg_cron; GRANT EXECUTE ON FUNCTION pgqrs_install_cron() TO other');
+is(sqlstate($node, 'SET ROLE other; SELECT pgqrs_install_cron()'), '42501', 'not the owner');
+is(jobs(), '', 'no job yet');
+
+# Work for every duty, with none of it done but by the job.
+sql(<<'SQL');
+SELECT pgqrs_create_queue('jobs', max_attempts => 1, retention => '1 s'), pgqrs_create_workflow('flow'), pgqrs_create_workflow('nightly');
+SELECT pgqrs_enqueue('jobs', '"expires"'), pgqrs_enqueue('jobs', '"old"');
+SELECT pgqrs_register_worker('silent', '{*}') AS worker \gset
+SELECT count(*) FROM pgqrs_dequeue('jobs', visibility_timeout => '1 us');
+SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('jobs', visibility_timeout => '1 min');
+SELECT pgqrs_trigger('flow', timeout => '1 s');
+SELECT count(*) FROM pgqrs_dequeue('flow', visibility_timeout => '1 hour');
+SELECT pgqrs_enqueue('jobs', '"held"');
+SELECT count(*) FROM pgqrs_dequeue('jobs', :worker, visibility_timeout => '1 hour');
+UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '1 hour';
+SELECT pgqrs_schedule('every minute', '* * * * *', 'nightly');
+UPDATE pgqrs_schedules SET next_fire_at = date_trunc('minute', clock_timestamp());
+SQL
+my @installed = split /\n/, sql('SELECT pgqrs_install_cron()');
+is($installed[0] =~ s/(?:1 second|\* \* \* \* \*)$/often/r, 'pgqrs_maintain: often', 'the pass');
+is($installed[1], 'pgqrs_history: 13 * * * *', 'the history');
+my $jobs = jobs();
+my $user = sql('SELECT current_user');
+is($jobs, "pgqrs_history $user, pgqrs_maintain $user", 'two jobs of the owner');
+
+await(q{EXISTS (SELECT FROM pgqrs_runs WHERE workflow = 'nightly')}, 'the schedule fires');
+await(q{status = 'ERROR' AND error->>'type' = 'timeout' FROM pgqrs_runs WHERE workflow = 'flow'}, 'the deadline holds');
+await(q{status = 'STOPPED' FROM pgqrs_workers}, 'the silent worker is stopped');
+await(q{EXISTS (SELECT FROM pgqrs_dead_letters WHERE payload = '"held"')}, 'what it held is dead');
+await(q{NOT EXISTS (SELECT FROM pgqrs_archive WHERE payload = '"old"')}, 'what was kept long enough is gone');
+is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succeeded', 'pg_cron is content');
+
+# Again, by somebody else, for another owner.
+is(sql("SELECT string_agg(j, ', ') FROM pgqrs_install_cron() j"), join(', ', @installed), 'again');
+is(jobs(), $jobs, 'no further jobs');
+sql("INSERT INTO cron.job_run_details (jobid, runid, username, end_time) SELECT jobid, 1000000, username, now() - interval '2 days' FROM cron.job WHERE jobname = 'pgqrs_maintain'");
+$node->safe_psql('postgres', sql("SELECT command FROM cron.job WHERE jobname = 'pgqrs_history'"));
+is(sql('SELECT count(*) FROM cron.job_run_details WHERE runid = 1000000'), '0', 'its history is forgotten');
+
+# DROP EXTENSION; the hourly job is run by hand.
+sql('DROP EXTENSION pgqrs');
+sql(sql("SELECT command FROM cron.job WHERE jobname = 'pgqrs_history'"));
+await(q{count(*) = 0 FROM cron.job}, 'the jobs remove themselves');
+
+done_testing();
