@@ -270,7 +270,17 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_grant('{pattern}', 'nothing', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_revoke('{pattern}', 'work_a', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_sync_grants()$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_function_privileges('pgqrs_enqueue')$$, 'owner', '42501');
+	($$SELECT * FROM pgqrs_function_privileges('pgqrs_enqueue')$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_report()$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_report_hour(pgqrs_now())$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_report_run({run})$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html('%s', 'a')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_duration('1 s')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_error('1')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_page('a', '2030-01-01', 'b')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_status('DONE')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html_table('{a}', '{{b}}', 'c')$$, 'owner', '42501');
 
 -- What is on no target, or shows or takes only what the role may have.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES

@@ -1,0 +1,526 @@
+-- Reports: pages of HTML that need nothing but a browser.
+--
+-- What a page shows of the database passes pgqrs_html(), which escapes it; all
+-- other text is ASCII, so that this file and the pages do not depend on the
+-- encoding of the database.  Every query is bounded by an index and a LIMIT,
+-- and a page says what it was limited to.  Only the owner gets to the tables.
+
+CREATE FUNCTION pgqrs_html(template text, VARIADIC "values" text[]) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.format(template, VARIADIC ARRAY(
+		SELECT pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.regexp_replace(
+				CASE WHEN pg_catalog.length(v.value) > 4000 THEN pg_catalog.left(v.value, 3999) || '...' ELSE v.value END,
+				'[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]', '?', 'g'),
+				'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;')
+		FROM pg_catalog.unnest("values") WITH ORDINALITY AS v (value, n)
+		ORDER BY v.n))
+	WHERE pg_catalog.array_remove("values", NULL) <> '{}';
+END;
+COMMENT ON FUNCTION pgqrs_html(text, text[]) IS
+'A template of HTML with a value in the place of each %s, or %1$s, as format() does it, but escaped; NULL if all values are, else a NULL is nothing. Of a value the first 4000 characters are shown, and a question mark for each control character.';
+
+CREATE FUNCTION pgqrs_html_duration(duration interval) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT CASE
+			WHEN s.s < 0.00005 THEN '0 ms'
+			WHEN s.s < 0.00995 THEN pg_catalog.to_char(s.s * 1000, 'FM990.0') || ' ms'
+			WHEN s.s < 0.9995 THEN pg_catalog.round(s.s * 1000) || ' ms'
+			WHEN s.s < 9.95 THEN pg_catalog.to_char(s.s, 'FM990.0') || ' s'
+			WHEN s.s < 59.5 THEN pg_catalog.round(s.s) || ' s'
+			WHEN s.s < 3600 THEN pg_catalog.concat_ws(' ', pg_catalog.floor(s.s / 60) || ' min', NULLIF(pg_catalog.floor(pg_catalog.mod(s.s, 60)), 0) || ' s')
+			WHEN s.s < 86400 THEN pg_catalog.concat_ws(' ', pg_catalog.floor(s.s / 3600) || ' h', NULLIF(pg_catalog.floor(pg_catalog.mod(s.s, 3600) / 60), 0) || ' min')
+			ELSE pg_catalog.concat_ws(' ', pg_catalog.floor(s.s / 86400) || ' d', NULLIF(pg_catalog.floor(pg_catalog.mod(s.s, 86400) / 3600), 0) || ' h')
+		END
+	FROM (SELECT CASE WHEN d.d < 0 THEN 0 WHEN d.d > 59.5 THEN pg_catalog.round(d.d) ELSE d.d END FROM (SELECT extract(epoch FROM duration)) AS d (d)) AS s (s)
+	WHERE duration IS NOT NULL;
+END;
+COMMENT ON FUNCTION pgqrs_html_duration(interval) IS
+'A duration as a person reads it, such as 4 ms or 2 h 5 min; one below 0 as 0.';
+
+CREATE FUNCTION pgqrs_html_error(error jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.left(COALESCE(
+		CASE WHEN pg_catalog.jsonb_typeof(error) = 'object'
+			THEN NULLIF(pg_catalog.concat_ws(': ', error ->> 'type', error ->> 'message'), '') END,
+		error #>> '{}'), 300);
+END;
+COMMENT ON FUNCTION pgqrs_html_error(jsonb) IS
+'What an error says, in a line: its type and message, else all of it; 300 characters at most, not escaped.';
+
+CREATE FUNCTION pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT CASE WHEN cells IS NULL THEN pgqrs_html('<p class="empty">%s</p>', empty)
+		ELSE pg_catalog.format('<table><thead><tr>%s</tr></thead><tbody>%s</tbody></table>',
+			(SELECT pg_catalog.string_agg(pg_catalog.format('<th scope="col"%s>%s</th>',
+					CASE WHEN c.name LIKE '#%' THEN ' class="n"' END, pg_catalog.ltrim(c.name, '#')), '' ORDER BY c.n)
+				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS c (name, n)),
+			(SELECT pg_catalog.string_agg('<tr>' || r.row || '</tr>', '' ORDER BY r.n)
+				FROM (
+					SELECT r.n, pg_catalog.string_agg(CASE c.n
+							WHEN 1 THEN pg_catalog.format('<th scope="row">%s</th>', cells[r.n][c.n])
+							ELSE pg_catalog.format('<td data-l="%s"%s>%s</td>', pg_catalog.ltrim(c.name, '#'),
+								CASE WHEN COALESCE(cells[r.n][c.n], '') = '' THEN ' class="none"'
+									WHEN c.name LIKE '#%' THEN ' class="n"' END,
+								COALESCE(NULLIF(cells[r.n][c.n], ''), '&#8211;')) END, '' ORDER BY c.n) AS row
+					FROM pg_catalog.generate_subscripts(cells, 1) AS r (n)
+						CROSS JOIN pg_catalog.unnest(columns) WITH ORDINALITY AS c (name, n)
+					GROUP BY r.n
+				) AS r)) END;
+END;
+COMMENT ON FUNCTION pgqrs_html_table(text[], text[], text) IS
+'A table of HTML. columns: their names, with # in front if they hold numbers; cells: rows of cells, all HTML already; empty: what is said if there are none.';
+
+CREATE FUNCTION pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pgqrs_html($html$<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="%s"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
+<title>%s</title>
+<style>
+:root { --bg: #fcfcfa; --fg: #1c1c1a; --soft: #5c5c57; --line: #e2e1dc; --fill: #f2f1ec;
+	--blue: #2a5d8f; --pale: #a9c4dd; --green: #22703f; --amber: #855300; --red: #b0281c; --grey: #8b8a84 }
+@media (prefers-color-scheme: dark) { :root { --bg: #151618; --fg: #e9e7e2; --soft: #a5a39c; --line: #303236; --fill: #1f2124;
+	--blue: #85b3e2; --pale: #37536f; --green: #79c898; --amber: #e3b25b; --red: #f28b80; --grey: #7f7e79 } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+	font-variant-numeric: tabular-nums; -webkit-text-size-adjust: 100%%; overflow-wrap: anywhere }
+body > * { max-width: 1160px; margin: 0 auto; padding: 0 clamp(16px, 3vw, 40px) }
+header { padding-top: clamp(20px, 4vw, 44px) }
+h1 { margin: 0; font-size: clamp(22px, 3vw, 30px); line-height: 1.2; font-weight: 650; letter-spacing: -.01em }
+h2 { margin: 44px 0 10px; font-size: 18px; line-height: 1.3; font-weight: 650 }
+h2 small, figcaption small { font-size: 13px; font-weight: 400; color: var(--soft); margin-left: 6px }
+h3 { margin: 24px 0 6px; font-size: 15px; font-weight: 650 }
+p { margin: 6px 0 } a { color: var(--blue) }
+.soft, .empty, footer, dt, .sub { color: var(--soft) }
+.empty { padding: 14px 0; border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }
+.sub { display: block; font-size: 13px; font-weight: 400 }
+code, pre { font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; unicode-bidi: isolate }
+pre { margin: 6px 0; padding: 10px 12px; background: var(--fill); border-radius: 4px; white-space: pre-wrap; max-height: 30em; overflow: auto }
+nav { margin: 14px 0 0; font-size: 14px; display: flex; flex-wrap: wrap; gap: 4px 18px }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 1px; margin: 26px 0 0; padding: 0; background: var(--line);
+	border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }
+.figures div { background: var(--bg); padding: 12px 12px 12px 0 }
+.figures dt { font-size: 13px } .figures dd { margin: 0; font-size: 24px; line-height: 1.25; font-weight: 600; letter-spacing: -.01em }
+table { width: 100%%; border-collapse: collapse; font-size: 14px }
+th, td { padding: 7px 14px 7px 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); unicode-bidi: isolate }
+th:last-child, td:last-child { padding-right: 0 }
+thead th { font-size: 13px; font-weight: 400; color: var(--soft); vertical-align: bottom; white-space: nowrap }
+tbody th { font-weight: 600; min-width: 9em } th.n, td.n { text-align: right; white-space: nowrap } td.none { color: var(--grey) } thead th.n ~ th { white-space: nowrap }
+.b { display: inline-block; padding: 0 6px; border: 1px solid currentColor; border-radius: 3px; font-size: 12px; line-height: 18px; font-weight: 600; white-space: nowrap; color: var(--soft); vertical-align: 1px }
+.ok { color: var(--green) } .bad { color: var(--red) } .warn { color: var(--amber) } .busy { color: var(--blue) }
+ul.health { list-style: none; margin: 12px 0; padding: 0 } ul.health li { padding: 10px 14px; margin: 8px 0; background: var(--fill); border-left: 4px solid var(--red); border-radius: 2px }
+ul.health p { margin: 2px 0 0 } summary { cursor: pointer; color: var(--soft); padding: 4px 0; font-size: 14px }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%%, 420px), 1fr)); gap: 26px 44px }
+figure { margin: 0 } figcaption { font-weight: 600; font-size: 14px }
+.key { font-size: 13px; color: var(--soft); margin: 0 0 8px } .key i { display: inline-block; width: 10px; height: 10px; margin: 0 5px 0 12px; border-radius: 2px } .key i:first-child { margin-left: 0 }
+.plot { position: relative; height: 150px; margin: 0 0 0 58px; border-bottom: 1px solid var(--grey) }
+.plot svg { position: absolute; inset: 0; width: 100%%; height: 100%%; overflow: visible }
+.plot span { position: absolute; left: 0; right: 0; border-top: 1px solid var(--line) } .plot b { position: absolute; right: 100%%; top: -.75em; margin-right: 8px; font-size: 12px; line-height: 1.5em; font-weight: 400; color: var(--soft); white-space: nowrap }
+.axis { display: flex; justify-content: space-between; margin: 4px 0 0 58px; font-size: 12px; color: var(--soft) }
+.f1 { fill: var(--blue); background: var(--blue) } .f2 { fill: var(--red); background: var(--red) } .f3 { fill: var(--grey); background: var(--grey) } .f4 { fill: var(--pale); background: var(--pale) } .f5 { fill: var(--amber); background: var(--amber) } .f6 { fill: var(--green); background: var(--green) }
+.rate { display: inline-block; vertical-align: middle; width: 64px; height: 6px; margin-right: 8px; border-radius: 3px; overflow: hidden }
+dl.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%%, 150px), 1fr)); gap: 12px 28px; margin: 22px 0 0 } dl.facts dt { font-size: 13px } dl.facts dd { margin: 0 }
+ol.line { list-style: none; margin: 0; padding: 0; border-top: 1px solid var(--line) }
+ol.line > li { display: grid; grid-template-columns: minmax(0, 300px) minmax(0, 1fr) 92px; gap: 2px 20px; padding: 9px 0; border-bottom: 1px solid var(--line) }
+ol.line strong { font-weight: 600 } ol.line svg { width: 100%%; height: 14px; margin-top: 4px; display: block; background: var(--fill); border-radius: 2px } ol.line .t { text-align: right; white-space: nowrap } ol.line .e { grid-column: 2 / -1; font-size: 13px } ol.line rect + rect { stroke: var(--red); stroke-width: 2px; vector-effect: non-scaling-stroke }
+ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; font-size: 13px }
+@media (max-width: 700px) {
+	thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%%) }
+	table, tbody { display: block } tbody { border-top: 1px solid var(--line) }
+	tbody tr { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 4px 14px; padding: 12px 0; border-bottom: 1px solid var(--line) }
+	tbody th, tbody td { display: block; padding: 0; border: 0; min-width: 0 } tbody th { grid-column: 1 / -1 } tbody td.n, tbody td.none { text-align: left }
+	tbody td.n { white-space: normal } tbody td:not(.n):not(.none) { grid-column: span 3 } tbody td:has(> .b), tbody td.none { grid-column: auto !important }
+	td::before { content: attr(data-l); display: block; font-size: 12px; color: var(--soft); font-weight: 400 }
+	ol.line > li { grid-template-columns: minmax(0, 1fr) auto } ol.line .g { grid-column: 1 / -1; grid-row: 2 } ol.line .e { grid-column: 1 / -1 }
+	.figures { grid-template-columns: repeat(3, 1fr) } .figures dd { font-size: 20px }
+}
+@media print { body { background: none } nav { display: none } h2, tr, figure { break-inside: avoid } }
+</style>
+</head>
+<body>
+$html$, pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title)
+		|| body || pgqrs_html('
+<footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see what is new.</footer>
+</body>
+</html>', pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ'));
+END;
+COMMENT ON FUNCTION pgqrs_html_page(text, timestamptz, text) IS
+'A page of HTML with the look of the reports. title: not escaped yet; body: HTML; at: when it was made.';
+
+CREATE FUNCTION pgqrs_html_status(status text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pgqrs_html('<span class="b %s">%s</span>', CASE
+			WHEN status IN ('SUCCESS', 'DONE', 'READY', 'on') THEN 'ok'
+			WHEN status IN ('ERROR', 'DEAD', 'silent') THEN 'bad'
+			WHEN status IN ('PAUSED', 'PENDING', 'SUSPENDED', 'paused') THEN 'warn'
+			WHEN status IN ('RUNNING') THEN 'busy' END, status)
+	WHERE status IS NOT NULL;
+END;
+COMMENT ON FUNCTION pgqrs_html_status(text) IS
+'A status as a label of HTML, in the colour of what it means.';
+
+CREATE FUNCTION pgqrs_html_plot(
+	title text, note text, key text, ticks double precision[], names text[],
+	bars text, "from" text, "to" text
+) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.format('<figure><figcaption>%s<small>%s</small></figcaption><p class="key">%s</p><div class="plot">%s'
+			'<svg role="img" viewBox="0 0 600 100" preserveAspectRatio="none"><title>%1$s, %2$s</title>%5$s</svg></div>'
+			'<div class="axis"><span>%6$s</span><span>%7$s</span></div></figure>',
+		title, note, key,
+		(SELECT pg_catalog.string_agg(pg_catalog.format('<span style="bottom:%s%%"><b>%s</b></span>', pg_catalog.round((100 * t.tick)::numeric, 2), t.name), '')
+			FROM ROWS FROM (pg_catalog.unnest(ticks), pg_catalog.unnest(names)) AS t (tick, name)),
+		bars, "from", "to");
+END;
+COMMENT ON FUNCTION pgqrs_html_plot(text, text, text, double precision[], text[], text, text, text) IS
+'A figure of HTML around a drawing of SVG that is 600 wide and 100 high and is stretched: its title, a note on it, the key of its colours, ticks on the way up from 0 to 1 with their names, the drawing, and where the axis of time begins and ends. All text is HTML already.';
+
+CREATE FUNCTION pgqrs_report_hour(at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	WITH ended AS MATERIALIZED (
+		SELECT a.outcome, a.archived_at, a.enqueued_at, extract(epoch FROM a.archived_at - a.enqueued_at)::float8 AS took
+		FROM pgqrs_archive AS a
+		ORDER BY a.message_id DESC
+		LIMIT 20000
+	), span AS (
+		SELECT s.span, extract(epoch FROM s.span)::float8 AS seconds, s.cut
+		FROM (
+			SELECT CASE WHEN e.cut THEN LEAST(GREATEST(at - e.first, '1 min'), '1 hour') ELSE '1 hour' END AS span, e.cut
+			FROM (SELECT pg_catalog.count(*) = 20000 AS cut, pg_catalog.min(e.enqueued_at) AS first FROM ended AS e) AS e
+		) AS s
+	), minutes AS (
+		SELECT b.n, at - s.span * (60 - b.n) / 60 AS since,
+			COALESCE(e.done, 0) AS done, COALESCE(e.dead, 0) AS dead, COALESCE(e.cancelled, 0) AS cancelled,
+			COALESCE(e.done + e.dead + e.cancelled, 0) AS total, e.took[1] AS p50, e.took[2] AS p95
+		FROM span AS s
+			CROSS JOIN pg_catalog.generate_series(0, 59) AS b (n)
+			LEFT JOIN (
+				SELECT pg_catalog.floor(60 - 60 * extract(epoch FROM at - e.archived_at)::float8 / s.seconds)::integer AS n,
+					pg_catalog.count(*) FILTER (WHERE e.outcome IN ('DONE', 'DELETED')) AS done,
+					pg_catalog.count(*) FILTER (WHERE e.outcome = 'DEAD') AS dead,
+					pg_catalog.count(*) FILTER (WHERE e.outcome = 'CANCELLED') AS cancelled,
+					pg_catalog.percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY GREATEST(e.took, 0.0001)) AS took
+				FROM ended AS e CROSS JOIN span AS s
+				WHERE e.archived_at > at - s.span AND e.archived_at < at
+				GROUP BY 1
+			) AS e ON e.n = b.n
+	), scale AS (
+		SELECT t.total, t.dead, t.low, GREATEST(t.high, t.low + 1) AS high, f.unit, f.factor,
+			(SELECT pg_catalog.min(n.n * f.power) FROM pg_catalog.unnest('{1,2,4,6,8,10}'::integer[]) AS n (n) WHERE n.n * f.power >= t.most * f.factor) AS top
+		FROM (
+			SELECT pg_catalog.sum(m.total) AS total, pg_catalog.sum(m.dead) AS dead, GREATEST(pg_catalog.max(m.total), 2)::float8 AS most,
+				pg_catalog.floor(pg_catalog.log(pg_catalog.min(m.p50)))::integer AS low, pg_catalog.ceil(pg_catalog.log(pg_catalog.max(m.p95)))::integer AS high
+			FROM minutes AS m
+		) AS t
+			CROSS JOIN span AS s
+			CROSS JOIN LATERAL (
+				SELECT u.unit, u.factor, 10 ^ pg_catalog.floor(pg_catalog.log(t.most * u.factor)) AS power
+				FROM (VALUES ('minute', 3600 / s.seconds), ('second', 60 / s.seconds)) AS u (unit, factor)
+				WHERE (u.unit = 'second') = (t.most * 3600 / s.seconds > 3000)
+			) AS f
+	)
+	SELECT pg_catalog.format('<h2 id="hour">%s<small>%s</small></h2>', CASE WHEN p.cut AND p.span < '1 hour'
+				THEN 'The last ' || pgqrs_html_duration(p.span) ELSE 'The last hour' END,
+			CASE WHEN p.cut THEN 'the 20000 messages and runs sent last, of those that have ended' ELSE 'messages and runs that ended' END)
+		|| CASE WHEN c.total = 0 THEN '<p class="empty">Nothing ended.</p>'
+			ELSE '<div class="plots">'
+				|| pgqrs_html_plot('Throughput', pg_catalog.format('ended per %s; %s in all, %s dead', c.unit, c.total, c.dead),
+					'<i class="f1"></i>done<i class="f2"></i>dead<i class="f3"></i>cancelled',
+					ARRAY[0.5, 1], ARRAY[(c.top / 2)::text, c.top::text],
+					(SELECT pg_catalog.string_agg(pg_catalog.format('<g><title>%s: %s done, %s dead, %s cancelled</title>', pg_catalog.to_char(m.since, 'HH24:MI:SS'), m.done, m.dead, m.cancelled)
+							|| (SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="%s" x="%s" width="8.6" y="%s" height="%s"/>', r.class, 10 * m.n,
+									pg_catalog.round((100 - 100 * (r.below + r.count) * c.factor / c.top)::numeric, 2), pg_catalog.round((100 * r.count * c.factor / c.top)::numeric, 2)), '')
+								FROM (VALUES ('f1', m.done, 0), ('f2', m.dead, m.done), ('f3', m.cancelled, m.done + m.dead)) AS r (class, count, below)
+								WHERE r.count > 0)
+							|| '</g>', '' ORDER BY m.n)
+						FROM minutes AS m WHERE m.total > 0),
+					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE pgqrs_html_duration(p.span) END || ' ago', 'now')
+				|| pgqrs_html_plot('Latency', 'from sending to the end; a logarithmic scale',
+					'<i class="f1"></i>half took less<i class="f4"></i>95 of 100 took less',
+					(SELECT pg_catalog.array_agg((d.d - c.low)::float8 / (c.high - c.low) ORDER BY d.d) FROM pg_catalog.generate_series(c.low, c.high) AS d (d)),
+					(SELECT pg_catalog.array_agg(CASE WHEN d.d < 0 THEN 10 ^ (d.d + 3) || ' ms' ELSE 10 ^ d.d || ' s' END ORDER BY d.d) FROM pg_catalog.generate_series(c.low, c.high) AS d (d)),
+					(SELECT pg_catalog.string_agg(pg_catalog.format('<g><title>%s: half took less than %s, 95 of 100 less than %s</title>'
+								'<rect class="f4" x="%s" width="8.6" y="%s" height="%s"/><rect class="f1" x="%4$s" width="8.6" y="%7$s" height="2.2"/></g>',
+							pg_catalog.to_char(m.since, 'HH24:MI:SS'), pgqrs_html_duration(pg_catalog.make_interval(secs => m.p50)), pgqrs_html_duration(pg_catalog.make_interval(secs => m.p95)),
+							10 * m.n, pg_catalog.round((100 - y.p95)::numeric, 2), pg_catalog.round((y.p95 - y.p50)::numeric, 2), pg_catalog.round((98.9 - y.p50)::numeric, 2)), '' ORDER BY m.n)
+						FROM minutes AS m
+							CROSS JOIN LATERAL (
+								SELECT 100 * (pg_catalog.log(m.p50) - c.low) / (c.high - c.low) AS p50, 100 * (pg_catalog.log(m.p95) - c.low) / (c.high - c.low) AS p95
+							) AS y
+						WHERE m.total > 0),
+					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE pgqrs_html_duration(p.span) END || ' ago', 'now')
+				|| '</div>' END
+	FROM scale AS c CROSS JOIN span AS p;
+END;
+COMMENT ON FUNCTION pgqrs_report_hour(timestamptz) IS
+'Throughput and latency of the hour before an instant as plots, for pgqrs_report(); of the 20000 messages with the highest ids that have ended.';
+
+CREATE FUNCTION pgqrs_report() RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	WITH clock AS MATERIALIZED (
+		SELECT pgqrs_now() AS now
+	), queues AS MATERIALIZED (
+		SELECT s.* FROM pgqrs_queue_stats AS s
+	), workers AS MATERIALIZED (
+		SELECT w.name, w.owner, w.hostname, w.version, w.queues, w.max_concurrent,
+			w.stopped_at, w.stopped_at IS NULL AND c.now - w.heartbeat_at > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
+			w.status::text AS status, c.now - w.heartbeat_at AS heard,
+			(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m WHERE m.worker_id = w.worker_id) AS holds
+		FROM clock AS c CROSS JOIN pgqrs_workers AS w
+		WHERE w.stopped_at IS NULL OR w.stopped_at > c.now - interval '1 hour'
+		ORDER BY w.stopped_at DESC NULLS FIRST, w.name
+		LIMIT 50
+	), letters AS MATERIALIZED (
+		SELECT q.name AS queue, a.message_id, a.run_id, a.attempt, a.archived_at,
+			COALESCE(a.error ->> 'type', pgqrs_html_error(a.error)) AS cause, pgqrs_html_error(a.error) AS error
+		FROM pgqrs_queues AS q
+			CROSS JOIN LATERAL (
+				SELECT a.message_id, a.run_id, a.attempt, a.archived_at, COALESCE(r.error, a.last_error) AS error
+				FROM pgqrs_archive AS a LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = a.run_id
+				WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
+				ORDER BY a.archived_at DESC
+				LIMIT 100
+			) AS a
+		ORDER BY a.archived_at DESC
+		LIMIT 1000
+	)
+	SELECT pgqrs_html_page('pgqrs: ' || pg_catalog.current_database(), c.now,
+		pgqrs_html('<header><h1>%s</h1><p class="soft">Queues and workflows at %s</p>'
+			'<nav aria-label="Sections"><a href="#health">Health</a><a href="#hour">Last hour</a><a href="#queues">Queues</a><a href="#workflows">Workflows</a>'
+			'<a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>',
+			pg_catalog.current_database(), pg_catalog.to_char(c.now, 'YYYY-MM-DD HH24:MI:SS TZ'))
+
+		-- health
+		|| (SELECT CASE WHEN pg_catalog.bool_and(h.ok IS DISTINCT FROM false)
+					THEN '<h2 id="health">Health<small class="ok">nothing needs attention</small></h2>'
+					ELSE '<h2 id="health">Health</h2><ul class="health">'
+						|| pg_catalog.string_agg(pgqrs_html('<li><strong>%s: %s</strong><p>%s</p></li>', h.item, h.value, h.hint), '') FILTER (WHERE NOT h.ok) || '</ul>' END
+				|| '<details><summary>All checks</summary>'
+				|| pgqrs_html_table('{item,is,value}', pg_catalog.array_agg(ARRAY[pgqrs_html('%s', h.item),
+						CASE h.ok WHEN true THEN '<span class="b ok">ok</span>' WHEN false THEN '<span class="b bad">not ok</span>' ELSE '<span class="b">not known</span>' END,
+						pgqrs_html('%s', h.value)]), '') || '</details>'
+			FROM pgqrs_health AS h)
+
+		-- in figures
+		|| (SELECT pg_catalog.format('<dl class="figures">%s</dl>', pg_catalog.string_agg(pg_catalog.format('<div><dt>%s</dt><dd%s>%s</dd></div>', f.name, f.class, f.value), ''))
+			FROM (
+				SELECT pg_catalog.sum(q.ready) AS ready, pg_catalog.sum(q.delayed) AS delayed, pg_catalog.sum(q.in_flight) AS in_flight, pg_catalog.sum(q.dead) AS dead, pg_catalog.max(q.oldest_ready_age) AS oldest
+				FROM queues AS q
+			) AS q
+				CROSS JOIN LATERAL (
+					VALUES ('ready', '', COALESCE(q.ready, 0)::text), ('oldest ready', '', COALESCE(pgqrs_html_duration(q.oldest), '&#8211;')),
+						('in flight', '', COALESCE(q.in_flight, 0)::text), ('delayed or waiting', '', COALESCE(q.delayed, 0)::text),
+						('dead', CASE WHEN q.dead > 0 THEN ' class="bad"' END, COALESCE(q.dead, 0)::text),
+						('live workers', '', (SELECT pg_catalog.count(*) FROM workers AS w WHERE w.stopped_at IS NULL AND NOT w.silent)::text)
+				) AS f (name, class, value))
+
+		|| pgqrs_report_hour(c.now)
+
+		|| '<h2 id="queues">Queues<small>those with most to do first, 100 at most</small></h2>'
+		|| (SELECT pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s ', q.queue) || CASE WHEN q.paused THEN pgqrs_html_status('paused') ELSE '' END
+						|| CASE WHEN q.is_workflow THEN '<span class="sub">workflow</span>' ELSE '' END,
+					q.ready::text, pgqrs_html_duration(q.oldest_ready_age), q.in_flight::text, q.delayed::text,
+					CASE WHEN q.dead > 0 THEN pg_catalog.format('<span class="bad">%s</span>', q.dead) ELSE '0' END]), 'There is no queue.')
+			FROM (SELECT * FROM queues AS q ORDER BY q.ready + q.in_flight + q.dead DESC, q.queue LIMIT 100) AS q)
+
+		|| '<h2 id="workflows">Workflows<small>by their 200 newest runs each, 50 at most</small></h2>'
+		|| (SELECT pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retried}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s', w.name),
+					CASE WHEN w.succeeded + w.failed > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
+						pg_catalog.floor(100.0 * w.succeeded / (w.succeeded + w.failed))) END,
+					pgqrs_html_duration(pg_catalog.make_interval(secs => w.took[1])), pgqrs_html_duration(pg_catalog.make_interval(secs => w.took[2])),
+					w.queued::text, w.running::text, w.paused::text,
+					CASE WHEN w.failed > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.failed) ELSE '0' END, w.retried::text]
+						ORDER BY w.name), 'There is no workflow.')
+			FROM (
+				SELECT w.name, pg_catalog.count(*) FILTER (WHERE r.status = 'SUCCESS') AS succeeded, pg_catalog.count(*) FILTER (WHERE r.status = 'ERROR') AS failed,
+					pg_catalog.count(*) FILTER (WHERE r.status = 'QUEUED') AS queued, pg_catalog.count(*) FILTER (WHERE r.status = 'RUNNING') AS running,
+					pg_catalog.count(*) FILTER (WHERE r.status = 'PAUSED') AS paused, pg_catalog.count(*) FILTER (WHERE r.failures > 0) AS retried,
+					pg_catalog.percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.started_at)::float8) AS took
+				FROM (
+					SELECT w.workflow_id, w.name
+					FROM pgqrs_workflows AS w
+					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM pgqrs_workflow_runs AS r WHERE r.workflow_id = w.workflow_id) DESC NULLS LAST
+					LIMIT 50
+				) AS w
+					LEFT JOIN LATERAL (
+						SELECT r.status, r.failures, r.started_at, r.completed_at
+						FROM pgqrs_workflow_runs AS r
+						WHERE r.workflow_id = w.workflow_id
+						ORDER BY r.run_id DESC
+						LIMIT 200
+					) AS r ON true
+				GROUP BY w.name
+			) AS w)
+
+		|| '<h2 id="slow">Slowest runs<small>of the 5000 newest, from their first claim on</small></h2>'
+		|| (SELECT pgqrs_html_table('{run,workflow,status,#time,#claims,started}', pg_catalog.array_agg(ARRAY[
+					r.run_id::text, pgqrs_html('%s', q.name), pg_catalog.concat(pgqrs_html_status(r.status::text), pgqrs_html('<span class="sub">%s</span>', r.waiting_for)),
+					pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), 'No run has started.')
+			FROM (
+				SELECT r.run_id, r.workflow_id, r.status, r.waiting_for, r.attempt, r.started_at, COALESCE(r.completed_at, c.now) - r.started_at AS took
+				FROM (
+					SELECT r.* FROM pgqrs_workflow_runs AS r ORDER BY r.run_id DESC LIMIT 5000
+				) AS r
+				WHERE r.started_at IS NOT NULL
+				ORDER BY took DESC
+				LIMIT 10
+			) AS r
+				JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id)
+
+		|| '<h2 id="failing">Failures<small>by cause, of the newest 1000 dead letters</small></h2>'
+		|| (SELECT pgqrs_html_table('{cause,queue,#dead,#newest,latest error}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s', COALESCE(pg_catalog.left(l.cause, 100), 'unknown')), pgqrs_html('%s', l.queue), l.count::text, pgqrs_html_duration(c.now - l.newest) || ' ago',
+					pgqrs_html('%s', l.error)] ORDER BY l.count DESC, l.newest DESC), 'Nothing failed for good.')
+			FROM (
+				SELECT l.queue, l.cause, pg_catalog.count(*) AS count, pg_catalog.max(l.archived_at) AS newest, (pg_catalog.array_agg(l.error ORDER BY l.archived_at DESC))[1] AS error
+				FROM letters AS l
+				GROUP BY l.queue, l.cause
+				ORDER BY pg_catalog.count(*) DESC, pg_catalog.max(l.archived_at) DESC
+				LIMIT 15
+			) AS l)
+
+		|| '<h2 id="letters">Dead letters<small>the newest 15; pgqrs_replay_message() gives one another chance</small></h2>'
+		|| (SELECT pgqrs_html_table('{message,queue,#died,#claims,error}', pg_catalog.array_agg(ARRAY[
+					CASE WHEN l.run_id IS NULL THEN '' ELSE 'run ' END || l.message_id,
+					pgqrs_html('%s', l.queue), pgqrs_html_duration(c.now - l.archived_at) || ' ago', l.attempt::text,
+					pgqrs_html('%s', l.error)] ORDER BY l.archived_at DESC), 'There are no dead letters.')
+			FROM (SELECT * FROM letters AS l ORDER BY l.archived_at DESC LIMIT 15) AS l)
+
+		|| '<h2 id="workers">Workers<small>live, or stopped within the hour; 50 at most</small></h2>'
+		|| (SELECT pgqrs_html_table('{worker,status,#holds,#heard of,version,queues}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s<span class="sub">%s</span>', w.name, pg_catalog.concat_ws(' on ', w.owner, w.hostname)),
+					pgqrs_html_status(CASE WHEN w.silent THEN 'silent' ELSE w.status END),
+					pg_catalog.concat_ws(' of ', w.holds, w.max_concurrent), pgqrs_html_duration(w.heard) || ' ago', pgqrs_html('%s', w.version),
+					pgqrs_html('%s', pg_catalog.array_to_string(w.queues[1:20], ', '))] ORDER BY w.stopped_at DESC NULLS FIRST, w.name), 'There is no worker.')
+			FROM workers AS w)
+
+		|| '<h2 id="schedules">Schedules<small>the next first, 50 at most</small></h2>'
+		|| (SELECT pgqrs_html_table('{schedule,workflow,when,last run,next}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s ', s.name) || CASE WHEN s.enabled THEN '' ELSE pgqrs_html_status('paused') END, pgqrs_html('%s', s.workflow),
+					pgqrs_html('<code>%s</code> <span class="sub">%s</span>', s.cron, s.timezone),
+					pg_catalog.concat(s.last_run_id || ' ', pgqrs_html_status(s.last_status), pgqrs_html('<span class="sub">%s ago</span>', pgqrs_html_duration(c.now - s.last_fired_at))),
+					pgqrs_html('in %s<span class="sub">%s</span>', pgqrs_html_duration(s.next_fire_at - c.now), pg_catalog.to_char(s.next_fire_at, 'MM-DD HH24:MI'))]
+						ORDER BY s.next_fire_at, s.name), 'There is no schedule.')
+			FROM (SELECT * FROM pgqrs_schedule_list AS s ORDER BY s.next_fire_at, s.name LIMIT 50) AS s)
+		|| '</main>')
+	FROM clock AS c;
+END;
+COMMENT ON FUNCTION pgqrs_report() IS
+'How the queues and workflows of this database are doing, as one page of HTML that needs nothing else: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Only for the extension''s owner and superusers.';
+
+CREATE FUNCTION pgqrs_report_run(run_id bigint) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	WITH run AS MATERIALIZED (
+		SELECT r.*, c.now, COALESCE(r.completed_at, c.now) AS until,
+			GREATEST(extract(epoch FROM COALESCE(r.completed_at, c.now) - r.created_at)::float8, 0.000001) AS seconds
+		FROM pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT pgqrs_now() AS now) AS c
+	), lines AS MATERIALIZED (
+		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
+			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history
+		FROM run AS r
+		UNION ALL
+		SELECT pg_catalog.row_number() OVER (ORDER BY s.started_at, s.step_id), s.step_id, s.kind, s.status,
+			CASE WHEN s.kind = 'FUNCTION' THEN pg_catalog.concat_ws(', ',
+					CASE WHEN s.attempt > 1 THEN s.attempt || ' attempts' END, CASE WHEN s.failures > 0 THEN s.failures || ' failed' END)
+				ELSE s.reason #>> '{}' END,
+			s.started_at, COALESCE(s.completed_at, r.until),
+			CASE WHEN s.status = 'ERROR' THEN 'f2' WHEN s.kind = 'FUNCTION' THEN 'f1' WHEN s.kind = 'CHILD' THEN 'f6' ELSE 'f5' END,
+			s.error, s.history
+		FROM run AS r
+			CROSS JOIN LATERAL (
+				SELECT s.* FROM pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
+			) AS s
+	)
+	SELECT pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), r.now,
+		pgqrs_html('<header><h1>Run %s </h1><p class="soft">%s ', r.run_id::text, r.workflow) || pgqrs_html_status(r.status)
+			|| '</p></header><main>'
+		|| (SELECT '<dl class="facts">' || pg_catalog.string_agg(pgqrs_html('<div><dt>%s</dt><dd>%s</dd></div>', f.name, pg_catalog.left(f.value, 300)), '') || '</dl>'
+			FROM (
+				VALUES ('triggered', pg_catalog.to_char(r.created_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('took', CASE WHEN r.completed_at IS NOT NULL THEN pgqrs_html_duration(r.until - r.created_at) END),
+					('goes on for', CASE WHEN r.completed_at IS NULL THEN pgqrs_html_duration(r.until - r.created_at) END),
+					('ended', pg_catalog.to_char(r.completed_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('waits for', r.waiting_for),
+					('work continues, or the lease ends', pg_catalog.to_char(r.visible_after, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('deadline', pg_catalog.to_char(r.deadline_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('claims', r.attempt::text), ('failures', NULLIF(r.failures, 0)::text),
+					('worker', r.worker || COALESCE(', version ' || r.worker_version, '')),
+					('priority', NULLIF(r.priority, 0)::text), ('idempotency key', r.idempotency_key), ('tags', r.tags::text),
+					('child of run', r.parent_run_id || ', step ' || r.parent_step_id), ('rerun of run', r.rerun_of::text),
+					('slot of its schedule', pg_catalog.to_char(r.schedule_slot, 'YYYY-MM-DD HH24:MI TZ')),
+					('cancellation', pg_catalog.to_char(r.cancel_requested_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.cancel_reason, '')),
+					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
+			) AS f (name, value)
+			WHERE f.value IS NOT NULL)
+		|| COALESCE(pgqrs_html('<h2 class="bad">Error</h2><pre>%s</pre>', pg_catalog.jsonb_pretty(r.error)), '')
+
+		|| '<h2>Steps<small>in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
+		|| (SELECT pg_catalog.string_agg(pgqrs_html('<li><div><strong>%s</strong> ', l.name)
+					|| pg_catalog.concat(pgqrs_html_status(l.status), pgqrs_html('<span class="sub">%s</span>', pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))), '</div>')
+					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
+						pgqrs_html_duration(l.since - r.created_at), pgqrs_html_duration(l.until - l.since), l.class,
+						pg_catalog.round(LEAST(b.x, 996)::numeric, 1), pg_catalog.round(GREATEST(LEAST(b.w, 1000 - b.x), 4)::numeric, 1),
+						(SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="f2" x="%s" width="4" height="10"/>',
+								pg_catalog.round(LEAST(GREATEST(1000 * extract(epoch FROM (h.value ->> 'at')::timestamptz - r.created_at)::float8 / r.seconds, 0), 996)::numeric, 1)), '')
+							FROM pg_catalog.jsonb_array_elements(l.history) AS h (value)))
+					|| pg_catalog.format('<div class="t">%s</div>', pgqrs_html_duration(l.until - l.since))
+					|| COALESCE('<div class="e">' || (
+							SELECT pg_catalog.string_agg(pgqrs_html('<p><span class="bad">attempt %s, after %s</span> %s</p>', h.value ->> 'attempt',
+								pgqrs_html_duration((h.value ->> 'at')::timestamptz - r.created_at), pgqrs_html_error(h.value -> 'error')), '' ORDER BY h.n)
+							FROM pg_catalog.jsonb_array_elements(l.history) WITH ORDINALITY AS h (value, n)) || '</div>',
+						pgqrs_html('<div class="e"><p class="bad">%s</p></div>', pgqrs_html_error(l.error)), '')
+					|| '</li>', '' ORDER BY l.place)
+			FROM lines AS l
+				CROSS JOIN LATERAL (
+					SELECT 1000 * extract(epoch FROM l.since - r.created_at)::float8 / r.seconds AS x,
+						1000 * extract(epoch FROM l.until - l.since)::float8 / r.seconds AS w
+				) AS b)
+		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
+
+		|| COALESCE((SELECT '<h2>Children<small>50 at most</small></h2>' || pgqrs_html_table('{run,workflow,status,step,#time}', pg_catalog.array_agg(ARRAY[
+					k.run_id::text, pgqrs_html('%s', k.workflow), pgqrs_html_status(k.status), pgqrs_html('%s', k.parent_step_id),
+					pgqrs_html_duration(COALESCE(k.completed_at, r.now) - k.created_at)] ORDER BY k.run_id), '')
+			FROM (
+				SELECT k.* FROM pgqrs_runs AS k WHERE k.parent_run_id = r.run_id ORDER BY k.run_id LIMIT 50
+			) AS k
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || pgqrs_html_table('{signal,sent,taken by,payload}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s', s.name), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'), pgqrs_html('%s', s.consumed_by),
+					pgqrs_html('<code>%s</code>', pg_catalog.left(s.payload::text, 300))] ORDER BY s.signal_id), '')
+			FROM (
+				SELECT s.* FROM pgqrs_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
+			) AS s
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || pgqrs_html_table('{event,at,#after,data}', pg_catalog.array_agg(ARRAY[
+					pgqrs_html('%s', e.event), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), pgqrs_html_duration(e.at - r.created_at),
+					pgqrs_html('<code>%s</code>', pg_catalog.left(e.data::text, 300))] ORDER BY e.event_id), '')
+			FROM (
+				SELECT e.* FROM pgqrs_run_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+			) AS e
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| (SELECT pg_catalog.string_agg(pgqrs_html('<h2>%s</h2><pre tabindex="0">%s</pre>', d.name, pg_catalog.jsonb_pretty(d.value)), '' ORDER BY d.n)
+			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
+			WHERE d.value IS NOT NULL)
+		|| '</main>')
+	FROM run AS r;
+END;
+COMMENT ON FUNCTION pgqrs_report_run(bigint) IS
+'One run as a page of HTML: its steps, attempts, waits and errors on a line of time, signals, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Only for the extension''s owner and superusers. Errors: 22004, PQ003.';
