@@ -63,7 +63,7 @@ BEGIN ATOMIC
 					SELECT r.n, pg_catalog.string_agg(CASE c.n
 							WHEN 1 THEN pg_catalog.format('<th scope="row">%s</th>', cells[r.n][c.n])
 							ELSE pg_catalog.format('<td data-l="%s"%s>%s</td>', pg_catalog.ltrim(c.name, '#'),
-								CASE WHEN COALESCE(cells[r.n][c.n], '') = '' THEN ' class="none"'
+								CASE WHEN COALESCE(cells[r.n][c.n], '') = '' THEN pg_catalog.format(' class="none%s"', CASE WHEN c.name LIKE '#%' THEN ' n' END)
 									WHEN c.name LIKE '#%' THEN ' class="n"' END,
 								COALESCE(NULLIF(cells[r.n][c.n], ''), '&#8211;')) END, '' ORDER BY c.n) AS row
 					FROM pg_catalog.generate_subscripts(cells, 1) AS r (n)
