@@ -18,7 +18,7 @@ INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enq
 		CASE WHEN random() < 0.02 + 0.15 * (m.m BETWEEN 30 AND 33)::integer THEN 'DEAD' WHEN random() < 0.02 THEN 'CANCELLED' ELSE 'DONE' END::pgqrs_outcome, 0,
 		(ARRAY['{"type": "smtp", "message": "550 no such user"}', '{"type": "timeout", "message": "upstream did not answer within 30 s"}', '"<script>alert(''plain'')</script> & more"',
 			'{"code": 17}'])[1 + floor(4 * random())]::jsonb, '1'
-	FROM generate_series(1, 59) AS m (m)
+	FROM generate_series(1, 57) AS m (m)
 		CROSS JOIN generate_series(1, (40 + 30 * sin(m.m / 7.0) - 35 * (m.m BETWEEN 30 AND 33)::integer)::integer) AS n
 		CROSS JOIN LATERAL (SELECT pgqrs_now() - interval '1 min' * m.m - interval '1 s' * (60 * random() + n * 0) AS at) AS t
 		JOIN pgqrs_queues AS q ON q.name = CASE WHEN n % 3 = 0 THEN 'mail' ELSE 'thumbnails' END
