@@ -19,6 +19,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
 	cron_version int[];
+	home name;
 	owner name;
 	pass text := '1 second';
 	job record;
@@ -27,7 +28,9 @@ BEGIN
 		RAISE EXCEPTION 'cannot execute pgqrs_install_cron() %', CASE WHEN pg_is_in_recovery() THEN 'during recovery' ELSE 'in a read-only transaction' END
 			USING ERRCODE = 'read_only_sql_transaction', HINT = CASE WHEN pg_is_in_recovery() THEN 'Connect to the primary server.' ELSE 'Use a transaction that is READ WRITE.' END;
 	END IF;
-	PERFORM @extschema@.pgqrs_function_privileges('pgqrs_install_cron'); -- the owner may call that
+	SELECT n.nspname, pg_get_userbyid(e.extowner) INTO home, owner
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pgqrs';
+	EXECUTE format('SELECT %I.pgqrs_function_privileges(''pgqrs_install_cron'')', home); -- the owner may call that
 	SELECT string_to_array(substring(extversion FROM '^\d+\.\d+'), '.')::int[] INTO cron_version FROM pg_extension WHERE extname = 'pg_cron';
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'pg_cron is not in this database' USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -38,7 +41,6 @@ BEGIN
 		RAISE EXCEPTION 'pg_cron is older than 1.4' USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'It cannot run a job as another role.', HINT = 'Update it, with ALTER EXTENSION pg_cron UPDATE in the end.';
 	END IF;
-	SELECT pg_get_userbyid(extowner) INTO owner FROM pg_extension WHERE extname = 'pgqrs';
 	IF cron_version < '{1,5}' THEN
 		pass := '* * * * *'; -- it knows no seconds
 	END IF;

@@ -4,9 +4,9 @@
  *
  * Runs in any backend.  The ended run is only read, under a key-share lock that
  * keeps it from being removed: it does not change any more but by a replay, of
- * which this sees what is committed.  The new run begins
- * with copies of those of its steps that succeeded and are to be kept, which the
- * handler then finds finished.
+ * which this sees what is committed.  The new run begins with copies of those of
+ * its steps that succeeded and are to be kept, which the handler then finds
+ * finished.
  */
 #include "rerun.h"
 
@@ -18,21 +18,25 @@
 #include "utils/timestamp.h"
 
 static void
-require_ended(PgqrsRunRows *rows, int64 run_id)
+check_ended(TupleTableSlot *run, int64 run_id)
 {
-	PgqrsRunStatus status;
+	PgqrsRunStatus status = pgqrs_run_status(run);
 
-	pgqrs_run_require(rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
-	/* so that it is not removed before its steps were copied */
-	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleKeyShare, rows->run))
-		pgqrs_error_run_not_found(run_id);
-	status = pgqrs_run_status(rows->run);
 	if (!pgqrs_run_is_terminal(status))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has not ended", run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Wait for its end, or cancel it with pgqrs_cancel_run().")));
+}
+
+/* Keeps the run from being removed before its steps were copied. */
+static void
+lock_ended(PgqrsRunRows *rows, int64 run_id)
+{
+	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleKeyShare, rows->run))
+		pgqrs_error_run_not_found(run_id);
+	check_ended(rows->run, run_id);
 }
 
 static bool
@@ -136,7 +140,11 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 
 	pgqrs_run_open(&rows);
 	steps = pgqrs_table_open(TABLE_STEPS, true);
-	require_ended(&rows, run_id);
+	pgqrs_run_require(&rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
+	check_ended(rows.run, run_id);
+	if (rerun->from_step != NULL) /* refused before anything is locked */
+		(void) start_of(steps, run_id, rerun->from_step);
+	lock_ended(&rows, run_id);
 	if (rerun->from_step != NULL)
 		from = start_of(steps, run_id, rerun->from_step);
 	fill(&r, rows.run, run_id, rerun);
