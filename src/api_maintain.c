@@ -1,14 +1,17 @@
 /*
  * api_maintain.c
- *	  pgqrs_maintain() and pgqrs_apply_retention().
+ *	  Maintenance, by call.
  */
 #include "postgres.h"
 
 #include "errors.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "grants.h"
 #include "lib/stringinfo.h"
 #include "maintain.h"
+#include "nodes/execnodes.h"
+#include "sweep.h"
 #include "utils/fmgrprotos.h"
 
 /* Counts from one to another, both included. */
@@ -47,4 +50,17 @@ pgqrs_apply_retention(PG_FUNCTION_ARGS)
 	pgqrs_grants_require_owner();
 	(void) pgqrs_maintain_retention(done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_below_floors);
+Datum
+pgqrs_below_floors(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	pgqrs_called = fcinfo->flinfo->fn_oid;
+	pgqrs_grants_require_owner();
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_sweep_list(result->setResult, result->setDesc);
+	return (Datum) 0;
 }

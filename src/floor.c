@@ -741,9 +741,10 @@ begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
 	sweep->priority = floor->priority;
 	sweep->epoch = pgqrs_clock_epoch();
 	SpinLockAcquire(&floor->mutex);
-	sweep->from = floor->swept;
+	sweep->from = sweep->looks_only ? lowest : floor->swept;
 	sweep->to = floor->epoch == sweep->epoch ? floor->key : lowest;
-	floor->swept = lowest;
+	if (!sweep->looks_only)
+		floor->swept = lowest;
 	SpinLockRelease(&floor->mutex);
 	if (pgqrs_floor_compare(sweep->from, sweep->to) >= 0)
 		sweep->from = lowest;
@@ -812,7 +813,7 @@ pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 void
 pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep)
 {
-	if (sweep->visited > 0)
+	if (sweep->visited > 0 && !sweep->looks_only)
 		pg_atomic_write_u32(&shared->sweep_at, sweep->next);
 }
 

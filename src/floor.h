@@ -51,6 +51,7 @@ typedef struct PgqrsFloorScan
 /* A sweep: a search for messages below the floors.  Begins as all zeros. */
 typedef struct PgqrsFloorSweep
 {
+	bool looks_only; /* all of it, and leaves no trace; set by the caller */
 	struct PgqrsFloor *floor; /* this one, */
 	int64 queue_id;
 	int16 priority;

@@ -87,6 +87,7 @@ static const struct
 	{"pgqrs_await_children", WORK},
 	{"pgqrs_await_signal", WORK},
 	{"pgqrs_background_stats", READ},
+	{"pgqrs_below_floors", OWNER},
 	{"pgqrs_cancel_run", TRIGGER},
 	{"pgqrs_cancel_runs", TRIGGER},
 	{"pgqrs_complete_run", WORK},

@@ -5,7 +5,7 @@
  * Below a floor there is nothing to claim, or floor.c is wrong, or somebody
  * wrote to pgqrs_messages with its trigger disabled.  The sweep looks for it
  * where claims no longer do, and lowers the floor to the first message that it
- * finds.
+ * finds.  Or it only lists what it finds.
  *
  * Runs in any backend, any number at a time, and locks nothing.  It goes on
  * where the last one, of whatever backend, had looked at enough.
@@ -30,9 +30,15 @@ typedef struct Sweep
 	int lowered;
 } Sweep;
 
-/* Looks for a message below a floor. */
 static void
-sweep_floor(Sweep *sweep)
+open_messages(Sweep *sweep)
+{
+	sweep->messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	sweep->slot = pgqrs_table_slot(sweep->messages);
+}
+
+static void
+begin_scan(PgqrsScan *scan, Sweep *sweep)
 {
 	PgqrsFloorSweep *at = &sweep->at;
 	PgqrsKey keys[] = {
@@ -41,21 +47,35 @@ sweep_floor(Sweep *sweep)
 		{3, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(at->from.visible_after),
 		 true, Int64GetDatum(at->from.message_id)},
 	};
+
+	pgqrs_scan_begin(scan, sweep->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+}
+
+/* The next entry of the scan; false: it is not below the floor. */
+static bool
+next_below(PgqrsScan *scan, Sweep *sweep, PgqrsFloorKey *key)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (!pgqrs_scan_next_key(scan))
+		return false;
+	key->visible_after = DatumGetTimestampTz(pgqrs_scan_key(scan, 3));
+	key->message_id = DatumGetInt64(pgqrs_scan_key(scan, 4));
+	return pgqrs_floor_compare(*key, sweep->at.to) < 0;
+}
+
+/* Looks for a message below a floor. */
+static void
+sweep_floor(Sweep *sweep)
+{
+	PgqrsFloorSweep *at = &sweep->at;
+	PgqrsFloorKey key;
 	PgqrsScan scan;
 
 	sweep->budget -= FLOOR_COST;
-	pgqrs_scan_begin(&scan, sweep->messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	while (pgqrs_scan_next_key(&scan))
+	begin_scan(&scan, sweep);
+	while (next_below(&scan, sweep, &key))
 	{
-		PgqrsFloorKey key = {
-			.visible_after = DatumGetTimestampTz(pgqrs_scan_key(&scan, 3)),
-			.message_id = DatumGetInt64(pgqrs_scan_key(&scan, 4)),
-		};
-
-		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_floor_compare(key, at->to) >= 0)
-			break;
 		if (pgqrs_scan_fetch(&scan, sweep->slot))
 		{
 			if (pgqrs_floor_sweep_found(at, key))
@@ -76,11 +96,35 @@ pgqrs_sweep(int max_entries)
 {
 	Sweep sweep = {.budget = max_entries};
 
-	sweep.messages = pgqrs_table_open(TABLE_MESSAGES, false);
-	sweep.slot = pgqrs_table_slot(sweep.messages);
+	open_messages(&sweep);
 	while (sweep.budget > 0 && pgqrs_floor_sweep_next(&sweep.at))
 		sweep_floor(&sweep);
 	pgqrs_floor_sweep_end(&sweep.at);
 	pgqrs_table_close(sweep.messages);
 	return sweep.lowered;
+}
+
+void
+pgqrs_sweep_list(Tuplestorestate *store, TupleDesc desc)
+{
+	Sweep sweep = {.at.looks_only = true};
+
+	open_messages(&sweep);
+	while (pgqrs_floor_sweep_next(&sweep.at))
+	{
+		PgqrsFloorKey key;
+		PgqrsScan scan;
+
+		begin_scan(&scan, &sweep);
+		while (next_below(&scan, &sweep, &key))
+		{
+			Datum id = Int64GetDatum(key.message_id);
+			bool is_null = false;
+
+			if (pgqrs_scan_fetch(&scan, sweep.slot))
+				tuplestore_putvalues(store, desc, &id, &is_null);
+		}
+		pgqrs_scan_end(&scan);
+	}
+	pgqrs_table_close(sweep.messages);
 }

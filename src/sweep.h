@@ -7,10 +7,16 @@
 
 #include "postgres.h"
 
+#include "access/tupdesc.h"
+#include "utils/tuplestore.h"
+
 /*
  * Looks at up to that many index entries below the floors; how many floors
  * were lowered.
  */
 extern int pgqrs_sweep(int max_entries);
+
+/* The ids of all messages below the floors, which stay where they are. */
+extern void pgqrs_sweep_list(Tuplestorestate *store, TupleDesc desc);
 
 #endif /* PGQRS_SWEEP_H */

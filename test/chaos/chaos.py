@@ -110,6 +110,7 @@ class Chaos:
         os.makedirs(self.history)
         self.clients = Clients(self.server, self.history, options.seed, self.rng)
         self.killer = Killer(self.server, self.clients, Log(self.history, 'kills'), self.rng)
+        self.faults = []
         self.begun = time.monotonic()
 
     def say(self, text):
@@ -158,6 +159,10 @@ class Chaos:
                 return tables
             time.sleep(0.2)
 
+    def verify(self, when):
+        rows = self.query("SELECT check_name || ' ' || detail FROM pgqrs_verify() WHERE NOT ok")
+        self.faults += [checker.Violation('verify', f'{when}: {row[0]}') for row in rows]
+
     def drain(self):
         self.query("SELECT pgqrs_resume_queue('chaos.frail')")
         for _ in range(3):
@@ -186,8 +191,10 @@ class Chaos:
         self.say('the clients have ended')
         quiet = self.come_to_rest()
         self.say('at rest')
+        self.verify('at rest')
         self.drain()
         self.say('drained')
+        self.verify('drained')
         with open(os.path.join(self.history, 'tables.json'), 'w') as file:
             json.dump({'quiet': quiet, 'final': self.tables()}, file)
         self.server.stop('fast')
@@ -195,7 +202,7 @@ class Chaos:
 
     def report(self):
         history = History.read(self.history)
-        violations = checker.check(history)
+        violations = checker.check(history) + self.faults
         violations += [checker.Violation('client', f'{name} failed; see {name}.err') for name in self.clients.failed]
         violations += [checker.Violation('server', line) for line in self.server.crashes()]
         print(checker.summary(history, violations))

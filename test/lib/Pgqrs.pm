@@ -9,9 +9,10 @@ use Exporter qw(import);
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Test::More;
 
 our @EXPORT = qw(new_node sqlstate clock start_client finish_client waits_for_lock
-  background_pid await_worker is_served log_count await_log);
+  background_pid await_worker is_served log_count await_log is_well);
 
 # A server that is preloaded with the library, and the extension in the
 # database postgres; conf: further settings.  Nothing happens in the background
@@ -27,6 +28,14 @@ sub new_node
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION pgqrs');
 	return $node;
+}
+
+# A test: the tables say only what they can.
+sub is_well
+{
+	my ($node, $when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($node->safe_psql('postgres', 'SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok'), '', "pgqrs_verify() finds nothing $when");
 }
 
 # The SQLSTATE that a statement, or the first that fails of several, raises;

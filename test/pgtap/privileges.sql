@@ -271,6 +271,8 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_revoke('{pattern}', 'work_a', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_sync_grants()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_function_privileges('pgqrs_enqueue')$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_verify()$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_below_floors()$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_report()$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_report_hour(pgqrs_now())$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_report_run({run})$$, 'owner', '42501'),

@@ -166,6 +166,7 @@ BEGIN
 END $$;
 CALL drain();
 SQL
+is_well($node, 'after the load');
 is(sql('SELECT count(*) FROM pgqrs_messages'), '0', 'all that is left can be claimed and finished');
 is(sql('SELECT count(*) FROM sent FULL JOIN pgqrs_archive ON id = message_id WHERE id IS NULL OR message_id IS NULL'), '0',
 	'and all that was sent has ended');

@@ -64,6 +64,7 @@ unlike(slurp_file($node->logfile), qr/deadlock detected/, 'nor one in the log');
 is(sql(q{SELECT count(*), bool_and(m.lease = p.lease), max(failures) FROM pgqrs_messages m JOIN pool p USING (message_id)}),
 	'40|t|0', 'the pool is as it was');
 is(sql(q{SELECT count(*) FROM pgqrs_archive WHERE outcome <> 'DONE'}), 0, 'what was archived was done');
+is_well($node, 'in the end');
 
 $node->stop;
 done_testing();

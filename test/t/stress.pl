@@ -154,6 +154,7 @@ sub drain
 	  or diag("lost messages, and their histories:\n", sql("SELECT l.message_id, l.at, l.kind, l.lease, l.not_before, l.pid, l.xid
 		FROM stress.log AS l JOIN stress.lost USING (message_id) ORDER BY 1, 2 LIMIT 100"));
 	is(sql('SELECT * FROM stress.wrong LIMIT 10'), '', "nothing is held twice or gone $when");
+	is_well($node, $when);
 	cmp_ok(sql('SELECT raised FROM pgqrs_floor_stats()'), '>', 0, 'claims did begin past something');
 	sql('TRUNCATE stress.log');
 	return $lost eq '';
