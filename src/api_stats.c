@@ -6,9 +6,7 @@
  */
 #include "api.h"
 
-#include "access/htup_details.h"
 #include "clock.h"
-#include "funcapi.h"
 #include "grants.h"
 #include "queue.h"
 #include "stats.h"
@@ -39,18 +37,6 @@ put_duration(StatsRow *r, int64 duration, bool known)
 	put(r, IntervalPGetDatum(pgqrs_interval(duration)), known);
 }
 
-static Datum
-form_result(FunctionCallInfo fcinfo, StatsRow *r)
-{
-	TupleDesc desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	Assert(desc->natts == r->count);
-	return HeapTupleGetDatum(
-		heap_form_tuple(BlessTupleDesc(desc), r->values, r->nulls));
-}
-
 /* The queue of the first argument, if the role has any privilege on it. */
 static bool
 arg_queue(FunctionCallInfo fcinfo, PgqrsQueue *queue)
@@ -78,7 +64,7 @@ pgqrs_count_messages(PG_FUNCTION_ARGS)
 	put(&r, TimestampTzGetDatum(stats.oldest_ready),
 		!TIMESTAMP_IS_NOEND(stats.oldest_ready));
 	put(&r, Float8GetDatum(stats.out_per_minute), true);
-	return form_result(fcinfo, &r);
+	return pgqrs_result_row(fcinfo, r.values, r.nulls);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_count_runs);
@@ -105,5 +91,5 @@ pgqrs_count_runs(PG_FUNCTION_ARGS)
 	put(&r, TimestampTzGetDatum(stats.since), !TIMESTAMP_IS_NOEND(stats.since));
 	put(&r, Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)),
 		true);
-	return form_result(fcinfo, &r);
+	return pgqrs_result_row(fcinfo, r.values, r.nulls);
 }
