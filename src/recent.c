@@ -100,8 +100,10 @@ pgqrs_recent_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 	Place *place = place_of(id, first_key);
 	BlockNumber block;
 
+	if (place->first_key != first_key || !ItemPointerIsValid(&place->tid))
+		return false;
 	/* a fetch by place would leave a predicate lock */
-	if (place->first_key != first_key || IsolationIsSerializable())
+	if (IsolationIsSerializable())
 		return false;
 	block = ItemPointerGetBlockNumber(&place->tid);
 	if (block >= RelationGetNumberOfBlocks(table))
