@@ -136,22 +136,25 @@ remember(const PgqrsWorkflow *workflow)
 	MemoryContextSwitchTo(caller);
 }
 
-/* Reads a workflow and remembers it. */
+/*
+ * Reads a workflow and remembers it, unless something changed meanwhile: to
+ * fetch a long value from its own table can let an invalidation in, after the
+ * row was read.
+ */
 static bool
 load(int64 workflow_id, PgqrsWorkflow *workflow)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	bool found = pgqrs_row_fetch_id(table, workflow_id, slot);
+	bool found;
 
+	revalidate(); /* opening the table may have let one in, too */
+	found = pgqrs_row_fetch_id(table, workflow_id, slot);
 	if (found)
 		read_workflow(slot, workflow);
 	pgqrs_table_close(table);
-	if (found)
-	{
-		revalidate(); /* opening the table may have emptied it */
+	if (found && cache.generation == pgqrs_catalog_generation(TABLE_WORKFLOWS))
 		remember(workflow);
-	}
 	return found;
 }
 
