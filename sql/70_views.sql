@@ -139,6 +139,8 @@ COMMENT ON COLUMN pgqrs_events.event IS 'created, claimed, released, rescheduled
 COMMENT ON COLUMN pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
 COMMENT ON COLUMN pgqrs_events.at IS 'when, by the clock of the server';
 
+-- A limit of which the planner knows nothing makes it prefer the index's order
+-- to sorting all that a queue has.
 CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,
@@ -159,6 +161,7 @@ CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 			FROM pgqrs_archive AS a
 			WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
 			ORDER BY a.archived_at DESC
+			LIMIT (SELECT NULL::pg_catalog.int8)
 		) AS a
 	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR, of each queue the latest first; pgqrs_replay_message() gives them another chance';
@@ -271,8 +274,8 @@ COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting fo
 COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
 COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
 COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
-COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
-COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
+COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 1000 messages of the database are younger than that, at their rate; without what ended and was not kept';
+COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 1000 of the queue that ended are younger than that, at their rate; without what was not kept';
 
 CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
 	SELECT q.queue_id AS workflow_id,
@@ -295,21 +298,21 @@ CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
 		CROSS JOIN LATERAL pgqrs_count_runs(q.queue_id) AS c
 	WHERE q.is_workflow
 		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 200 went that ended and are kept; costs as much as what is live, whatever has ended';
+COMMENT ON VIEW pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 100 went that ended and are kept; costs as much as what is live, whatever has ended';
 COMMENT ON COLUMN pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
 COMMENT ON COLUMN pgqrs_workflow_stats.workflow IS 'its name';
 COMMENT ON COLUMN pgqrs_workflow_stats.queued IS 'runs that nobody has claimed yet';
 COMMENT ON COLUMN pgqrs_workflow_stats.running IS 'runs in status RUNNING';
 COMMENT ON COLUMN pgqrs_workflow_stats.paused IS 'parked runs';
-COMMENT ON COLUMN pgqrs_workflow_stats.success IS 'of the newest 200 that ended: those in SUCCESS';
-COMMENT ON COLUMN pgqrs_workflow_stats.error IS 'of the newest 200 that ended: those in ERROR';
-COMMENT ON COLUMN pgqrs_workflow_stats.cancelled IS 'of the newest 200 that ended: those that are CANCELLED';
+COMMENT ON COLUMN pgqrs_workflow_stats.success IS 'of the newest 100 that ended: those in SUCCESS';
+COMMENT ON COLUMN pgqrs_workflow_stats.error IS 'of the newest 100 that ended: those in ERROR';
+COMMENT ON COLUMN pgqrs_workflow_stats.cancelled IS 'of the newest 100 that ended: those that are CANCELLED';
 COMMENT ON COLUMN pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL if there are none';
-COMMENT ON COLUMN pgqrs_workflow_stats.avg_duration IS 'of the newest 200 that ended, from the first claim to the end; without those that were never claimed';
+COMMENT ON COLUMN pgqrs_workflow_stats.avg_duration IS 'of the newest 100 that ended, from the first claim to the end; without those that were never claimed';
 COMMENT ON COLUMN pgqrs_workflow_stats.p50_duration IS 'likewise, the median';
 COMMENT ON COLUMN pgqrs_workflow_stats.p95_duration IS 'likewise, what 95 of 100 did not exceed';
-COMMENT ON COLUMN pgqrs_workflow_stats.retries IS 'of the newest 200 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
-COMMENT ON COLUMN pgqrs_workflow_stats.since IS 'when the oldest of the newest 200 ended; NULL if none has';
+COMMENT ON COLUMN pgqrs_workflow_stats.retries IS 'of the newest 100 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
+COMMENT ON COLUMN pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended; NULL if none has';
 COMMENT ON COLUMN pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
 COMMENT ON COLUMN pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
 

@@ -20,6 +20,7 @@
 #include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_constraint.h"
@@ -372,6 +373,7 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 	scan->snapshot = GetActiveSnapshot();
 	scan->direction = ForwardScanDirection;
 	scan->by_hand = IsolationIsSerializable();
+	scan->map = InvalidBuffer;
 	scan->desc = pgqrs_index_beginscan(table->rel, scan->index,
 									   scan->by_hand ? SnapshotAny : scan->snapshot,
 									   nkeys);
@@ -460,6 +462,20 @@ pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 	return false;
 }
 
+/*
+ * Whether the row of the index entry that the scan is at is visible, for who
+ * needs only the entry: on a page of which all is visible to everybody the row
+ * is not looked at, and the slot not filled.
+ */
+bool
+pgqrs_scan_visible(PgqrsScan *scan, TupleTableSlot *slot)
+{
+	return VM_ALL_VISIBLE(scan->table->rel,
+						  ItemPointerGetBlockNumber(&scan->desc->xs_heaptid),
+						  &scan->map) ||
+		pgqrs_scan_fetch(scan, slot);
+}
+
 bool
 pgqrs_scan_next(PgqrsScan *scan, TupleTableSlot *slot)
 {
@@ -475,6 +491,8 @@ pgqrs_scan_next(PgqrsScan *scan, TupleTableSlot *slot)
 void
 pgqrs_scan_end(PgqrsScan *scan)
 {
+	if (BufferIsValid(scan->map))
+		ReleaseBuffer(scan->map);
 	index_endscan(scan->desc);
 	PopActiveSnapshot();
 }

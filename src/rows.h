@@ -21,6 +21,7 @@
 #include "indexes.h"
 #include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
+#include "storage/buf.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -81,6 +82,7 @@ typedef struct PgqrsScan
 	ScanKeyData pair[2]; /* what a row comparison consists of */
 	int nkeys;
 	bool by_hand; /* SERIALIZABLE: visibility checked here */
+	Buffer map;	  /* of visibility, the page looked at last */
 } PgqrsScan;
 
 /* tables */
@@ -110,6 +112,7 @@ extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
 extern Datum pgqrs_scan_key(PgqrsScan *scan, AttrNumber column);
 extern bool pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot);
+extern bool pgqrs_scan_visible(PgqrsScan *scan, TupleTableSlot *slot);
 extern bool pgqrs_scan_next(PgqrsScan *scan, TupleTableSlot *slot);
 extern void pgqrs_scan_end(PgqrsScan *scan);
 

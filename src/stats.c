@@ -3,9 +3,10 @@
  *	  What is in a queue, and how the runs of a workflow fared.
  *
  * Runs in any backend, takes no row lock and changes nothing.  What is live is
- * counted, each message once.  Of what has ended the newest are looked at, a
- * fixed number at most, in the order of an index: no statistic depends on how
- * much history is kept, nor on what the planner thinks of it.
+ * counted, each message once, as far as possible by its index entry alone.  Of
+ * what has ended the newest are looked at, a fixed number at most, in the order
+ * of an index: no statistic depends on how much history is kept, nor on what
+ * the planner thinks of it.
  *
  * A call reads all of its rows under one snapshot.
  */
@@ -14,6 +15,7 @@
 #include <math.h>
 
 #include "clock.h"
+#include "miscadmin.h"
 #include "rows.h"
 #include "run.h"
 #include "utils/snapmgr.h"
@@ -147,12 +149,16 @@ count_messages(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 
 	scan_begin(&scan, &r->messages, INDEX_MESSAGES_CLAIM, ForwardScanDirection,
 			   queue_id);
-	while (pgqrs_scan_next(&scan, slot))
+	while (pgqrs_scan_next_key(&scan))
 	{
 		TimestampTz visible_after = DatumGetTimestampTz(
-			pgqrs_get(slot, Messages_visible_after));
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+		bool is_due = visible_after <= r->now;
 
-		if (visible_after <= r->now)
+		CHECK_FOR_INTERRUPTS();
+		if (!(is_due ? pgqrs_scan_visible : pgqrs_scan_fetch)(&scan, slot))
+			continue;
+		if (is_due)
 		{
 			stats->ready++;
 			stats->oldest_ready = Min(stats->oldest_ready, visible_after);
@@ -172,8 +178,9 @@ count_dead(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 
 	scan_begin(&scan, &r->archive, INDEX_ARCHIVE_DEAD, BackwardScanDirection,
 			   queue_id);
-	while (stats->dead < STATS_MAX_DEAD && pgqrs_scan_next(&scan, r->archive.slot))
-		stats->dead++;
+	while (stats->dead < STATS_MAX_DEAD && pgqrs_scan_next_key(&scan))
+		if (pgqrs_scan_visible(&scan, r->archive.slot))
+			stats->dead++;
 	pgqrs_scan_end(&scan);
 }
 

@@ -12,7 +12,7 @@
 /* No more than so many of what has ended is looked at. */
 #define STATS_MAX_DEAD	1000
 #define STATS_MAX_OUT	2000
-#define STATS_MAX_ENDED 200
+#define STATS_MAX_ENDED 100
 
 typedef struct PgqrsQueueStats
 {
