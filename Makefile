@@ -10,6 +10,7 @@
 #   make stress             looks for lost messages for minutes; test/stress/run says more
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
 #   make chaos              kills everything for ten minutes and looks for broken promises; test/chaos/run says more
+#   make retention          what it costs to remove 10 million archived messages; test/retention/run says more
 #   make size              how long reading takes with 10 million archived messages
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
@@ -45,7 +46,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency listener size model stress stress-broken chaos idle check-layers format format-check
+.PHONY: all install objects test demo bench latency listener retention size model stress stress-broken chaos idle check-layers format format-check
 
 all:
 
@@ -101,6 +102,9 @@ chaos:
 
 size:
 	@bash test/size/run
+
+retention:
+	@bash test/retention/run
 
 idle:
 	@bash test/idle/run
