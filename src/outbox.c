@@ -23,6 +23,7 @@
 #include "message.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "workflow.h"
 
 static PgqrsRunStatus
@@ -164,6 +165,8 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 {
 	const char *name = pgqrs_workflow_outbox(workflow->queue_id);
 	PgqrsNewMessage m = {0};
+	MemoryContext caller;
+	MemoryContext context;
 	PgqrsQueue outbox;
 	PgqrsRow row;
 	int64 id;
@@ -183,18 +186,26 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 		return;
 	}
 	id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	/* one call may end any number of runs */
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs event",
+									ALLOCSET_DEFAULT_SIZES);
+	caller = MemoryContextSwitchTo(context);
 	m.payload = make_event(workflow, run, id,
 						   size_of_values(run) <= (Size) pgqrs_payload_max);
+	MemoryContextSwitchTo(caller);
 	pgqrs_message_fill(&row, messages, outbox.queue_id, id, &m,
 					   pgqrs_floor_writer_clock(outbox.queue_id));
 	pgqrs_row_insert(messages, &row);
+	MemoryContextDelete(context);
 }
 
+/* As with who sends to a queue, its deletion comes before this or waits. */
 void
 pgqrs_outbox_check(const char *name)
 {
 	PgqrsQueue queue;
 
+	pgqrs_table_close(pgqrs_table_open(TABLE_MESSAGES, true));
 	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, &queue);
 	if (queue.is_workflow)
 		ereport(ERROR,

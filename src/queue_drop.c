@@ -323,6 +323,14 @@ has_rows(PgqrsTableId id, PgqrsIndexId index, int64 value)
 }
 
 static bool
+has_outbox(TupleTableSlot *workflow, const char *name)
+{
+	return !pgqrs_is_null(workflow, Workflows_outbox_queue) &&
+		strcmp(TextDatumGetCString(pgqrs_get(workflow, Workflows_outbox_queue)),
+			   name) == 0;
+}
+
+static bool
 is_outbox(const char *name)
 {
 	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, false);
@@ -332,12 +340,44 @@ is_outbox(const char *name)
 
 	pgqrs_scan_begin_table(&scan, workflows);
 	while (!found && pgqrs_scan_next(&scan, slot))
-		found = !pgqrs_is_null(slot, Workflows_outbox_queue) &&
-			strcmp(TextDatumGetCString(pgqrs_get(slot, Workflows_outbox_queue)),
-				   name) == 0;
+		found = has_outbox(slot, name);
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workflows);
 	return found;
+}
+
+/*
+ * Workflows whose outbox is deleted have none: whoever makes a queue of that
+ * name later was not chosen to learn of their runs.
+ */
+static void
+clear_outboxes(const char *name)
+{
+	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workflows);
+	TupleTableSlot *locked = pgqrs_table_slot(workflows);
+	PgqrsScan scan;
+	PgqrsRow row;
+
+	pgqrs_scan_begin_table(&scan, workflows);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		int64 id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
+
+		if (!has_outbox(slot, name) ||
+			!pgqrs_row_fetch_locked(workflows, id, LockTupleNoKeyExclusive, locked) ||
+			!has_outbox(locked, name))
+			continue;
+		pgqrs_row_copy(&row, workflows, locked);
+		pgqrs_set_null(&row, Workflows_outbox_queue);
+		pgqrs_row_update(workflows, locked, &row);
+		ereport(NOTICE,
+				(errmsg("workflow \"%s\" has no outbox any more",
+						TextDatumGetCString(pgqrs_get(locked, Workflows_name)))));
+		pgqrs_catalog_changed(TABLE_WORKFLOWS);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workflows);
 }
 
 /* Runs bring their messages, live and archived. */
@@ -412,6 +452,8 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	{
 		if (is_workflow)
 			pgqrs_schedule_drop_all_of(name);
+		else
+			clear_outboxes(name);
 		delete_contents(id, is_workflow);
 	}
 	else

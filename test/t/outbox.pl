@@ -137,20 +137,29 @@ $lease = sql(q{SET ROLE bob; SELECT lease FROM pgqrs_dequeue('ada.job')});
 sql("SET ROLE bob; SELECT pgqrs_complete_run($run, $lease)");
 is(sql(q{SELECT payload->>'subject' FROM pgqrs_peek('ada.out')}), $run, 'a worker needs no privilege on the outbox');
 
-# Gone: refused, or forced, and then ends go on without it.
+# Gone: refused, or forced, and then the workflow has none, even if another
+# queue takes the name.
 sql(q{SELECT pgqrs_create_queue('gone'), pgqrs_alter_workflow('a job', outbox_queue => 'gone')});
 is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), 'PQ009', 'an outbox is in use');
-sql(q{SELECT pgqrs_delete_queue('gone', force => true)});
-($run, $lease) = start();
-my ($status, $out, $err) = $node->psql('postgres', "SET client_min_messages = warning; SELECT pgqrs_complete_run($run, $lease)");
-like($err, qr/WARNING:  the outbox "gone" of workflow "a job" is not there/, 'a run ends with a warning');
-is(sql("SELECT status FROM pgqrs_runs WHERE run_id = $run"), 'SUCCESS', 'but it ends');
+my ($status, $out, $err) = $node->psql('postgres', q{SET client_min_messages = notice; SELECT pgqrs_delete_queue('gone', force => true)});
+like($err, qr/NOTICE:  workflow "a job" has no outbox any more/, 'forced: the workflow has none any more');
 sql(q{SELECT pgqrs_create_queue('gone')});
 ($run, $lease) = start();
 sql("SELECT pgqrs_complete_run($run, $lease)");
-is(sql(q{SELECT payload->>'subject' FROM pgqrs_peek('gone')}), $run, 'it is there again');
+is(sql("SELECT status FROM pgqrs_runs WHERE run_id = $run"), 'SUCCESS', 'a run ends');
+is(sql(q{SELECT count(*) FROM pgqrs_peek('gone')}), 0, 'nobody else is told of it');
+is(sql(q{SELECT pgqrs_delete_queue('gone')}), 't', 'no outbox any more');
+
+# Setting an outbox and deleting it, at the same time: one comes after the other.
+sql(q{SELECT pgqrs_create_queue('gone')});
+my $setter = $node->background_psql('postgres', on_error_stop => 0);
+$setter->query_safe(q{BEGIN; SELECT pgqrs_alter_workflow('a job', outbox_queue => 'gone')});
+is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), '55P03', 'being set: it cannot be deleted now');
+$setter->query_safe('COMMIT');
+$setter->quit;
+is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), 'PQ009', 'set: it is in use');
 sql(q{SELECT pgqrs_alter_workflow('a job', reset => '{outbox_queue}')});
-is(sql(q{SELECT pgqrs_delete_queue('gone', force => true)}), 't', 'no outbox any more');
+is(sql(q{SELECT pgqrs_delete_queue('gone')}), 't', 'no outbox any more');
 
 # The workflow is deleted: its live runs are told of, the ended ones were.
 sql(q{SELECT pgqrs_alter_workflow('a job', outbox_queue => 'out')});
