@@ -7,6 +7,11 @@
  * store what they have done.  Any other run is ended, which waits for the open
  * transactions of its steps.
  *
+ * Those steps may also have reported progress, in the run's row, which the
+ * request is to be written into.  Their next call may need the message, so that
+ * row must not be waited for with the message locked: the locks are taken in a
+ * subtransaction, and given back with it when the row turns out to be locked.
+ *
  * The end of a parent and the cancellation of its children are two things: the
  * transaction that ends the parent notes in the archive that children are left
  * (run.c), whoever comes by cancels them in ascending order without waiting for
@@ -16,6 +21,7 @@
  */
 #include "cancel.h"
 
+#include "access/xact.h"
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
@@ -29,6 +35,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 /* What one call looks at and cancels of the families it comes by. */
@@ -161,36 +168,130 @@ lock_given_up(PgqrsRunRows *rows)
 	return LockTupleExclusive;
 }
 
-/* Finds a run and locks it as cancelling needs: PQ003, 42501. */
-static CancelResult
-cancel_run(PgqrsRunRows *rows, int64 run_id, const char *reason)
+/* What one look at a run, as pgqrs_cancel() is asked to cancel it, comes to. */
+typedef struct Cancelling
 {
+	int64 run_id;
+	const char *reason;
+	LockTupleMode mode;	 /* of the message's lock */
+	CancelResult result; /* CANCEL_BUSY: the run's row is locked */
+	PgqrsRunStatus status;
+} Cancelling;
+
+/* Locks the run as cancelling needs, and cancels it: PQ003, 42501. */
+static void
+cancel_run(void *arg)
+{
+	Cancelling *c = arg;
+	LockTupleMode mode = c->mode;
+	PgqrsRunRows rows;
+
+	c->result = CANCEL_NOTHING;
+	pgqrs_run_open(&rows);
+	pgqrs_run_require(&rows, c->run_id, PRIVILEGE_TRIGGER, mode);
+	if (rows.has_message)
+	{
+		if (mode != LockTupleExclusive && pgqrs_is_null(rows.message, Messages_lease))
+			mode = lock_given_up(&rows);
+		c->result = cancel_locked(&rows, mode, c->reason,
+								  c->mode == LockTupleExclusive ? LockWaitBlock :
+																  LockWaitSkip);
+	}
+	c->status = c->result == CANCEL_ENDED ? RUN_CANCELLED :
+											pgqrs_run_status(rows.run);
+	pgqrs_run_close(&rows);
+}
+
+/* Waits until nobody has the run's row locked. */
+static void
+wait_for_run(void *arg)
+{
+	Cancelling *c = arg;
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
+
+	(void) pgqrs_row_fetch_locked(runs, c->run_id, LockTupleNoKeyExclusive,
+								  pgqrs_table_slot(runs));
+	c->result = CANCEL_BUSY;
+	pgqrs_table_close(runs);
+}
+
+/* Does something in a subtransaction, which is undone if it was all for nothing. */
+static void
+apart(void (*work)(void *), Cancelling *c)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		work(c);
+	}
+	PG_CATCH();
+	{
+		/* whoever catches the error knows nothing of our subtransaction */
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	if (c->result == CANCEL_BUSY)
+		RollbackAndReleaseCurrentSubTransaction();
+	else
+		ReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+/* The lock that cancelling the run needs, as it looks now. */
+static LockTupleMode
+mode_for_run(int64 run_id)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *message = pgqrs_table_slot(messages);
 	LockTupleMode mode = LockTupleExclusive;
 
-	if (pgqrs_row_fetch_id(rows->messages, run_id, rows->message))
-		mode = mode_for(rows->message);
-	pgqrs_run_require(rows, run_id, PRIVILEGE_TRIGGER, mode);
-	if (!rows->has_message)
-		return CANCEL_NOTHING;
-	if (mode != LockTupleExclusive && pgqrs_is_null(rows->message, Messages_lease))
-		mode = lock_given_up(rows);
-	return cancel_locked(rows, mode, reason, LockWaitBlock);
+	if (pgqrs_row_fetch_id(messages, run_id, message))
+		mode = mode_for(message);
+	pgqrs_table_close(messages);
+	return mode;
+}
+
+/*
+ * Cancels a run.  With its message locked exclusively nobody else writes the
+ * run's row, and nothing is to be given back.
+ */
+static void
+cancel_waiting(Cancelling *c)
+{
+	for (;;)
+	{
+		c->mode = mode_for_run(c->run_id);
+		if (c->mode == LockTupleExclusive)
+			cancel_run(c);
+		else
+			apart(cancel_run, c);
+		if (c->result != CANCEL_BUSY)
+			return;
+		apart(wait_for_run, c);
+	}
 }
 
 PgqrsRunStatus
 pgqrs_cancel(int64 run_id, const char *reason)
 {
-	PgqrsRunRows rows;
-	PgqrsRunStatus status;
+	Cancelling c = {.run_id = run_id, .reason = reason};
 
-	pgqrs_run_open(&rows);
-	if (cancel_run(&rows, run_id, reason) == CANCEL_ENDED)
-		status = RUN_CANCELLED;
-	else
-		status = pgqrs_run_status(rows.run);
-	pgqrs_run_close(&rows);
+	cancel_waiting(&c);
 	pgqrs_cancel_children(run_id);
-	return status;
+	return c.status;
 }
 
 /*
@@ -401,7 +502,12 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) &&
 			!pgqrs_run_is_terminal(pgqrs_run_status(rows.run)) &&
 			matches(&rows, filter))
-			result = cancel_run(&rows, ids[i], reason);
+		{
+			Cancelling c = {.run_id = ids[i], .reason = reason};
+
+			cancel_waiting(&c);
+			result = c.result;
+		}
 		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
 			cancelled++;
 		if (result != CANCEL_ENDED)
