@@ -1,0 +1,71 @@
+# examples/monitoring: the file is a collector of sql_exporter, and each of its
+# queries runs as the role that README.md describes and returns the columns
+# that its metrics name, as numbers.
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $file = "$FindBin::Bin/../../examples/monitoring/pgqrs.collector.yml";
+
+# The file as JSON, read by a YAML parser; Debian's own python3 has the module.
+my ($json, $err) = run_command([ '/usr/bin/python3', '-c',
+	'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))', $file ]);
+is($err, '', 'the file is YAML');
+my $collector = decode_json($json);
+my %queries = map { $_->{query_name} => $_->{query} } @{ $collector->{queries} };
+
+my $node = new_node('monitoring', "fsync = off\n");
+$node->safe_psql('postgres', q{
+	CREATE ROLE monitor LOGIN;
+	GRANT pg_read_all_stats TO monitor;
+	SELECT pgqrs_grant('*', 'monitor', 'trigger');
+	SELECT pgqrs_create_queue('mail'), pgqrs_create_workflow('ship');
+	SELECT pgqrs_enqueue('mail', '1'), pgqrs_enqueue('mail', '2'), pgqrs_trigger('ship');
+	SELECT pgqrs_register_worker('w', '{ship}');
+	SELECT pgqrs_dequeue('mail');
+	WITH d AS MATERIALIZED (SELECT * FROM pgqrs_dequeue('ship')) SELECT pgqrs_complete_run(run_id, lease) FROM d;
+});
+
+# The rows of a query, as the role sees them.
+sub rows_of
+{
+	my ($query) = @_;
+	return decode_json($node->safe_psql('postgres',
+		"SET ROLE monitor; SELECT coalesce(json_agg(r), '[]') FROM ($query) AS r"));
+}
+
+my %rows = map { $_ => rows_of($queries{$_}) } sort keys %queries;
+my (%used, %names);
+foreach my $metric (@{ $collector->{metrics} })
+{
+	my $name = $metric->{metric_name};
+	my $rows = $rows{ $metric->{query_ref} };
+	my @labels = @{ $metric->{key_labels} // [] };
+	my @values = @{ $metric->{values} };
+	my @wrong = grep {
+		my $row = $_;
+		grep({ !defined $row->{$_} } @labels) || grep({ ($row->{$_} // '') !~ /^-?\d+(\.\d+)?(e[-+]\d+)?$/ } @values)
+	} @$rows;
+
+	$used{ $metric->{query_ref} } = 1;
+	like($name, qr/^pgqrs_[a-z0-9_]+$/, "$name: its name");
+	ok(!$names{$name}++, "$name is there once");
+	like($metric->{type}, qr/^(gauge|counter)$/, "$name: its type");
+	like($metric->{help}, qr/^[A-Z0-9].*\.$/, "$name: its help");
+	ok(@values == 1 || $metric->{value_label}, "$name: several values have a label");
+	ok(@$rows && !@wrong, "$name: rows with its labels and values") or diag(encode_json($rows));
+}
+is(join(' ', sort keys %used), join(' ', sort keys %queries), 'each query is used');
+
+my ($mail) = grep { $_->{queue} eq 'mail' } @{ $rows{pgqrs_queues} };
+is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'messages of a queue');
+my ($ship) = @{ $rows{pgqrs_workflows} };
+is("$ship->{success} $ship->{queued} $ship->{live_workers}", '1 0 1', 'runs of a workflow');
+ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'pg_read_all_stats shows who holds back vacuum');
+
+done_testing();
