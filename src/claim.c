@@ -10,6 +10,9 @@
  * A message that somebody held is locked exclusively first, so that the holder
  * and the claim exclude each other.  On one that nobody holds nobody can act,
  * and the update itself is lock enough.
+ *
+ * What may not be delivered is ended, in a subtransaction, so that one that
+ * cannot be ended keeps nobody from the others.
  */
 #include "claim.h"
 
@@ -18,6 +21,7 @@
 #include "common/pg_prng.h"
 #include "errors.h"
 #include "events.h"
+#include "faulty.h"
 #include "floor.h"
 #include "json.h"
 #include "lease.h"
@@ -247,26 +251,55 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 	claim->deliver(claim->arg, &d);
 }
 
+/* An end, in a subtransaction with tables of its own. */
+typedef struct End
+{
+	const PgqrsRunRows *found;
+	int failures;
+	TimestampTz now;
+} End;
+
+/* Unless it is not the version that was found, or somebody has it locked. */
+static void
+end_found(void *arg)
+{
+	const End *end = arg;
+	TupleTableSlot *found = end->found->message;
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	rows.queue = end->found->queue;
+	if (pgqrs_row_fetch_id(rows.messages,
+						   DatumGetInt64(pgqrs_get(found, Messages_message_id)),
+						   rows.message) &&
+		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
+		lock_message(&rows))
+	{
+		if (!pgqrs_is_null(rows.message, Messages_run_id))
+			fetch_run(&rows);
+		(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
+	}
+	pgqrs_run_close(&rows);
+}
+
 /*
- * Ends the message if it may not be delivered; false if it may.  One that
- * nobody held is not locked yet, and if somebody else has it by now, it is his.
+ * Ends the message if it may not be delivered; false if it may.  One at which
+ * that fails is in nobody's way.
  */
 static bool
-end_if_due(Claim *claim, bool held, int failures, TimestampTz now)
+end_if_due(Claim *claim, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
+	End end = {.found = rows, .failures = failures, .now = now};
+	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
 
 	if (!is_due_to_end(rows, failures, now))
 		return false;
-	if (!held)
+	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, id))
 	{
-		if (!lock_message(rows))
-			return true;
-		if (!pgqrs_is_null(rows->message, Messages_run_id))
-			fetch_run(rows);
+		(void) pgqrs_faulty_try(end_found, &end);
+		claim->may_end--;
 	}
-	(void) pgqrs_claim_end_if_due(rows, failures, now);
-	claim->may_end--;
 	return true;
 }
 
@@ -290,7 +323,7 @@ claim_message(Claim *claim)
 	if (is_run)
 		fetch_run(rows);
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
-	if (end_if_due(claim, held, failures, now) ||
+	if (end_if_due(claim, failures, now) ||
 		!update_message(claim, &row, held, failures, now))
 		return;
 	while (is_run && !update_run(claim, &row, now))

@@ -1,20 +1,24 @@
 /*
  * faulty.c
- *	  Rows at which background work fails, so that it goes on with the others.
+ *	  Rows at which work fails that nobody asked for, so that it goes on with
+ *	  the others.
  *
- * Runs in the background workers and in pgqrs_maintain().  The rows are in
- * shared memory, so that each is logged once however often workers come and go;
- * without it, in the backend's own.  There are few places: where many rows fail
- * it is not the rows' fault.
+ * Runs in the background workers, in pgqrs_maintain() and in claims, which end
+ * what may not be delivered.  The rows are in shared memory, so that each is
+ * logged once however often workers come and go; without it, in the backend's
+ * own.  There are few places: where many rows fail it is not the rows' fault.
  *
  * All is guarded by one spinlock; count may be read without, as a hint.
  */
 #include "faulty.h"
 
+#include "access/xact.h"
 #include "clock.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #define MAX_FAULTY 64
@@ -165,7 +169,7 @@ report(const ErrorData *error)
 
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
-			 errmsg("background work on %s " INT64_FORMAT " failed: %s",
+			 errmsg("%s " INT64_FORMAT " was passed over: %s",
 					nouns[kind_at_hand], id_at_hand, error->message),
 			 errdetail("All else goes on. This is tried again once in a minute, and not reported again."),
 			 errhint("Look for what was changed in the tables of the extension other than by its functions, and for damage.")));
@@ -193,4 +197,37 @@ pgqrs_faulty_caught(const ErrorData *error)
 		report(error);
 	at_hand = false;
 	return row != NULL;
+}
+
+bool
+pgqrs_faulty_try(void (*work)(void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool succeeded = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		work(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (!pgqrs_faulty_caught(error))
+			ReThrowError(error);
+		succeeded = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return succeeded;
 }

@@ -1,6 +1,7 @@
 /*
  * faulty.h
- *	  Rows at which background work fails, so that it goes on with the others.
+ *	  Rows at which work fails that nobody asked for, so that it goes on with
+ *	  the others.
  *
  * Whoever is to change rows on his own account says which one he comes to.  An
  * error is that row's then: it is logged, what was done with it undone, and the
@@ -29,6 +30,12 @@ extern void pgqrs_faulty_begin(void);
 
 /* This one is, until the next; false: pass over it. */
 extern bool pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id);
+
+/*
+ * Works in a subtransaction.  False, and what was done is undone: it failed at
+ * the row at hand.  Any other error is raised again.
+ */
+extern bool pgqrs_faulty_try(void (*work)(void *arg), void *arg);
 
 /*
  * An error was caught, and the (sub)transaction rolled back.  False: it is not

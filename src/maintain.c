@@ -24,7 +24,6 @@
  */
 #include "maintain.h"
 
-#include "access/xact.h"
 #include "cancel.h"
 #include "claim.h"
 #include "clock.h"
@@ -39,8 +38,6 @@
 #include "run.h"
 #include "schedule.h"
 #include "sweep.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "worker.h"
 
@@ -93,54 +90,35 @@ compare_ids(const void *a, const void *b)
  * Running duties
  */
 
-/* In a subtransaction; false, and what is done undone: it failed at one row. */
-static bool
-try_duty(PgqrsDuty duty, int64 *done, TimestampTz *next)
+typedef struct Batch
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool succeeded = true;
+	PgqrsDuty duty;
+	int64 *done;
+	TimestampTz next;
+} Batch;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		pgqrs_faulty_begin();
-		*next = duty(done);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
+static void
+run_batch(void *arg)
+{
+	Batch *batch = arg;
 
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		if (!pgqrs_faulty_caught(error))
-			ReThrowError(error);
-		succeeded = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return succeeded;
+	pgqrs_faulty_begin();
+	batch->next = batch->duty(batch->done);
 }
 
 TimestampTz
 pgqrs_maintain_run(PgqrsDuty duty, int64 *done)
 {
-	TimestampTz next;
+	Batch batch = {.duty = duty, .done = done};
 	int64 before[DONE_COUNT];
 
 	memcpy(before, done, sizeof(before));
-	while (!try_duty(duty, done, &next))
+	while (!pgqrs_faulty_try(run_batch, &batch))
 	{
 		CHECK_FOR_INTERRUPTS();
 		memcpy(done, before, sizeof(before));
 	}
-	return next;
+	return batch.next;
 }
 
 static int

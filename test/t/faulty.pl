@@ -1,5 +1,6 @@
-# Rows at which background work fails, here because somebody wrote to tables by
-# hand: it goes on with all others, says so once, and comes back to them.
+# Rows at which background work fails, or the end that a claim makes of what it
+# may not deliver, here because somebody wrote to tables by hand: it goes on with
+# all others, says so once, and comes back to them.
 use strict;
 use warnings;
 
@@ -106,8 +107,35 @@ sql("UPDATE pgqrs_schedules SET cron = 'nonsense' WHERE name = 's2'");
 one_fails('schedules', 'schedules_fired', sub { sql("UPDATE pgqrs_schedules SET cron = '\@yearly'") });
 sql("SELECT pgqrs_purge_queue('wf')");
 
+# A claim ends what it may not deliver, and delivers all else.
+sub claim_passes
+{
+	my ($name, $queue, $put, $make_due) = @_;
+	my @due = map { sql("SELECT $put") } 1 .. 4;
+	$make_due->(@due);
+	spoil($due[1]);
+	my $good = sql("SELECT $put");
+	my $take = "SELECT message_id FROM pgqrs_dequeue('$queue', batch_size => 10, visibility_timeout => '1 day')";
+	is(sql($take), $good, "a claim passes over $name that it cannot end");
+	is(sql("SELECT string_agg(message_id::text, ' ' ORDER BY message_id) FROM pgqrs_archive WHERE message_id IN ($due[0], $due[2], $due[3])"),
+		"$due[0] $due[2] $due[3]", 'and ends the others');
+	$good = sql("SELECT $put");
+	is(sql($take), $good, 'so does the next');
+	mend();
+	clock($node, (61 * ++$minutes) . ' s');
+	is(sql($take), '', 'when it is mended');
+	is(sql("SELECT outcome IS NOT NULL FROM pgqrs_archive WHERE message_id = $due[1]"), 't', 'it is ended');
+	sql("SELECT pgqrs_purge_queue('$queue')");
+	return;
+}
+sql("SELECT pgqrs_create_queue('last', max_attempts => 1)");
+claim_passes('a message', 'last', "pgqrs_enqueue('last', '1')",
+	sub { sql("SELECT count(*) FROM pgqrs_dequeue('last', batch_size => 4, visibility_timeout => '1 us')") });
+claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
+	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
+
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, qr/WARNING:  background work on \S+(?: or run)? \d+ failed: /), 6, 'the log tells of each, once');
+is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 8, 'the log tells of each, once');
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
@@ -129,7 +157,7 @@ sub unspoilt
 }
 my $parent = park();
 sql(sprintf $odd =~ s/$parents[1]/$parent/r, '1e30');
-my $warning = 'WARNING:  background work on message or run %s failed: bigint out of range';
+my $warning = 'WARNING:  message or run %s was passed over: bigint out of range';
 sql("ALTER SYSTEM SET pgqrs.paused = off; SELECT pg_reload_conf()");
 my $worker = await_worker($node, 'postgres');
 ok(await_log($node, sprintf $warning, $parent), 'a worker comes to a row at which it fails');
