@@ -65,9 +65,12 @@ static int held_count = 0;
  */
 static int depth = 0;
 
-/* How the transaction has ended of which nobody was woken yet. */
+/* How the transaction has ended of which nobody was told yet. */
 #define NOT_ENDED ((XactEvent) -1)
 static XactEvent ended = NOT_ENDED;
+
+/* The nesting level of a subtransaction that was rolled back just so; 0: none. */
+static int aborted_level = 0;
 
 /* The user's setting while we have lowered it. */
 static bool lowered = false;
@@ -247,10 +250,6 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			forget();
 			pgqrs_floor_end();
-			if (event != XACT_EVENT_ABORT)
-				tell_background();
-			forget_news();
-			release_held();
 			ended = event;
 			break;
 		default:
@@ -258,8 +257,33 @@ transaction_event(XactEvent event, void *arg)
 	}
 }
 
+static void
+subtransaction_event(SubXactEvent event, SubTransactionId id,
+					 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		pgqrs_wake_subcommit(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		aborted_level = GetCurrentTransactionNestLevel();
+}
+
+static void
+tell_of_end(XactEvent event)
+{
+	if (event != XACT_EVENT_ABORT)
+		tell_background();
+	forget_news();
+	release_held();
+	if (event == XACT_EVENT_COMMIT)
+		pgqrs_wake_commit();
+	else if (event == XACT_EVENT_ABORT)
+		pgqrs_wake_abort();
+	else
+		pgqrs_wake_prepare();
+}
+
 /*
- * Who is woken has to find what changed, and nobody in his way: so that comes
+ * Who is told has to find what changed, and nobody in his way: so that comes
  * last, when others were sent the invalidations of catalogs and of what is
  * remembered of queues, and the locks are released.  Called for each resource
  * owner; the first will do.
@@ -268,28 +292,24 @@ static void
 resources_released(ResourceReleasePhase phase, bool is_commit,
 				   bool is_top_level, void *arg)
 {
-	XactEvent event = ended;
-
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
-	if (!is_top_level)
+	if (aborted_level != 0)
+		pgqrs_wake_subabort(aborted_level);
+	aborted_level = 0;
+	if (is_top_level && ended != NOT_ENDED)
 	{
-		if (!is_commit)
-			pgqrs_wake_subabort();
-		return;
+		XactEvent event = ended;
+
+		ended = NOT_ENDED;
+		tell_of_end(event);
 	}
-	ended = NOT_ENDED;
-	if (event == XACT_EVENT_COMMIT)
-		pgqrs_wake_commit();
-	else if (event == XACT_EVENT_ABORT)
-		pgqrs_wake_abort();
-	else if (event == XACT_EVENT_PREPARE)
-		pgqrs_wake_prepare();
 }
 
 void
 pgqrs_commit_init(void)
 {
 	RegisterXactCallback(transaction_event, NULL);
+	RegisterSubXactCallback(subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(resources_released, NULL);
 }

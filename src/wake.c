@@ -8,6 +8,10 @@
  * commit that nobody waits for does little more than look.  A transaction that
  * rolls back claims makes claimable what it had claimed.
  *
+ * Each mark has the nesting level of the subtransaction that made it, so the
+ * last ones are always those of the innermost.  They go to the one around it, or
+ * away, with its end.
+ *
  * The marks of a prepared transaction are parked until its xid is no longer in
  * progress: whoever commits next, which is the one that runs COMMIT PREPARED at
  * the latest, sees to them.  Of transactions that were prepared before the
@@ -51,6 +55,7 @@ typedef enum MarkKind
 typedef struct Mark
 {
 	MarkKind kind;
+	int level; /* of the subtransaction that it is undone with */
 	int count; /* of a queue: messages that can be claimed; of a run: its status */
 	int claimed; /* of a queue: messages that are claimable if this rolls back */
 	int64 id;
@@ -119,15 +124,18 @@ pgqrs_wake_shmem_init(void)
  * Marking
  */
 
-/* One of the last marks of the kind and id, or a new one; NULL: no more. */
+/* One of the last marks of that kind, id and level, or a new one; NULL: no more. */
 static Mark *
-get_mark(MarkKind kind, int64 id)
+get_level_mark(MarkKind kind, int64 id, int level)
 {
 	Mark *mark;
 
 	for (int i = mine.count - 1; i >= 0 && i >= mine.count - LOOK_BACK; i--)
-		if (mine.marks[i].kind == kind && mine.marks[i].id == id)
-			return &mine.marks[i];
+	{
+		mark = &mine.marks[i];
+		if (mark->kind == kind && mark->id == id && mark->level == level)
+			return mark;
+	}
 	if (mine.count == MAX_MARKS)
 	{
 		mine.everything = true;
@@ -143,8 +151,14 @@ get_mark(MarkKind kind, int64 id)
 		mine_size = size;
 	}
 	mark = &mine.marks[mine.count++];
-	*mark = (Mark){.kind = kind, .id = id, .at = DT_NOEND};
+	*mark = (Mark){.kind = kind, .level = level, .id = id, .at = DT_NOEND};
 	return mark;
+}
+
+static Mark *
+get_mark(MarkKind kind, int64 id)
+{
+	return get_level_mark(kind, id, GetCurrentTransactionNestLevel());
 }
 
 void
@@ -479,12 +493,46 @@ pgqrs_wake_abort(void)
 	forget();
 }
 
-/* Which claims a subtransaction made is not known: one look too many is harmless. */
-void
-pgqrs_wake_subabort(void)
+/* The first of the marks of the subtransaction that ends. */
+static int
+first_mark(int level)
 {
-	if (shared != NULL && has_marks())
-		tell_rollback(&mine);
+	int first = mine.count;
+
+	while (first > 0 && mine.marks[first - 1].level >= level)
+		first--;
+	return first;
+}
+
+/* Its marks are those of the one around it. */
+void
+pgqrs_wake_subcommit(int level)
+{
+	int count = mine.count;
+
+	mine.count = first_mark(level);
+	for (int i = mine.count; i < count; i++)
+	{
+		Mark from = mine.marks[i];
+		Mark *to = get_level_mark(from.kind, from.id, level - 1);
+
+		to->count = from.kind == MARK_QUEUE ? to->count + from.count : from.count;
+		to->claimed += from.claimed;
+		to->at = Min(to->at, from.at);
+	}
+}
+
+void
+pgqrs_wake_subabort(int level)
+{
+	Marks undone = mine;
+
+	if (mine.count == 0)
+		return;
+	mine.count = first_mark(level);
+	undone.marks += mine.count;
+	undone.count -= mine.count;
+	tell_rollback(&undone);
 }
 
 void

@@ -2,9 +2,8 @@
  * wake.h
  *	  What a transaction makes claimable, or ends, and who is told of it.
  *
- * Marks are hints: too many of them do no harm, and nothing is undone with a
- * subtransaction.  They count when the transaction has committed.  Does
- * nothing where the library is not preloaded.
+ * Marks are hints: too many of them do no harm.  They count when the transaction
+ * has committed.  Does nothing where the library is not preloaded.
  */
 #ifndef PGQRS_WAKE_H
 #define PGQRS_WAKE_H
@@ -49,7 +48,8 @@ extern void pgqrs_wake_mark_parked(int64 run_id);
 extern void pgqrs_wake_pre_prepare(void);
 extern void pgqrs_wake_commit(void);
 extern void pgqrs_wake_abort(void);
-extern void pgqrs_wake_subabort(void);
+extern void pgqrs_wake_subcommit(int level);
+extern void pgqrs_wake_subabort(int level);
 extern void pgqrs_wake_prepare(void);
 
 /* For floor.c: a transaction that was prepared before the server started. */

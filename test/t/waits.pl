@@ -322,6 +322,35 @@ sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_na
 eval { $_->{harness}->finish } for @crowd;
 
 #
+# What a subtransaction had claimed wakes as many when it is rolled back, and
+# what the transaction around it has claimed nobody
+#
+
+sql("SELECT pgqrs_create_queue('nested')");
+my @herd = map { sleeper("pgqrs_wait_for_work('nested', timeout => '60 s')") } 1 .. 6;
+my $herd = "FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND application_name IN (" . join(',', map { "'$_->{name}'" } @herd) . ')';
+
+# Who looked and went to sleep again is in another transaction.
+sub look
+{
+	my ($count, $statements, $name) = @_;
+	my $before = sql('SELECT clock_timestamp()');
+	my $looked = "SELECT count(*) $herd AND xact_start > '$before'";
+	$holder->query_safe($statements);
+	$node->poll_query_until('postgres', "SELECT ($looked) >= $count AND (SELECT count(*) $herd) = 6") or die "$name: nobody looks";
+	is(sql($looked), $count, $name);
+	return;
+}
+my $one = "SELECT count(*) FROM pgqrs_dequeue('nested')";
+look(1, "BEGIN; SELECT pgqrs_enqueue_batch('nested', array_fill('1'::jsonb, '{9}')); SELECT count(*) FROM pgqrs_dequeue('nested', batch_size => 5);
+	SAVEPOINT s; ROLLBACK TO s; SAVEPOINT s; $one; ROLLBACK TO s", 'a claim that is rolled back');
+look(2, "SAVEPOINT s; $one; SAVEPOINT t; SAVEPOINT u; $one; RELEASE u; RELEASE t; SAVEPOINT t; ROLLBACK TO t; ROLLBACK TO s",
+	'claims in subtransactions of it');
+look(6, "SAVEPOINT s; $one; RELEASE s; ROLLBACK", 'all that is rolled back in the end');
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
+eval { $_->{harness}->finish } for @herd;
+
+#
 # The extension goes, and who waits with it
 #
 
