@@ -32,6 +32,7 @@
 #include "lease.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "postmaster/interrupt.h"
 #include "probe.h"
 #include "read.h"
 #include "ready.h"
@@ -40,6 +41,7 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -260,6 +262,18 @@ must_look(Wait *w)
 		w->slept >= heartbeat_interval(w);
 }
 
+/* How often the worker has to give a sign of life may have changed. */
+static void
+heed_reload(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	/* the check of a setting may have looked at catalogs */
+	InvalidateCatalogSnapshot();
+}
+
 /* Ends the transaction, and sleeps until there is a reason to look. */
 static void
 doze(Wait *w)
@@ -288,6 +302,7 @@ doze(Wait *w)
 			ResetLatch(MyLatch);
 		}
 		CHECK_FOR_INTERRUPTS();
+		heed_reload();
 		now = passed(w);
 		w->slept += now - last;
 		last = now;
