@@ -33,6 +33,7 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 			SELECT pg_catalog.pg_stat_get_dead_tuples('pgqrs_messages'::pg_catalog.regclass) AS dead,
 				pg_catalog.pg_stat_get_live_tuples('pgqrs_messages'::pg_catalog.regclass) AS live
 		) AS m
+		CROSS JOIN pg_catalog.pg_notification_queue_usage() AS n (usage)
 		CROSS JOIN (
 			SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') AS visible
 		) AS s
@@ -118,11 +119,15 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 					CASE WHEN s.visible
 						THEN COALESCE(o.transactions < 1000000, true) AND COALESCE(o.open_for < '10 min', true) END,
 					'Vacuum removes nothing that was deleted since. End the session, finish the prepared transaction or drop the slot, unless it has to be.'),
+				('notification queue',
+					pg_catalog.round(n.usage::pg_catalog.numeric * 100, 1) || ' % full',
+					n.usage < 0.5,
+					'Commits that notify fail when it is full. A session that listens stays in a transaction: the server''s log names its pid. End it.'),
 				('dead messages', m.dead::pg_catalog.text, m.dead <= GREATEST(1000000, m.live),
 					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages';
+COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages';
 COMMENT ON COLUMN pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
 COMMENT ON COLUMN pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN pgqrs_health.hint IS 'what to do; NULL if it is ok';

@@ -66,7 +66,7 @@ sub hide
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
 	'all is well but what was switched off');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
-	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, dead messages', 'the items');
+	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages', 'the items');
 is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
 is(health('preloaded'), 'yes|t|', 'preloaded');
 is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'the background worker');
@@ -77,6 +77,7 @@ is(health('floors raised'), '0|t|', 'none was raised');
 is(health('floors lowered'), '0|t|', 'nor lowered');
 is(health('index entries per claim'), 'nothing was claimed yet|t|', 'nothing was claimed');
 is(health('oldest xmin'), 'none|t|', 'nobody is in the way');
+is(health('notification queue'), '0.0 % full|t|', 'nobody keeps notifications');
 is(health('dead messages'), '0|t|', 'nothing is dead');
 
 # Floors are raised.
@@ -156,7 +157,7 @@ like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, 
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
 	'a role that may not see it');
-is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '8',
+is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '9',
 	'sees all else');
 sql('GRANT pg_read_all_stats TO reader');
 like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
@@ -166,6 +167,14 @@ sql("BEGIN; SELECT pgqrs_enqueue('c', '1'); PREPARE TRANSACTION 'two phases'");
 like(health('oldest xmin'), qr/^prepared transaction 'two phases', open for [\d:]+, \d+ transactions ago\|t\|$/, 'a prepared transaction');
 sql("ROLLBACK PREPARED 'two phases'");
 like(health('dead messages'), qr/^[1-9]\d{4,}\|t\|$/, 'how much is dead');
+
+# A listener that stays in a transaction keeps notifications.
+my $listener = $node->background_psql('postgres');
+$listener->query_safe('LISTEN c');
+$listener->query_safe('BEGIN');
+sql("SELECT count(pg_notify('c', repeat('x', 7900) || n)) FROM generate_series(1, 2000) AS n");
+is(health('notification queue'), '0.2 % full|t|', 'a listener that does not listen');
+$listener->quit;
 
 # Each database for itself, but the floors are all taken from one pot.
 sql('CREATE DATABASE other');
