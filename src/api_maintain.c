@@ -48,7 +48,7 @@ pgqrs_apply_retention(PG_FUNCTION_ARGS)
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
-	(void) pgqrs_maintain_retention(done);
+	(void) pgqrs_maintain_run(pgqrs_maintain_retention, done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED));
 }
 

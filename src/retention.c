@@ -17,11 +17,14 @@
  * waits: what somebody else has locked is left to a later pass.  A pass is
  * bounded by what it removes and by time, and remembers in this backend how far
  * it has come, so that the next one need not step over what is already gone:
- * while an old snapshot is there, its index entries are, too.
+ * while an old snapshot is there, its index entries are, too.  Where a pass is
+ * rolled back after it has ended, what it had removed is found again when that
+ * is FULL_INTERVAL ago, or by another backend.
  */
 #include "retention.h"
 
 #include "clock.h"
+#include "faulty.h"
 #include "grants.h"
 #include "miscadmin.h"
 #include "queue.h"
@@ -196,6 +199,9 @@ remove_run(Pass *p)
 static bool
 remove_letter(Pass *p)
 {
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE,
+							  DatumGetInt64(pgqrs_get(p->letter, Archive_message_id))))
+		return false;
 	if (!pgqrs_is_null(p->letter, Archive_run_id))
 		return remove_run(p);
 	if (pgqrs_row_try_delete(p->archive, p->letter, LockWaitSkip) != ROW_LOCKED)
@@ -209,10 +215,27 @@ remove_letter(Pass *p)
  * Finding
  */
 
+/* How far this backend has come, and whether a pass is at it. */
+static HTAB *places = NULL;
+static int64 begin_at = 0; /* the queue of which there is more */
+static bool under_way = false;
+
+/* What a pass that failed has done was undone: begin again. */
+static void
+begin_pass(void)
+{
+	if (under_way && places != NULL)
+	{
+		hash_destroy(places);
+		places = NULL;
+		begin_at = 0;
+	}
+	under_way = true;
+}
+
 static Place *
 find_place(int64 queue_id, bool dead)
 {
-	static HTAB *places = NULL;
 	int64 key = queue_id * 2 + dead;
 	Place *place;
 	bool found;
@@ -306,7 +329,6 @@ walk(Pass *p, bool dead)
 static void
 remove_ended(Pass *p)
 {
-	static int64 begin_at = 0;
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	int count = list_length(queues);
 	int first = 0;
@@ -398,10 +420,12 @@ pgqrs_retention_pass(PgqrsRetained *removed)
 	};
 
 	memset(removed, 0, sizeof(*removed));
+	begin_pass();
 	open_tables(&p);
 	remove_ended(&p);
 	if (!p.enough)
 		remove_firings(&p);
 	close_tables(&p);
+	under_way = false;
 	return p.enough ? p.now : Max(p.next, p.now + INTERVAL);
 }

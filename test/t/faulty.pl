@@ -51,6 +51,15 @@ sub one_fails
 	return;
 }
 
+# First, while nothing else has ended: runs that are kept no longer.
+sql("SELECT pgqrs_create_workflow('old')");
+sql('ALTER TYPE pgqrs_run_status ADD VALUE $$ODD$$');
+my @old = map { sql("SELECT pgqrs_trigger('old')") } 1 .. 4;
+sql("SELECT pgqrs_cancel_run($_)") for @old;
+sql("UPDATE pgqrs_archive SET archived_at = archived_at - interval '100 days'");
+sql("UPDATE pgqrs_workflow_runs SET status = 'ODD' WHERE run_id = $old[1]");
+one_fails('retention', 'runs_removed', sub { sql("UPDATE pgqrs_workflow_runs SET status = 'CANCELLED' WHERE run_id = $old[1]") });
+
 sql("SELECT pgqrs_create_queue('once', max_attempts => 1, visibility_timeout => '1 us'), pgqrs_create_queue('held', max_attempts => 1),
 	pgqrs_create_workflow('wf'), pgqrs_create_workflow('child')");
 my @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 4;
@@ -135,7 +144,7 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
 
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 8, 'the log tells of each, once');
+is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 9, 'the log tells of each, once');
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
