@@ -49,7 +49,7 @@
 #include "worker_registry.h"
 
 /* Milliseconds */
-#define MAX_SLEEP	10000 /* then see whether the client is there */
+#define MAX_SLEEP	2000  /* then see whether the client is there, and who keeps time */
 #define FIRST_POLL	10
 #define LAST_POLL	1000
 #define AGAIN_PAUSE 1000 /* after somebody was told, look whether he came */
