@@ -443,13 +443,15 @@ pgqrs_ready_keep(int slot, int64 queue_id)
 	return old == me;
 }
 
-/* False if it was not kept by this backend. */
 bool
 pgqrs_ready_release(int slot)
 {
+	pg_atomic_uint32 *keeper = &shared->slots[slot].s.keeper;
 	uint32 me = pgqrs_backend_number() + 1;
 
-	return pg_atomic_compare_exchange_u32(&shared->slots[slot].s.keeper, &me, 0);
+	if (pg_atomic_compare_exchange_u32(keeper, &me, 0))
+		return true;
+	return me == 0; /* what was there instead */
 }
 
 /*

@@ -54,7 +54,8 @@ extern bool pgqrs_ready_take_due(int slot, int64 queue_id, TimestampTz now);
 
 /*
  * One waiter of each queue keeps its time: when the due instant is lowered it
- * is nudged.  keep: whether it is this backend.
+ * is nudged.  keep: whether it is this backend.  release: this backend does not
+ * any more; whether nobody does now.
  */
 extern bool pgqrs_ready_keep(int slot, int64 queue_id);
 extern bool pgqrs_ready_release(int slot);

@@ -49,7 +49,7 @@
 #include "worker_registry.h"
 
 /* Milliseconds */
-#define MAX_SLEEP	2000  /* then see whether the client is there, and who keeps time */
+#define MAX_SLEEP	10000 /* then see whether the client is there */
 #define FIRST_POLL	10
 #define LAST_POLL	1000
 #define AGAIN_PAUSE 1000 /* after somebody was told, look whether he came */
@@ -153,10 +153,14 @@ hand_on(const Wait *w, PgqrsEvent event)
 			pgqrs_waiter_wake(queue_event(w->queues[i].queue_id), 1);
 }
 
+/*
+ * Another one shall keep the queue's time if nobody does, also where we did not:
+ * we may have been told to, and leave before we could.
+ */
 static void
 release(WaitQueue *q)
 {
-	if (q->kept && pgqrs_ready_release(q->slot))
+	if (q->slot >= 0 && pgqrs_ready_release(q->slot))
 		pgqrs_waiter_nudge(queue_event(q->queue_id));
 	q->kept = false;
 }
