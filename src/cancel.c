@@ -21,7 +21,6 @@
  */
 #include "cancel.h"
 
-#include "access/xact.h"
 #include "clock.h"
 #include "commit.h"
 #include "errors.h"
@@ -32,10 +31,10 @@
 #include "miscadmin.h"
 #include "parked.h"
 #include "states.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 /* What one call looks at and cancels of the families it comes by. */
@@ -179,7 +178,7 @@ typedef struct Cancelling
 } Cancelling;
 
 /* Locks the run as cancelling needs, and cancels it: PQ003, 42501. */
-static void
+static bool
 cancel_run(void *arg)
 {
 	Cancelling *c = arg;
@@ -200,54 +199,30 @@ cancel_run(void *arg)
 	c->status = c->result == CANCEL_ENDED ? RUN_CANCELLED :
 											pgqrs_run_status(rows.run);
 	pgqrs_run_close(&rows);
+	return c->result != CANCEL_BUSY;
 }
 
-/* Waits until nobody has the run's row locked. */
-static void
+/* Waits until nobody has the run's row locked, and does not keep the lock. */
+static bool
 wait_for_run(void *arg)
 {
-	Cancelling *c = arg;
+	const Cancelling *c = arg;
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
 
 	(void) pgqrs_row_fetch_locked(runs, c->run_id, LockTupleNoKeyExclusive,
 								  pgqrs_table_slot(runs));
-	c->result = CANCEL_BUSY;
 	pgqrs_table_close(runs);
+	return false;
 }
 
-/* Does something in a subtransaction, which is undone if it was all for nothing. */
 static void
-apart(void (*work)(void *), Cancelling *c)
+apart(bool (*work)(void *), Cancelling *c)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData *error = pgqrs_subtransaction(work, c);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		work(c);
-	}
-	PG_CATCH();
-	{
-		/* whoever catches the error knows nothing of our subtransaction */
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
+	/* whoever catches the error knows nothing of our subtransaction */
+	if (error != NULL)
 		ReThrowError(error);
-	}
-	PG_END_TRY();
-	if (c->result == CANCEL_BUSY)
-		RollbackAndReleaseCurrentSubTransaction();
-	else
-		ReleaseCurrentSubTransaction();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
 }
 
 /* The lock that cancelling the run needs, as it looks now. */
@@ -275,7 +250,7 @@ cancel_waiting(Cancelling *c)
 	{
 		c->mode = mode_for_run(c->run_id);
 		if (c->mode == LockTupleExclusive)
-			cancel_run(c);
+			(void) cancel_run(c);
 		else
 			apart(cancel_run, c);
 		if (c->result != CANCEL_BUSY)

@@ -260,7 +260,7 @@ typedef struct End
 } End;
 
 /* Unless it is not the version that was found, or somebody has it locked. */
-static void
+static bool
 end_found(void *arg)
 {
 	const End *end = arg;
@@ -280,6 +280,7 @@ end_found(void *arg)
 		(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
 	}
 	pgqrs_run_close(&rows);
+	return true;
 }
 
 /*

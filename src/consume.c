@@ -11,7 +11,6 @@
  */
 #include "consume.h"
 
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -24,10 +23,10 @@
 #include "message.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 
 /* What was claimed. */
 typedef struct Claimed
@@ -125,46 +124,33 @@ describe(const ErrorData *error)
 						 error->message != NULL ? error->message : ""));
 }
 
-/* In a subtransaction; NULL, or the error that undid it. */
-static ErrorData *
-try_handler(SPIPlanPtr plan, const Claimed *item)
+typedef struct Handling
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	Datum payload = item->payload;
-	ErrorData *volatile error = NULL;
+	SPIPlanPtr plan;
+	const Claimed *item;
+} Handling;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		int result = SPI_execute_plan(plan, &payload, NULL, false, 0);
+static bool
+call_handler(void *arg)
+{
+	const Handling *h = arg;
+	Datum payload = h->item->payload;
+	int result = SPI_execute_plan(h->plan, &payload, NULL, false, 0);
 
-		if (result != SPI_OK_SELECT)
-			elog(ERROR, "calling the handler failed: %s",
-				 SPI_result_code_string(result));
-		SPI_freetuptable(SPI_tuptable);
-		pgqrs_message_archive(item->message_id, item->lease);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return error;
+	if (result != SPI_OK_SELECT)
+		elog(ERROR, "calling the handler failed: %s",
+			 SPI_result_code_string(result));
+	SPI_freetuptable(SPI_tuptable);
+	pgqrs_message_archive(h->item->message_id, h->item->lease);
+	return true;
 }
 
 /* Whether the handler took it. */
 static bool
 handle(SPIPlanPtr plan, const Claimed *item)
 {
-	ErrorData *error = try_handler(plan, item);
+	Handling handling = {.plan = plan, .item = item};
+	ErrorData *error = pgqrs_subtransaction(call_handler, &handling);
 	TimestampTz retry_at;
 
 	if (error == NULL)

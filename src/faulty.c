@@ -12,13 +12,12 @@
  */
 #include "faulty.h"
 
-#include "access/xact.h"
 #include "clock.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "subtransaction.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #define MAX_FAULTY 64
@@ -200,34 +199,11 @@ pgqrs_faulty_caught(const ErrorData *error)
 }
 
 bool
-pgqrs_faulty_try(void (*work)(void *arg), void *arg)
+pgqrs_faulty_try(bool (*work)(void *arg), void *arg)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool succeeded = true;
+	ErrorData *error = pgqrs_subtransaction(work, arg);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		work(arg);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		if (!pgqrs_faulty_caught(error))
-			ReThrowError(error);
-		succeeded = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return succeeded;
+	if (error != NULL && !pgqrs_faulty_caught(error))
+		ReThrowError(error);
+	return error == NULL;
 }

@@ -35,7 +35,7 @@ extern bool pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id);
  * Works in a subtransaction.  False, and what was done is undone: it failed at
  * the row at hand.  Any other error is raised again.
  */
-extern bool pgqrs_faulty_try(void (*work)(void *arg), void *arg);
+extern bool pgqrs_faulty_try(bool (*work)(void *arg), void *arg);
 
 /*
  * An error was caught, and the (sub)transaction rolled back.  False: it is not

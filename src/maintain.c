@@ -97,13 +97,14 @@ typedef struct Batch
 	TimestampTz next;
 } Batch;
 
-static void
+static bool
 run_batch(void *arg)
 {
 	Batch *batch = arg;
 
 	pgqrs_faulty_begin();
 	batch->next = batch->duty(batch->done);
+	return true;
 }
 
 TimestampTz

@@ -18,7 +18,6 @@
  */
 #include "queue_drop.h"
 
-#include "access/xact.h"
 #include "clock.h"
 #include "errors.h"
 #include "grants.h"
@@ -33,9 +32,9 @@
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
+#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 #include "wake.h"
@@ -150,6 +149,13 @@ pgqrs_queue_purge(const char *name)
  * Deleting
  */
 
+static bool
+lock_relation(void *arg)
+{
+	LockRelationOid(*(Oid *) arg, ShareRowExclusiveLock);
+	return true;
+}
+
 /*
  * Waits for the table lock for LOCK_TRY.  A subtransaction, because the end of
  * a lock time-out is an error.
@@ -157,39 +163,18 @@ pgqrs_queue_purge(const char *name)
 static bool
 try_lock(Oid relid)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
 	int timeout = LockTimeout;
-	volatile bool locked = true;
+	ErrorData *error;
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
-		LockRelationOid(relid, ShareRowExclusiveLock);
-		LockTimeout = timeout;
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		LockTimeout = timeout;
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		FreeErrorData(error);
-		locked = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return locked;
+	LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
+	error = pgqrs_subtransaction(lock_relation, &relid);
+	LockTimeout = timeout;
+	if (error == NULL)
+		return true;
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
 }
 
 /* Keeps all who write messages out, until the end of the transaction. */
