@@ -427,8 +427,8 @@ pgqrs_int64_array(const int64 *values, int count)
  * catalog at each call costs as much as a small read does, so the session keeps
  * it: no command changes the OUT parameters of a function that exists.
  */
-static TupleDesc
-result_desc(FunctionCallInfo fcinfo)
+TupleDesc
+pgqrs_result_desc(FunctionCallInfo fcinfo)
 {
 	static HTAB *known = NULL;
 	struct
@@ -463,5 +463,6 @@ result_desc(FunctionCallInfo fcinfo)
 Datum
 pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
-	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
+	return HeapTupleGetDatum(
+		heap_form_tuple(pgqrs_result_desc(fcinfo), values, nulls));
 }

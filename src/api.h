@@ -92,6 +92,7 @@ extern int *pgqrs_ascending(const int64 *ids, int count);
 extern Datum pgqrs_int64_array(const int64 *values, int count);
 
 /* A result of one row of the function's declared type. */
+extern TupleDesc pgqrs_result_desc(FunctionCallInfo fcinfo);
 extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 
 #endif /* PGQRS_API_H */

@@ -4,12 +4,10 @@
  */
 #include "api.h"
 
-#include "access/htup_details.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "databases.h"
 #include "floor.h"
-#include "funcapi.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "maintain.h"
@@ -22,7 +20,6 @@ pgqrs_floor_stats(PG_FUNCTION_ARGS)
 {
 	PgqrsFloorStats stats;
 	bool preloaded = pgqrs_floor_get_stats(&stats);
-	TupleDesc desc;
 	Datum values[7] = {
 		BoolGetDatum(preloaded),		 Int32GetDatum(stats.floors),
 		Int32GetDatum(stats.max_floors), Int64GetDatum(stats.raised),
@@ -31,12 +28,9 @@ pgqrs_floor_stats(PG_FUNCTION_ARGS)
 	};
 	bool nulls[7] = {false};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	if (!preloaded)
 		memset(&nulls[1], true, sizeof(nulls) - sizeof(nulls[0]));
-	PG_RETURN_DATUM(
-		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
 
 /* A summary of what was done, such as "runs_timed_out 2". */
@@ -85,12 +79,9 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
 	TimestampTz due = DT_NOEND;
-	TupleDesc desc;
 	Datum values[8];
 	bool nulls[8];
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	for (int kind = 0; kind < DUE_COUNT; kind++)
 		due = Min(due, status.due[kind]);
 	put(values, nulls, 0, reason != NULL,
@@ -106,6 +97,5 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	put(values, nulls, 6, preloaded, Int64GetDatum(status.passes));
 	put(values, nulls, 7, preloaded,
 		CStringGetTextDatum(describe_done(status.done)));
-	PG_RETURN_DATUM(
-		HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }

@@ -11,24 +11,14 @@
 #include "read.h"
 #include "utils/builtins.h"
 
-/* The description of the one row that the function returns. */
-static TupleDesc
-result_desc(FunctionCallInfo fcinfo)
-{
-	TupleDesc desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
-
 PG_FUNCTION_INFO_V1(pgqrs_get_run);
 Datum
 pgqrs_get_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(pgqrs_read_run(run_id, result_desc(fcinfo))));
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(pgqrs_read_run(run_id, pgqrs_result_desc(fcinfo))));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_find_run);
@@ -51,7 +41,7 @@ pgqrs_result(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
 	PG_RETURN_DATUM(
-		HeapTupleGetDatum(pgqrs_read_result(run_id, result_desc(fcinfo))));
+		HeapTupleGetDatum(pgqrs_read_result(run_id, pgqrs_result_desc(fcinfo))));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_list_runs);

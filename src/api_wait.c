@@ -40,13 +40,10 @@ pgqrs_wait(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 timeout = arg_timeout(fcinfo, 1);
-	TupleDesc desc;
 	HeapTuple result;
 
 	require_nonatomic(fcinfo, "pgqrs_wait");
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	result = pgqrs_wait_for_run(run_id, timeout, BlessTupleDesc(desc));
+	result = pgqrs_wait_for_run(run_id, timeout, pgqrs_result_desc(fcinfo));
 	if (result == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_WAIT_TIMEOUT),

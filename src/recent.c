@@ -21,9 +21,6 @@
 /* Places per table; the keys of rows in use at a time are near each other. */
 #define PLACES 64
 
-/* Of so many fetches from a table one prunes the page, as index scans do. */
-#define PRUNE_EVERY 4
-
 typedef struct Place
 {
 	int64 first_key;
@@ -108,7 +105,7 @@ pgqrs_recent_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 	block = ItemPointerGetBlockNumber(&place->tid);
 	if (block >= RelationGetNumberOfBlocks(table))
 		return false;
-	if (places[id].fetches++ % PRUNE_EVERY == 0)
+	if (places[id].fetches++ % RECENT_PRUNE_EVERY == 0)
 		prune(table, block);
 	return table_tuple_fetch_row_version(table, &place->tid, snapshot, slot) &&
 		has_key(id, slot, keys);

@@ -14,6 +14,9 @@
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
+/* Of so many fetches from a table one prunes the page that it is on. */
+#define RECENT_PRUNE_EVERY 4
+
 /* The first column of the primary key, if the table's places are remembered. */
 extern AttrNumber pgqrs_recent_key(PgqrsTableId id);
 

@@ -51,9 +51,6 @@
 /* Tells our locks on keys from users' advisory locks, which are of class 1 and 2. */
 #define LOCK_CLASS 3
 
-/* Of so many fetches of messages one prunes. */
-#define PRUNE_EVERY 4
-
 /* How many tuples go to the table at once. */
 #define INSERT_CHUNK 500
 
@@ -439,7 +436,7 @@ spare_pruning(PgqrsScan *scan)
 	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->desc->xs_heapfetch;
 	static uint32 turn = 0;
 
-	if (turn++ % PRUNE_EVERY != 0)
+	if (turn++ % RECENT_PRUNE_EVERY != 0)
 		heap->xs_cbuf = ReleaseAndReadBuffer(heap->xs_cbuf, scan->table->rel,
 											 ItemPointerGetBlockNumber(
 												 &scan->desc->xs_heaptid));
