@@ -86,10 +86,9 @@ PG_FUNCTION_INFO_V1(pgqrs_readable_queues);
 Datum
 pgqrs_readable_queues(PG_FUNCTION_ARGS)
 {
-	int64 *ids;
-	int count = pgqrs_grants_readable_queues(&ids);
+	PgqrsNumbers ids = pgqrs_grants_readable_queues();
 
-	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_function_privileges);

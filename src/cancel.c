@@ -29,6 +29,7 @@
 #include "grants.h"
 #include "lease.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "parked.h"
 #include "states.h"
 #include "subtransaction.h"
@@ -421,43 +422,27 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 }
 
 /* The ids of up to max live runs of a workflow that match, ascending. */
-static int
-find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int64 max, int64 **ids)
+static PgqrsNumbers
+find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int64 max)
 {
 	PgqrsKey key = {CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
-	int size = 64;
-	int count = 0;
+	PgqrsNumbers ids = {0};
 	PgqrsRunRows rows;
 	PgqrsScan scan;
 
-	*ids = palloc(size * sizeof(int64));
 	pgqrs_run_open(&rows);
 	pgqrs_scan_begin(&scan, rows.messages, INDEX_MESSAGES_CLAIM, 1, &key);
-	while (count < max && pgqrs_scan_next(&scan, rows.message))
+	while (ids.count < max && pgqrs_scan_next(&scan, rows.message))
 	{
 		int64 id = DatumGetInt64(pgqrs_get(rows.message, Messages_message_id));
 
-		if (!pgqrs_row_fetch_id(rows.runs, id, rows.run) || !matches(&rows, filter))
-			continue;
-		if (count == size)
-		{
-			size *= 2;
-			*ids = repalloc_huge(*ids, size * sizeof(int64));
-		}
-		(*ids)[count++] = id;
+		if (pgqrs_row_fetch_id(rows.runs, id, rows.run) && matches(&rows, filter))
+			pgqrs_numbers_add(&ids, id);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_run_close(&rows);
-	return count;
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
+	pgqrs_numbers_sort(ids.values, ids.count);
+	return ids;
 }
 
 /* Cancels runs with the same open tables; which were ended is left in ids. */
@@ -501,25 +486,24 @@ pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
 												  ALLOCSET_DEFAULT_SIZES);
 	PgqrsWorkflow workflow;
 	int64 cancelled = 0;
-	int64 *ids;
-	int count;
+	PgqrsNumbers ids;
 
 	pgqrs_require_writable();
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, &workflow);
-	count = find_runs(workflow.workflow_id, filter, max_rows, &ids);
-	qsort(ids, count, sizeof(int64), compare_ids);
-	for (int i = 0; i < count; i += CHUNK)
+	ids = find_runs(workflow.workflow_id, filter, max_rows);
+	for (int i = 0; i < ids.count; i += CHUNK)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
 
-		cancelled += cancel_chunk(ids + i, Min(CHUNK, count - i), filter, reason);
+		cancelled += cancel_chunk(ids.values + i, Min(CHUNK, ids.count - i),
+								  filter, reason);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
 	}
 	/* not before all of them: from here on nothing waits for a lock */
-	for (int i = 0; i < count; i++)
-		if (ids[i] != 0)
-			pgqrs_cancel_children(ids[i]);
+	for (int i = 0; i < ids.count; i++)
+		if (ids.values[i] != 0)
+			pgqrs_cancel_children(ids.values[i]);
 	MemoryContextDelete(context);
 	return cancelled;
 }

@@ -371,35 +371,27 @@ pgqrs_grants_require(const char *name, PgqrsPrivilege privilege)
 }
 
 /* The ids of the queues on which the current role has any privilege. */
-int
-pgqrs_grants_readable_queues(int64 **ids)
+PgqrsNumbers
+pgqrs_grants_readable_queues(void)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_QUEUES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	int size = 64;
-	int count = 0;
+	PgqrsNumbers ids = {0};
 	PgqrsScan scan;
 
-	*ids = palloc(size * sizeof(int64));
 	pgqrs_scan_begin_table(&scan, table);
 	while (pgqrs_scan_next(&scan, slot))
 	{
 		char *name = TextDatumGetCString(pgqrs_get(slot, Queues_name));
 
 		if (pgqrs_grants_on(name) != 0)
-		{
-			if (count == size)
-			{
-				size *= 2;
-				*ids = repalloc(*ids, size * sizeof(int64));
-			}
-			(*ids)[count++] = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
-		}
+			pgqrs_numbers_add(&ids,
+							  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 		pfree(name);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(table);
-	return count;
+	return ids;
 }
 
 /*

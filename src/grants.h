@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "catalog.h"
+#include "numbers.h"
 
 /* Sets of privileges, as bits. */
 #define CAN_TRIGGER (1 << PRIVILEGE_TRIGGER)
@@ -29,7 +30,7 @@ extern void pgqrs_grants_require_owner(void);
 extern void pgqrs_grants_require(const char *name, PgqrsPrivilege privilege);
 
 /* The ids of the queues on which the current role has any privilege. */
-extern int pgqrs_grants_readable_queues(int64 **ids);
+extern PgqrsNumbers pgqrs_grants_readable_queues(void);
 
 /* The privileges of which one allows to call a function; -1: not known. */
 extern int pgqrs_grants_for_function(const char *name);

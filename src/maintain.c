@@ -33,6 +33,7 @@
 #include "lease.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "parked.h"
 #include "retention.h"
 #include "run.h"
@@ -76,15 +77,6 @@ typedef struct Search
 	int count;
 	int64 found[MAX_ROWS];
 } Search;
-
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
 
 /*
  * Running duties
@@ -348,7 +340,7 @@ pgqrs_maintain_ends(int64 *done)
 	if (search->count < MAX_ROWS)
 		find_ends(search, INDEX_MESSAGES_EXHAUSTED, &exhausted_from);
 	next = search->next;
-	qsort(search->found, search->count, sizeof(int64), compare_ids);
+	pgqrs_numbers_sort(search->found, search->count);
 	for (int i = 0; i < search->count; i++)
 	{
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]))
@@ -475,7 +467,7 @@ find_used_up(Search *search)
 		at = (Position){0};
 	}
 	list_free_deep(queues);
-	qsort(search->found, search->count, sizeof(int64), compare_ids);
+	pgqrs_numbers_sort(search->found, search->count);
 }
 
 TimestampTz

@@ -19,6 +19,7 @@
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "numbers.h"
 #include "states.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -572,22 +573,13 @@ may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent) > 0);
 }
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* Sorts ids and drops what is there twice; how many are left. */
 static int
 distinct(int64 *ids, int count)
 {
 	int n = 0;
 
-	qsort(ids, count, sizeof(int64), compare_ids);
+	pgqrs_numbers_sort(ids, count);
 	for (int i = 0; i < count; i++)
 		if (n == 0 || ids[n - 1] != ids[i])
 			ids[n++] = ids[i];

@@ -22,6 +22,7 @@
 #include "floor.h"
 #include "json.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "states.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -306,15 +307,6 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 	return count;
 }
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 int
 pgqrs_parked_pass(int max, int *looked_at)
 {
@@ -326,7 +318,7 @@ pgqrs_parked_pass(int max, int *looked_at)
 
 	open_tables(&p);
 	count = next_parked(&p, &at, max, ids);
-	qsort(ids, count, sizeof(int64), compare_ids);
+	pgqrs_numbers_sort(ids, count);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -332,12 +332,11 @@ readable_workflows(const char *pattern)
 {
 	List *result = NIL;
 	PgqrsQueue *queue = palloc(sizeof(PgqrsQueue));
-	int64 *ids;
-	int count = pgqrs_grants_readable_queues(&ids);
+	PgqrsNumbers ids = pgqrs_grants_readable_queues();
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < ids.count; i++)
 	{
-		if (pgqrs_queue_by_id(ids[i], queue) && queue->is_workflow &&
+		if (pgqrs_queue_by_id(ids.values[i], queue) && queue->is_workflow &&
 			(pattern == NULL || pgqrs_pattern_matches(pattern, queue->name)))
 		{
 			result = lappend(result, queue);

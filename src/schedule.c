@@ -24,6 +24,7 @@
 #include "faulty.h"
 #include "grants.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "queue.h"
 #include "run.h"
 #include "utils/acl.h"
@@ -639,15 +640,6 @@ fire(Due *due, int max, int64 *fired)
  * Ticking
  */
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* Collects what is due; *next: when more is. */
 static int
 find_due(Due *due, int64 *ids, int max, TimestampTz *next)
@@ -672,7 +664,7 @@ find_due(Due *due, int64 *ids, int max, TimestampTz *next)
 			ids[count++] = DatumGetInt64(pgqrs_get(due->slot, Schedules_schedule_id));
 	}
 	pgqrs_scan_end(&scan);
-	qsort(ids, count, sizeof(int64), compare_ids);
+	pgqrs_numbers_sort(ids, count);
 	return count;
 }
 

@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "rows.h"
 #include "run.h"
 #include "utils/snapmgr.h"
@@ -327,15 +328,6 @@ add_ended(Reader *r, int64 run_id, PgqrsWorkflowStats *stats)
 			   0);
 }
 
-static int
-compare_durations(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* As percentile_cont(): between two of them where it falls there. */
 static int64
 percentile(const int64 *sorted, int count, double fraction)
@@ -356,7 +348,7 @@ summarize(int64 *durations, int count, PgqrsWorkflowStats *stats)
 	stats->has_durations = count > 0;
 	if (count == 0)
 		return;
-	qsort(durations, count, sizeof(int64), compare_durations);
+	pgqrs_numbers_sort(durations, count);
 	for (int i = 0; i < count; i++)
 		sum += durations[i];
 	stats->avg_duration = sum / count;

@@ -19,44 +19,27 @@
 #include "faulty.h"
 #include "floor.h"
 #include "message.h"
+#include "numbers.h"
 #include "utils/timestamp.h"
 
 /* Time for those who have a message of a stopped worker locked. */
 #define LEFTOVERS_AFTER (1 * USECS_PER_SEC)
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64 x = *(const int64 *) a;
-	int64 y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* The ids of up to max messages that a worker holds, ascending. */
-static int64 *
-held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max,
-		int *count)
+static PgqrsNumbers
+held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
-	int size = 16;
-	int64 *ids = palloc(size * sizeof(int64));
+	PgqrsNumbers held = {0};
 	PgqrsScan scan;
 
-	*count = 0;
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
-	while (*count < max && pgqrs_scan_next(&scan, slot))
-	{
-		if (*count == size)
-		{
-			size *= 2;
-			ids = repalloc_huge(ids, size * sizeof(int64));
-		}
-		ids[(*count)++] = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
-	}
+	while (held.count < max && pgqrs_scan_next(&scan, slot))
+		pgqrs_numbers_add(&held,
+						  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
 	pgqrs_scan_end(&scan);
-	qsort(ids, *count, sizeof(int64), compare_ids);
-	return ids;
+	pgqrs_numbers_sort(held.values, held.count);
+	return held;
 }
 
 static bool
@@ -105,16 +88,15 @@ void
 pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 {
 	PgqrsRunRows rows;
-	int64 *ids;
-	int count;
+	PgqrsNumbers held;
 
 	pgqrs_run_open(&rows);
-	ids = held_by(rows.messages, rows.message, worker_id, max, &count);
-	for (int i = 0; i < count; i++)
+	held = held_by(rows.messages, rows.message, worker_id, max);
+	for (int i = 0; i < held.count; i++)
 	{
-		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, ids[i]))
+		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, held.values[i]))
 			continue;
-		if (!pgqrs_worker_try_lock(&rows, ids[i]))
+		if (!pgqrs_worker_try_lock(&rows, held.values[i]))
 			reaped->skipped++;
 		else if (!is_held_by(rows.message, worker_id))
 			continue;
@@ -123,7 +105,6 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 		else
 			reaped->given_back++;
 	}
-	pfree(ids);
 	pgqrs_run_close(&rows);
 }
 
@@ -185,38 +166,37 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsWorker worker;
-	int64 *ids;
-	int held;
+	PgqrsNumbers held;
 	int count = 0;
 
 	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
-	ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &held);
-	pgqrs_message_lock_limits(messages, slot, held, ids, NULL);
-	*answers = palloc_extended(Max(held, 1) * sizeof(PgqrsExtended),
+	held = held_by(messages, slot, worker_id, PG_INT32_MAX);
+	pgqrs_message_lock_limits(messages, slot, held.count, held.values, NULL);
+	*answers = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
 							   MCXT_ALLOC_HUGE);
-	for (int i = 0; i < held; i++)
+	for (int i = 0; i < held.count; i++)
 	{
-		PgqrsLockResult result = lock_held(messages, slot, ids[i], worker_id,
+		int64 id = held.values[i];
+		PgqrsLockResult result = lock_held(messages, slot, id, worker_id,
 										   LockTupleNoKeyExclusive);
 		PgqrsExtended *answer = &(*answers)[count];
 
 		/* being ended, given up or extended by somebody: no news of it */
 		if (result == ROW_BUSY)
 			continue;
-		*answer = (PgqrsExtended){.message_id = ids[i]};
+		*answer = (PgqrsExtended){.message_id = id};
 		if (result == ROW_LOCKED)
 		{
 			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
 			answer->extended = may_work_on(slot) &&
-				pgqrs_message_extend(messages, slot, ids[i],
+				pgqrs_message_extend(messages, slot, id,
 									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
 									 timeout, &answer->cancel_requested);
 		}
 		count++;
 	}
-	pfree(ids);
 	pgqrs_table_close(messages);
 	pgqrs_commit_claim_end();
 	return count;
@@ -236,42 +216,49 @@ pgqrs_worker_resume(int64 worker_id)
 	pgqrs_worker_touch(worker_id);
 }
 
-int64
-pgqrs_worker_stop(int64 worker_id)
+/* Gives back what a worker holds that nobody has locked; how many. */
+static int64
+give_back(int64 worker_id)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsNumbers held = held_by(messages, slot, worker_id, PG_INT32_MAX);
 	int64 released = 0;
-	int64 *ids;
-	int count;
+
+	for (int i = 0; i < held.count; i++)
+	{
+		PgqrsRow row;
+
+		if (lock_held(messages, slot, held.values[i], worker_id,
+					  LockTupleExclusive) != ROW_LOCKED)
+			continue;
+		released++;
+		if (pgqrs_message_is_cancelling(slot))
+		{
+			pgqrs_cancel_finish(held.values[i]);
+			continue;
+		}
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  pgqrs_floor_writer_clock(DatumGetInt64(
+								  pgqrs_get(slot, Messages_queue_id))));
+		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RELEASED, slot,
+							   .reason = "the worker was stopped");
+	}
+	pgqrs_table_close(messages);
+	return released;
+}
+
+int64
+pgqrs_worker_stop(int64 worker_id)
+{
+	int64 released = 0;
 
 	if (pgqrs_worker_move(worker_id, WORKER_STOPPED))
 	{
-		ids = held_by(messages, slot, worker_id, PG_INT32_MAX, &count);
-		for (int i = 0; i < count; i++)
-		{
-			PgqrsRow row;
-
-			if (lock_held(messages, slot, ids[i], worker_id, LockTupleExclusive) !=
-				ROW_LOCKED)
-				continue;
-			released++;
-			if (pgqrs_message_is_cancelling(slot))
-			{
-				pgqrs_cancel_finish(ids[i]);
-				continue;
-			}
-			pgqrs_row_copy(&row, messages, slot);
-			pgqrs_message_give_up(&row,
-								  pgqrs_floor_writer_clock(DatumGetInt64(
-									  pgqrs_get(slot, Messages_queue_id))));
-			pgqrs_row_update(messages, slot, &row);
-			pgqrs_event_of_message(EVENT_RELEASED, slot,
-								   .reason = "the worker was stopped");
-		}
-		pfree(ids);
+		released = give_back(worker_id);
 		expect_leftovers();
 	}
-	pgqrs_table_close(messages);
 	return released;
 }
