@@ -23,6 +23,7 @@
 #include "json.h"
 #include "parked.h"
 #include "states.h"
+#include "step.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
@@ -59,25 +60,6 @@ fetch_step(PgqrsParkStep *w)
 	Datum keys[2] = {Int64GetDatum(w->run_id), CStringGetTextDatum(w->step_id)};
 
 	w->found = pgqrs_row_fetch(w->steps, INDEX_STEPS_PKEY, 2, keys, w->step);
-}
-
-/* PQ007: a step id keeps its kind. */
-static void
-check_kind(const PgqrsParkStep *w)
-{
-	PgqrsStepKind kind;
-
-	if (!w->found)
-		return;
-	kind = pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(w->step, Steps_kind));
-	if (kind != w->kind)
-		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
-						w->step_id, w->run_id),
-				 errdetail("It is a step of kind %s.",
-						   pgqrs_enum_label(ENUM_STEP_KIND, kind)),
-				 errhint("Use another step id.")));
 }
 
 static void
@@ -122,7 +104,8 @@ void
 pgqrs_park_step_fetch(PgqrsParkStep *w)
 {
 	fetch_step(w);
-	check_kind(w);
+	if (w->found)
+		pgqrs_step_require_kind(w->step, w->kind);
 }
 
 void

@@ -72,25 +72,31 @@ move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
  * Finding
  */
 
-/* Reads the step; a step id keeps its kind. */
-static void
-fetch_step(StepRows *s, PgqrsStepKind kind)
+void
+pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 {
-	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
-	PgqrsStepKind found;
+	PgqrsStepKind found = pgqrs_enum_value(ENUM_STEP_KIND,
+										   pgqrs_get(step, Steps_kind));
 
-	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
-	if (!s->found)
-		return;
-	found = pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(s->step, Steps_kind));
 	if (found != kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
-						s->step_id, s->run_id),
+						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
+						DatumGetInt64(pgqrs_get(step, Steps_run_id))),
 				 errdetail("It is a step of kind %s.",
 						   pgqrs_enum_label(ENUM_STEP_KIND, found)),
 				 errhint("Use another step id.")));
+}
+
+static void
+fetch_step(StepRows *s, PgqrsStepKind kind)
+{
+	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
+
+	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
+	if (s->found)
+		pgqrs_step_require_kind(s->step, kind);
 }
 
 /* Opens what is needed while the run goes on. */

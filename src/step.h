@@ -9,6 +9,7 @@
 
 #include "catalog.h"
 #include "datatype/timestamp.h"
+#include "rows.h"
 
 /* The answer to step_begin. */
 typedef struct PgqrsStepState
@@ -47,6 +48,9 @@ extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const char *step_id,
 										  const PgqrsStepFailure *failure,
 										  TimestampTz *retry_at);
+
+/* PQ007: a step id keeps its kind. */
+extern void pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind);
 
 /* For a replay: steps that failed, and children that did not end, are PENDING. */
 extern void pgqrs_step_reset_failed(int64 run_id);
