@@ -31,6 +31,7 @@ my $held_seconds = $quick ? 6 : 60;
 my $held_window = $quick ? 2 : 10;
 my $large = $quick ? 100_000 : 1_000_000;
 my $drain_rows = $quick ? 20_000 : 200_000;
+my $drain_backlog = $drain_rows + $drain_rows / 10;
 my $wal_rows = $quick ? 300 : 2_000;
 
 my $json = '{"n": 1, "to": "somebody@example.com", "subject": "hello"}';
@@ -305,7 +306,7 @@ push @workloads, {
 		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) }),
 		boss(label => 'Node: pg-boss fetch', workload => 'claim', left => \&waiting_boss,
-			prepare => sub { load_boss($_[1] / 6) }),
+			prepare => sub { load_boss(int($_[1] / 6)) }),
 	],
 };
 
@@ -354,21 +355,21 @@ push @workloads, {
 	transactions => $drain_rows / 50,
 	contenders => [
 		ours(id => 'pgqrs', label => 'pgqrs', script => 'pgqrs/drain_50',
-			prepare => sub { load_pgqrs('bench', $drain_rows * 1.1) }),
+			prepare => sub { load_pgqrs('bench', $drain_backlog) }),
 		plain(id => 'plain', label => 'UPDATE … SKIP LOCKED; DELETE, INSERT', script => 'plain/drain_50',
-			prepare => sub { load_plain($drain_rows * 1.1) }),
+			prepare => sub { load_plain($drain_backlog) }),
 		null(label => 'null: 2 round trips, 1 durable', script => 'null/drain_50', against => undef),
 		graphile(id => 'graphile', label => 'graphile-worker, a process per client', client => 'graphile', workload => 'drain',
 			prepare => sub { load_graphile($drain_rows) }),
 		graphile(id => 'graphile_1', label => 'graphile-worker, 1 process', client => 'graphile', workload => 'drain',
 			prepare => sub { load_graphile($drain_rows) }, fixed_clients => 1),
 		pgq(label => 'PgQ, batches of 500, 1 consumer', script => 'pgq/drain', rows => 500, fixed_clients => 1,
-			transactions => $drain_rows / 500, prepare => sub { load_pgq($drain_rows * 1.1) }),
-		pgmq(label => 'pgmq read; archive', script => 'pgmq/drain_50', prepare => sub { load_pgmq($drain_rows * 1.1) }),
+			transactions => $drain_rows / 500, prepare => sub { load_pgq($drain_backlog) }),
+		pgmq(label => 'pgmq read; archive', script => 'pgmq/drain_50', prepare => sub { load_pgmq($drain_backlog) }),
 		node_ours(label => 'Node: pgqrs', workload => 'drain_50', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) }),
 		boss(label => 'Node: pg-boss fetch; complete', workload => 'drain_50', left => \&waiting_boss,
-			prepare => sub { load_boss($_[1] / 6) }),
+			prepare => sub { load_boss(int($_[1] / 6)) }),
 	],
 },
 {
@@ -683,20 +684,27 @@ my $fsync = fsync_times("$ENV{PRIVATE}/fsync_probe");
 my $machine = machine($fsync);
 my @tables;
 
-print "$machine\n";
-for my $workload (@workloads)
+# What was measured until something failed is told all the same.
+sub run_all
 {
-	next if @only && !grep { $_ eq $workload->{id} } @only;
-	run_workload($workload);
-	my $table = "### $workload->{title}\n\n" . workload_table($workload, $results{ $workload->{id} });
-	push @tables, $table;
-	print "\n$table";
+	for my $workload (@workloads)
+	{
+		next if @only && !grep { $_ eq $workload->{id} } @only;
+		run_workload($workload);
+		my $table = "### $workload->{title}\n\n" . workload_table($workload, $results{ $workload->{id} });
+		push @tables, $table;
+		print "\n$table";
+	}
+	measure_wal();
+	return 1;
 }
-measure_wal();
+
+print "$machine\n";
+my $failure = eval { run_all() } ? '' : $@;
 
 my $wal_table = wal_table();
 my $required = requirements_table(requirements());
-my $settings = sprintf "%s of %d s, %d round%s, %s clients; %s.", $quick ? 'A quick run: runs' : 'Runs', $seconds,
+my $settings = ($failure ? "**Not complete:** something failed.\n\n" : '') . sprintf "%s of %d s, %d round%s, %s clients; %s.", $quick ? 'A quick run: runs' : 'Runs', $seconds,
   $rounds, $rounds == 1 ? '' : 's', join(', ', @clients),
   strftime('%Y-%m-%d', gmtime) . sprintf(', %.0f minutes', (time - $began) / 60);
 
@@ -709,3 +717,4 @@ print $out "# Results of `make bench`\n\n$settings\n\n## Required\n\n",
   "\n### WAL without full-page images\n\nOne client, `full_page_writes` and `autovacuum` off.\n\n$wal_table\n",
   "## Scripts\n\n", sources();
 close $out or die "$ENV{BENCH_RESULTS}: $!\n";
+die $failure if $failure;
