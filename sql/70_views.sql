@@ -274,8 +274,8 @@ COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting fo
 COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
 COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
 COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
-COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 1000 messages of the database are younger than that, at their rate; without what ended and was not kept';
-COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 1000 of the queue that ended are younger than that, at their rate; without what was not kept';
+COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
+COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
 
 CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
 	SELECT q.queue_id AS workflow_id,
