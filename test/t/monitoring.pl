@@ -1,6 +1,6 @@
-# examples/monitoring: the file is a collector of sql_exporter, and each of its
-# queries runs as the role that README.md describes and returns the columns
-# that its metrics name, as numbers.
+# examples/monitoring: the one file is a collector of sql_exporter, the other
+# has queries of postgres_exporter, and each query runs as the role that
+# README.md describes and returns the columns that its metrics name, as numbers.
 use strict;
 use warnings;
 
@@ -10,13 +10,19 @@ use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $file = "$FindBin::Bin/../../examples/monitoring/pgqrs.collector.yml";
+# A file as JSON, read by a YAML parser; Debian's own python3 has the module.
+sub parsed
+{
+	my ($file) = @_;
+	my ($json, $err) = run_command([ '/usr/bin/python3', '-c',
+		'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))',
+		"$FindBin::Bin/../../examples/monitoring/$file" ]);
+	is($err, '', "$file is YAML");
+	return decode_json($json);
+}
 
-# The file as JSON, read by a YAML parser; Debian's own python3 has the module.
-my ($json, $err) = run_command([ '/usr/bin/python3', '-c',
-	'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))', $file ]);
-is($err, '', 'the file is YAML');
-my $collector = decode_json($json);
+my $collector = parsed('pgqrs.collector.yml');
+my $exporter = parsed('pgqrs.queries.yml');
 my %queries = map { $_->{query_name} => $_->{query} } @{ $collector->{queries} };
 
 my $node = new_node('monitoring', "fsync = off\n");
@@ -39,6 +45,16 @@ sub rows_of
 		"SET ROLE monitor; SELECT coalesce(json_agg(r), '[]') FROM ($query) AS r"));
 }
 
+# Rows that lack a label, or a number for a value.
+sub wrong
+{
+	my ($rows, $labels, $values) = @_;
+	return grep {
+		my $row = $_;
+		grep({ !defined $row->{$_} } @$labels) || grep({ ($row->{$_} // '') !~ /^-?\d+(\.\d+)?(e[-+]\d+)?$/ } @$values)
+	} @$rows;
+}
+
 my %rows = map { $_ => rows_of($queries{$_}) } sort keys %queries;
 my (%used, %names);
 foreach my $metric (@{ $collector->{metrics} })
@@ -47,18 +63,13 @@ foreach my $metric (@{ $collector->{metrics} })
 	my $rows = $rows{ $metric->{query_ref} };
 	my @labels = @{ $metric->{key_labels} // [] };
 	my @values = @{ $metric->{values} };
-	my @wrong = grep {
-		my $row = $_;
-		grep({ !defined $row->{$_} } @labels) || grep({ ($row->{$_} // '') !~ /^-?\d+(\.\d+)?(e[-+]\d+)?$/ } @values)
-	} @$rows;
-
 	$used{ $metric->{query_ref} } = 1;
 	like($name, qr/^pgqrs_[a-z0-9_]+$/, "$name: its name");
 	ok(!$names{$name}++, "$name is there once");
 	like($metric->{type}, qr/^(gauge|counter)$/, "$name: its type");
 	like($metric->{help}, qr/^[A-Z0-9].*\.$/, "$name: its help");
 	ok(@values == 1 || $metric->{value_label}, "$name: several values have a label");
-	ok(@$rows && !@wrong, "$name: rows with its labels and values") or diag(encode_json($rows));
+	ok(@$rows && !wrong($rows, \@labels, \@values), "$name: rows with its labels and values") or diag(encode_json($rows));
 }
 is(join(' ', sort keys %used), join(' ', sort keys %queries), 'each query is used');
 
@@ -67,5 +78,20 @@ is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'message
 my ($ship) = @{ $rows{pgqrs_workflows} };
 is("$ship->{success} $ship->{queued} $ship->{live_workers}", '1 0 1', 'runs of a workflow');
 ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'pg_read_all_stats shows who holds back vacuum');
+
+# Those of postgres_exporter, whose metrics are named by query and column.
+foreach my $name (sort keys %$exporter)
+{
+	my %columns = map { %$_ } @{ $exporter->{$name}{metrics} };
+	my %usage = ('LABEL' => [], 'GAUGE' => []);
+	my $rows = rows_of($exporter->{$name}{query});
+
+	push @{ $usage{ $columns{$_}{usage} } }, $_ for sort keys %columns;
+	like($columns{$_}{description}, qr/^[A-Z0-9].*\.$/, "$name: what $_ is") for sort keys %columns;
+	is_deeply([ sort keys %{ $rows->[0] } ], [ sort keys %columns ], "$name: its columns");
+	ok(@$rows && !wrong($rows, @usage{ 'LABEL', 'GAUGE' }), "$name: rows with them") or diag(encode_json($rows));
+	$names{"${name}_$_"}++ for @{ $usage{GAUGE} };
+}
+is($names{$_}, 2, "$_ is in both") for 'pgqrs_health_ok', 'pgqrs_queue_oldest_ready_seconds';
 
 done_testing();
