@@ -96,7 +96,9 @@ my $members = q{FROM pg_depend d LEFT JOIN pg_proc p ON p.oid = objid AND classi
 	WHERE refclassid = 'pg_extension'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs') AND deptype = 'e'};
 my %members = map { $_ => 1 } @{ values_of("SELECT coalesce(proname, relname, typname) $members") };
-is_deeply([ grep { !$members{$_} } @{ unique($readme =~ /\bpgqrs_\w+(?![\w<])/g) } ], [], 'what is named exists');
+my $metrics = slurp_file("$root/examples/monitoring/pgqrs.collector.yml");
+is_deeply([ grep { !$members{$_} && $metrics !~ /metric_name: $_$/m } @{ unique($readme =~ /\bpgqrs_\w+(?![\w<])/g) } ], [],
+	'what is named exists');
 is_deeply(unique(section('### Functions') =~ /`(pgqrs_\w+)`(?=[^\n]*\|\n)/g),
 	values_of(qq{SELECT proname $members AND prorettype <> 'trigger'::regtype ORDER BY proname COLLATE "C"}),
 	'functions');
@@ -111,6 +113,31 @@ is_deeply([ map { "$_ $settings{$_}" } sort keys %settings ],
 			ELSE boot_val END
 		FROM pg_settings WHERE name LIKE 'pgqrs.%' ORDER BY name COLLATE "C"}),
 	'settings and their defaults');
+
+# Arguments that have a default, but for what is not built.
+for my $function ('pgqrs_create_queue', 'pgqrs_create_workflow', 'pgqrs_schedule')
+{
+	my ($table) = section('### Arguments and their defaults') =~ /^\| `$function` \| default .*\n((?:\|.*\n)+)/m;
+	my %shown = $table =~ /^\| `(\w+)` \| ([^|]+?) \|/gm;
+	my @arguments = map { [ split /\|/ ] } @{ values_of(qq{
+		SELECT name, type::regtype, pg_get_function_arg_default(p.oid, n::int)
+		FROM pg_proc p, unnest(proargnames, proargtypes::oid[]) WITH ORDINALITY AS a (name, type, n)
+		WHERE proname = '$function' AND n > pronargs - pronargdefaults AND name <> 'handler' ORDER BY n}) };
+
+	is_deeply([ $table =~ /^\| `(\w+)` \|/gm ], [ map { $_->[0] } @arguments ], "arguments of $function");
+	is_deeply(values_of(join ' UNION ALL ', map {
+				my ($name, $type, $default) = @$_;
+				my $value = $shown{$name} eq 'none' ? 'NULL' : "'$shown{$name}'";
+				"SELECT '$name' WHERE $default IS DISTINCT FROM CAST($value AS $type)"
+			} @arguments), [], "defaults of $function");
+}
+
+# What to watch and to verify.
+my ($watched) = section('### What to watch') =~ /^\| item \|.*\n\|---.*\n((?:\|.*\n)+)/m;
+is_deeply([ $watched =~ /^\| `([^`]+)` \|/gm ], values_of('SELECT item FROM pgqrs_health'), 'items of pgqrs_health');
+my ($verified) = section('### Verify') =~ /^\| checks \|.*\n\|---.*\n((?:\|.*\n)+)/m;
+is_deeply(unique(map { /`([^`]+)`/g } $verified =~ /^\| ([^|]+) \|/gm),
+	unique(@{ values_of('SELECT check_name FROM pgqrs_verify()') }), 'checks of pgqrs_verify()');
 
 # Privileges: what the table says of a function is what the function says.
 my %allows = section('### Privileges') =~ /^\| ((?:`\w+`|owner only)) \| (.*) \|$/gm;
@@ -139,6 +166,11 @@ for my $kind ('run', 'step', 'message')
 		unique(map { s/\]\[${prefix}_/ to /r } $states =~ /\[${prefix}_([A-Z]+\]\[${prefix}_[A-Z]+)\] = true/g),
 		"moves of a $kind");
 }
+
+# The contents lead to every heading of two levels.
+my ($contents) = $readme =~ /^Contents:\n(.*?)^## /ms;
+is_deeply([ map { (lc) =~ s/[^\w\s-]//gr =~ s/\s/-/gr } $readme =~ /^###? (.*)$/gm ],
+	[ grep { !/^(deleting|retention)$/ } $contents =~ /\(#([\w-]+)\)/g ], 'the contents');
 
 # Links within the tree and within the text.
 my %anchors = map { $_ => 1 } $readme =~ /<a name="(\w+)">/g,
