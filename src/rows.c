@@ -552,6 +552,7 @@ lock_result(PgqrsTable *table, TM_Result result)
 			return ROW_LOCKED;
 		case TM_Updated:
 		case TM_Deleted:
+		case TM_Invisible: /* by an earlier command of ours, since a scan began */
 			return ROW_CHANGED;
 		case TM_BeingModified:
 		case TM_WouldBlock:

@@ -197,6 +197,14 @@ SELECT is(pgqrs_purge_queue('w'), 2500::bigint, 'many');
 SELECT is(count(*), 0::bigint, 'none live') FROM pgqrs_messages WHERE queue_id = :w;
 SELECT is(count(*), 2505::bigint, 'all cancelled') FROM pgqrs_workflow_runs WHERE workflow_id = :w AND status = 'CANCELLED';
 
+-- a child first, whose end wakes the parent
+SELECT pgqrs_trigger('w') AS parent \gset
+SELECT lease FROM pgqrs_dequeue('w') \gset
+SELECT pgqrs_start_child(:parent, :lease, 'c', 'w', priority => 1) AS child \gset
+SELECT pgqrs_await_child(:parent, :lease, 'c');
+SELECT is(pgqrs_purge_queue('w'), 2::bigint, 'a child and the parent that waits for it');
+SELECT is(array_agg(status::text), '{CANCELLED,CANCELLED}', 'both cancelled') FROM pgqrs_workflow_runs WHERE run_id IN (:parent, :child);
+
 --
 -- A workflow's queue, altered and deleted as a queue
 --
