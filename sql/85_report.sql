@@ -516,9 +516,9 @@ BEGIN ATOMIC
 			) AS e
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| (SELECT pg_catalog.string_agg(pgqrs_html('<h2>%s</h2><pre tabindex="0">%s</pre>', d.name, pg_catalog.jsonb_pretty(d.value)), '' ORDER BY d.n)
+		|| COALESCE((SELECT pg_catalog.string_agg(pgqrs_html('<h2>%s</h2><pre tabindex="0">%s</pre>', d.name, pg_catalog.jsonb_pretty(d.value)), '' ORDER BY d.n)
 			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
-			WHERE d.value IS NOT NULL)
+			WHERE d.value IS NOT NULL), '')
 		|| '</main>')
 	FROM run AS r;
 END;

@@ -47,7 +47,10 @@ INSERT INTO pages SELECT 'run', pgqrs_report_run(run_id) FROM pgqrs_runs WHERE w
 INSERT INTO pages SELECT 'failed run', pgqrs_report_run(min(run_id)) FROM pgqrs_runs WHERE status = 'ERROR';
 INSERT INTO pages SELECT 'cancelled run', pgqrs_report_run(min(run_id)) FROM pgqrs_runs WHERE status = 'CANCELLED';
 INSERT INTO pages SELECT 'queued run', pgqrs_report_run(min(run_id)) FROM pgqrs_runs WHERE status = 'QUEUED';
-SELECT is(count(*), 6::bigint, 'pages') FROM pages;
+SELECT pgqrs_create_workflow('bare') AS workflow, pgqrs_trigger('bare') AS run \gset
+INSERT INTO pages VALUES ('run without input', pgqrs_report_run(:run));
+SELECT pgqrs_delete_workflow('bare', force => true) \g /dev/null
+SELECT is(count(*), 7::bigint, 'pages') FROM pages;
 
 SELECT ok(page LIKE E'<!DOCTYPE html>\n<html lang="en">%' AND xml_is_well_formed_document(page), 'well-formed: ' || name) FROM pages;
 UPDATE pages SET document = xmlparse(DOCUMENT page);
