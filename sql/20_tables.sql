@@ -103,6 +103,8 @@ CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHE
 COMMENT ON INDEX pgqrs_archive_dead_idx IS 'dead letters';
 CREATE INDEX pgqrs_archive_ended_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome <> 'DEAD';
 COMMENT ON INDEX pgqrs_archive_ended_idx IS 'all others: what retention looks for, and the size of a queue''s history';
+CREATE INDEX pgqrs_archive_failed_idx ON pgqrs_archive (queue_id, outcome, message_id) WHERE outcome <> 'DONE';
+COMMENT ON INDEX pgqrs_archive_failed_idx IS 'what did not succeed, for lists of runs by status';
 CREATE INDEX pgqrs_archive_waiting_idx ON pgqrs_archive (message_id) WHERE waiting_for IS NOT NULL;
 COMMENT ON INDEX pgqrs_archive_waiting_idx IS 'ended runs whose children are still to be cancelled';
 

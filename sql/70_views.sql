@@ -16,11 +16,12 @@ AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
 COMMENT ON FUNCTION pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
--- The order, and no join that loses it, let the newest be found by index: the
--- planner knows nothing inside of a security barrier of a LIMIT outside.
+-- The order, and that nothing is joined, let the newest be found by index, also
+-- those of one workflow: the planner knows nothing inside of a security barrier
+-- of a LIMIT outside, and would look up all that match and sort them.
 CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
-		q.name COLLATE pg_catalog."default" AS workflow,
+		(SELECT q.name FROM pgqrs_queues AS q WHERE q.queue_id = r.workflow_id) COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
 		r.waiting_for COLLATE pg_catalog."default" AS waiting_for,
 		(SELECT m.visible_after FROM pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
@@ -50,8 +51,7 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.deleted_at,
 		r.delete_reason
 	FROM pgqrs_workflow_runs AS r
-		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[])
+	WHERE r.workflow_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[])
 	ORDER BY r.run_id DESC;
 COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
 COMMENT ON COLUMN pgqrs_runs.run_id IS 'also the id of its message';

@@ -53,6 +53,7 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_ARCHIVE_PKEY] = "pgqrs_archive_pkey",
 	[INDEX_ARCHIVE_DEAD] = "pgqrs_archive_dead_idx",
 	[INDEX_ARCHIVE_ENDED] = "pgqrs_archive_ended_idx",
+	[INDEX_ARCHIVE_FAILED] = "pgqrs_archive_failed_idx",
 	[INDEX_ARCHIVE_WAITING] = "pgqrs_archive_waiting_idx",
 	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
 	[INDEX_WORKERS_NAME] = "pgqrs_workers_name_idx",

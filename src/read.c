@@ -16,6 +16,7 @@
 #include "grants.h"
 #include "json.h"
 #include "names.h"
+#include "numbers.h"
 #include "queue.h"
 #include "rows.h"
 #include "run.h"
@@ -300,6 +301,9 @@ pgqrs_read_find_run(const char *name, const char *key)
  * Lists
  */
 
+/* A status that few runs have is looked for in so many before they are left. */
+#define PATIENCE 1000
+
 /* A row of a result and what it is sorted by. */
 typedef struct SortedRow
 {
@@ -308,14 +312,27 @@ typedef struct SortedRow
 	HeapTuple row;
 } SortedRow;
 
-/* The newest runs found so far. */
+/* The newest runs found so far, and what was found since they were sorted. */
 typedef struct RunPage
 {
 	SortedRow *rows; /* room for twice the size */
-	int count;
+	int count;		 /* sorted */
+	int end;
 	int size;
 	int64 oldest; /* of a full page: what older runs cannot enter */
 } RunPage;
+
+/* What a call lists, and how far it has come. */
+typedef struct Listing
+{
+	Reader r;
+	const PgqrsRunFilter *filter;
+	List *workflows; /* as PgqrsQueue * */
+	TupleDesc desc;
+	MemoryContext scratch;
+	RunPage page;
+	int patience; /* how many runs may still be looked at in vain */
+} Listing;
 
 static int
 compare_newest_first(const void *a, const void *b)
@@ -361,74 +378,224 @@ run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
 	return true;
 }
 
-/* Merges the newest runs of one workflow into the page. */
+/* Adds the run in the reader's slot if it matches; whether it does. */
+static bool
+add_run(Listing *l, const char *workflow)
+{
+	RunPage *page = &l->page;
+	MemoryContext caller = MemoryContextSwitchTo(l->scratch);
+	bool matches = run_matches(l->r.run, l->filter);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(l->scratch);
+	if (!matches)
+		return false;
+	page->rows[page->end].number = DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id));
+	page->rows[page->end++].row = form_run(&l->r, workflow, l->desc);
+	return true;
+}
+
+/* Whether a page was found since the last sort, so that older ones are not needed. */
+static bool
+is_full(const RunPage *page)
+{
+	return page->end == page->count + page->size;
+}
+
+/* Keeps the newest of what was found. */
 static void
-add_runs(Reader *r, const PgqrsQueue *workflow, const PgqrsRunFilter *filter,
-		 MemoryContext scratch, TupleDesc desc, RunPage *page)
+sort_page(RunPage *page)
+{
+	if (page->end == page->count)
+		return;
+	qsort(page->rows, page->end, sizeof(SortedRow), compare_newest_first);
+	page->count = Min(page->end, page->size);
+	for (int i = page->count; i < page->end; i++)
+		heap_freetuple(page->rows[i].row);
+	page->end = page->count;
+	if (page->count == page->size)
+		page->oldest = page->rows[page->count - 1].number;
+}
+
+static void
+empty_page(RunPage *page)
+{
+	for (int i = 0; i < page->end; i++)
+		heap_freetuple(page->rows[i].row);
+	page->count = page->end = 0;
+	page->oldest = PG_INT64_MIN;
+}
+
+/* Whether there is another way to what so few runs match that most are looked at in vain. */
+static bool
+is_rare(const PgqrsRunFilter *filter)
+{
+	return filter->status >= 0 && !pgqrs_run_is_terminal(filter->status);
+}
+
+/* All runs of a workflow; false: so many do not match that another way is due. */
+static bool
+walk_runs(Listing *l, const PgqrsQueue *workflow)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
-		{2, BTLessStrategyNumber, Int64GetDatum(filter->before)},
+		{2, BTLessStrategyNumber, Int64GetDatum(l->filter->before)},
 	};
 	PgqrsScan scan;
-	int end = page->count;
 
-	pgqrs_scan_begin(&scan, r->runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
+	pgqrs_scan_begin(&scan, l->r.runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
 	scan.direction = BackwardScanDirection;
-	while (end < page->count + page->size && pgqrs_scan_next(&scan, r->run))
-	{
-		int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
-		MemoryContext caller;
-		bool matches;
+	while (l->patience > 0 && !is_full(&l->page) &&
+		   pgqrs_scan_next(&scan, l->r.run) &&
+		   DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) >= l->page.oldest)
+		if (!add_run(l, workflow->name) && is_rare(l->filter))
+			l->patience--;
+	pgqrs_scan_end(&scan);
+	sort_page(&l->page);
+	return l->patience > 0;
+}
 
-		if (run_id < page->oldest)
+/* Runs of a workflow whose messages ended so; those that were replayed do not match. */
+static void
+walk_archive(Listing *l, PgqrsTable *archive, const PgqrsQueue *workflow,
+			 PgqrsOutcome outcome)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
+		{2, BTEqualStrategyNumber, pgqrs_enum_datum(ENUM_OUTCOME, outcome)},
+		{3, BTLessStrategyNumber, Int64GetDatum(l->filter->before)},
+	};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, archive, INDEX_ARCHIVE_FAILED, lengthof(keys), keys);
+	scan.direction = BackwardScanDirection;
+	while (!is_full(&l->page) && pgqrs_scan_next(&scan, slot))
+	{
+		int64 run_id = DatumGetInt64(pgqrs_get(slot, Archive_message_id));
+
+		if (run_id < l->page.oldest)
 			break;
-		caller = MemoryContextSwitchTo(scratch);
-		matches = run_matches(r->run, filter);
-		MemoryContextSwitchTo(caller);
-		MemoryContextReset(scratch);
-		if (matches)
-		{
-			page->rows[end].number = run_id;
-			page->rows[end++].row = form_run(r, workflow->name, desc);
-		}
+		if (pgqrs_row_fetch_id(l->r.runs, run_id, l->r.run))
+			add_run(l, workflow->name);
 	}
 	pgqrs_scan_end(&scan);
-	if (end == page->count)
-		return;
+	sort_page(&l->page);
+}
 
-	qsort(page->rows, end, sizeof(SortedRow), compare_newest_first);
-	page->count = Min(end, page->size);
-	for (int i = page->count; i < end; i++)
-		heap_freetuple(page->rows[i].row);
-	if (page->count == page->size)
-		page->oldest = page->rows[page->count - 1].number;
+/* Runs that ended in ERROR or CANCELLED, which few do. */
+static void
+list_failed(Listing *l)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	ListCell *lc;
+
+	archive->snapshot = l->r.snapshot;
+	foreach(lc, l->workflows)
+	{
+		if (l->filter->status == RUN_CANCELLED)
+			walk_archive(l, archive, lfirst(lc), OUTCOME_CANCELLED);
+		else
+		{
+			/* a dead letter that was purged leaves the run as it is */
+			walk_archive(l, archive, lfirst(lc), OUTCOME_DEAD);
+			walk_archive(l, archive, lfirst(lc), OUTCOME_DELETED);
+		}
+	}
+	pgqrs_table_close(archive);
+}
+
+/* The runs of a workflow that have not ended and may have the status. */
+static void
+collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsNumbers *ids)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, l->r.messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	while (pgqrs_scan_next(&scan, l->r.message))
+	{
+		int64 id = DatumGetInt64(pgqrs_get(l->r.message, Messages_message_id));
+		PgqrsRunStatus status;
+
+		if (id < l->filter->before &&
+			(!pgqrs_run_status_of_message(l->r.message, &status) ||
+			 (int) status == l->filter->status))
+			pgqrs_numbers_add(ids, id);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+/* Runs that have not ended: each has a message. */
+static void
+list_live(Listing *l)
+{
+	PgqrsNumbers ids = {0};
+	ListCell *lc;
+
+	foreach(lc, l->workflows)
+		collect_live(l, lfirst(lc), &ids);
+	pgqrs_numbers_sort(ids.values, ids.count);
+	for (int i = ids.count - 1; i >= 0 && !is_full(&l->page); i--)
+	{
+		PgqrsQueue queue;
+
+		if (pgqrs_row_fetch_id(l->r.runs, ids.values[i], l->r.run) &&
+			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(l->r.run, Runs_workflow_id)),
+							  &queue))
+			add_run(l, queue.name);
+	}
+	sort_page(&l->page);
+}
+
+static void
+list_runs(Listing *l)
+{
+	ListCell *lc;
+
+	if (!l->filter->has_tags &&
+		(l->filter->status == RUN_ERROR || l->filter->status == RUN_CANCELLED))
+	{
+		list_failed(l);
+		return;
+	}
+	foreach(lc, l->workflows)
+		if (!walk_runs(l, lfirst(lc)))
+		{
+			empty_page(&l->page);
+			list_live(l);
+			return;
+		}
 }
 
 /*
  * One page of runs, newest first.  Each workflow's runs are walked in the
  * order of their ids, backwards, and no further than the page can take, so
  * that the cost depends on how many workflows match and on the size of the
- * page, but not on how many runs there are, unless status or tags leave out
- * most of them.
+ * page, but not on how many runs there are.  Of a status that few have there
+ * is another way: an index has what failed, and what has not ended has a
+ * message.  Only tags that few have, and SUCCESS where hardly any run succeeds,
+ * are looked for in all runs.
  */
 void
 pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc desc)
 {
-	Reader r;
-	RunPage page = {.size = filter->page_size, .oldest = PG_INT64_MIN};
-	MemoryContext scratch;
-	ListCell *lc;
+	Listing l = {
+		.filter = filter,
+		.workflows = readable_workflows(filter->workflow),
+		.desc = desc,
+		.scratch = AllocSetContextCreate(CurrentMemoryContext, "pgqrs list",
+										 ALLOCSET_SMALL_SIZES),
+		.page = {.size = filter->page_size, .oldest = PG_INT64_MIN},
+		.patience = PATIENCE,
+	};
 
-	scratch = AllocSetContextCreate(CurrentMemoryContext, "pgqrs list",
-									ALLOCSET_SMALL_SIZES);
-	page.rows = palloc0(2 * page.size * sizeof(SortedRow));
-	reader_open(&r);
-	foreach(lc, readable_workflows(filter->workflow))
-		add_runs(&r, lfirst(lc), filter, scratch, desc, &page);
-	reader_close(&r);
-	for (int i = 0; i < page.count; i++)
-		tuplestore_puttuple(store, page.rows[i].row);
+	l.page.rows = palloc0(2 * l.page.size * sizeof(SortedRow));
+	reader_open(&l.r);
+	list_runs(&l);
+	reader_close(&l.r);
+	for (int i = 0; i < l.page.count; i++)
+		tuplestore_puttuple(store, l.page.rows[i].row);
 }
 
 static int

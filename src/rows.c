@@ -288,6 +288,7 @@ comparison(Oid type, StrategyNumber strategy)
 		  F_TIMESTAMPTZ_GE, F_TIMESTAMPTZ_GT}},
 		{TEXTOID, {F_TEXT_LT, F_TEXT_LE, F_TEXTEQ, F_TEXT_GE, F_TEXT_GT}},
 		{NAMEOID, {F_NAMELT, F_NAMELE, F_NAMEEQ, F_NAMEGE, F_NAMEGT}},
+		{ANYENUMOID, {F_ENUM_LT, F_ENUM_LE, F_ENUM_EQ, F_ENUM_GE, F_ENUM_GT}},
 	};
 
 	for (int i = 0; i < lengthof(known); i++)
@@ -305,6 +306,8 @@ make_scan_key(ScanKey key, Relation index, const PgqrsKey *k)
 	/* an index on name stores cstring */
 	if (type == CSTRINGOID)
 		type = NAMEOID;
+	else if (type_is_enum(type))
+		type = ANYENUMOID;
 	ScanKeyEntryInitialize(key, 0, k->column, k->strategy, InvalidOid,
 						   index->rd_indcollation[i],
 						   comparison(type, k->strategy), k->value);

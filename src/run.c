@@ -40,6 +40,24 @@ pgqrs_run_status(TupleTableSlot *run)
 	return pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
 }
 
+/*
+ * It was not claimed since the trigger or a replay, is held, or waits for
+ * somebody.  One that waits for its next claim may be RUNNING or PAUSED.
+ */
+bool
+pgqrs_run_status_of_message(TupleTableSlot *message, PgqrsRunStatus *status)
+{
+	if (DatumGetInt32(pgqrs_get(message, Messages_attempt)) == 0)
+		*status = RUN_QUEUED;
+	else if (!pgqrs_is_null(message, Messages_lease))
+		*status = RUN_RUNNING;
+	else if (!pgqrs_is_null(message, Messages_waiting_for))
+		*status = RUN_PAUSED;
+	else
+		return false;
+	return true;
+}
+
 bool
 pgqrs_run_is_terminal(PgqrsRunStatus status)
 {

@@ -108,6 +108,9 @@ extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel);
 extern bool pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease);
 
 extern PgqrsRunStatus pgqrs_run_status(TupleTableSlot *run);
+/* The status as far as the run's message tells it, which it mostly does. */
+extern bool pgqrs_run_status_of_message(TupleTableSlot *message,
+										PgqrsRunStatus *status);
 extern bool pgqrs_run_is_terminal(PgqrsRunStatus status);
 
 /* Sets the status in the new version of a run; refuses a move that is not allowed. */

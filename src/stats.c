@@ -236,22 +236,15 @@ fetch_run(Reader *r, int64 run_id)
 	return pgqrs_scan_next(&r->by_id, r->runs.slot);
 }
 
-/*
- * The status of the run whose message is in the slot.  Mostly the message
- * tells: it was not claimed since the trigger or a replay, is held, or waits
- * for somebody.
- */
+/* The status of the run whose message is in the slot. */
 static PgqrsRunStatus
 live_status(Reader *r)
 {
 	TupleTableSlot *message = r->messages.slot;
+	PgqrsRunStatus status;
 
-	if (DatumGetInt32(pgqrs_get(message, Messages_attempt)) == 0)
-		return RUN_QUEUED;
-	if (!pgqrs_is_null(message, Messages_lease))
-		return RUN_RUNNING;
-	if (!pgqrs_is_null(message, Messages_waiting_for))
-		return RUN_PAUSED;
+	if (pgqrs_run_status_of_message(message, &status))
+		return status;
 	return fetch_run(r, DatumGetInt64(pgqrs_get(message, Messages_message_id))) ?
 		pgqrs_run_status(r->runs.slot) :
 		RUN_RUNNING;

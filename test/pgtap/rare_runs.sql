@@ -1,0 +1,89 @@
+-- Lists of runs by a status that few of many have: what they show, and that it
+-- is found without a look at the others, in buffers.
+SELECT * FROM no_plan();
+SET client_min_messages = error;
+
+SELECT count(pgqrs_create_workflow('rare.' || n)) FROM generate_series(1, 4) AS n \g /dev/null
+
+-- 100,000 runs that succeeded, of four workflows, and among them a few that
+-- did not.
+CREATE TEMP VIEW runs AS
+	SELECT n AS run_id, w.workflow_id, CASE
+			WHEN n IN (10, 50010, 100010, 50014) THEN 'ERROR'
+			WHEN n IN (22, 50022) THEN 'CANCELLED'
+			WHEN n IN (30, 50030) THEN 'QUEUED'
+			WHEN n IN (42, 43, 50042) THEN 'RUNNING'
+			WHEN n IN (62, 63, 50062) THEN 'PAUSED'
+			ELSE 'SUCCESS' END::pgqrs_run_status AS status
+	FROM generate_series(1, 100010) AS n JOIN pgqrs_workflows AS w ON w.name = 'rare.' || 1 + n % 4;
+INSERT INTO pgqrs_workflow_runs (run_id, workflow_id, created_at, started_at, completed_at, deleted_at, attempt, failures, status, priority, tags)
+SELECT run_id, workflow_id, now(), now(), CASE WHEN status IN ('SUCCESS', 'ERROR', 'CANCELLED') THEN now() END, CASE WHEN run_id = 50014 THEN now() END,
+	1, 0, status, 0, CASE WHEN run_id % 2 = 0 THEN '{"even": true}'::jsonb END FROM runs;
+INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enqueued_at, run_id, attempt, failures, outcome, priority)
+SELECT run_id, workflow_id, now(), now(), now(), run_id, 1, 0,
+	CASE WHEN run_id = 50010 THEN 'DELETED' ELSE CASE status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN 'DEAD' ELSE 'CANCELLED' END END::pgqrs_outcome, 0
+FROM runs WHERE status IN ('SUCCESS', 'ERROR', 'CANCELLED');
+-- Of 43 and 63 the message does not say: they wait for their next claim.
+INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, dequeued_at, lease, run_id, attempt, failures, priority, waiting_for)
+SELECT run_id, workflow_id, now() + interval '1 hour', now(), CASE WHEN held THEN now() END, CASE WHEN held THEN 1 END, run_id,
+	(status <> 'QUEUED')::int, 0, 0, CASE WHEN status = 'PAUSED' AND run_id <> 63 THEN 'pause' END
+FROM runs CROSS JOIN LATERAL (SELECT status = 'RUNNING' AND run_id <> 43 AS held) AS h WHERE status IN ('QUEUED', 'RUNNING', 'PAUSED');
+SELECT setval('pgqrs_message_id_seq', 200000) \g /dev/null
+VACUUM (ANALYZE) pgqrs_workflow_runs, pgqrs_archive, pgqrs_messages;
+
+CREATE FUNCTION pg_temp.buffers(query text) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) ' || query INTO plan;
+	RETURN (plan->0->'Plan'->>'Shared Hit Blocks')::bigint + (plan->0->'Plan'->>'Shared Read Blocks')::bigint;
+END
+$$;
+
+CREATE TEMP TABLE lists (arguments text, condition text);
+INSERT INTO lists
+	SELECT format('%L, %L', workflow, status), format('%s AND r.status = %L', in_workflow, status)
+	FROM unnest('{QUEUED,RUNNING,PAUSED,ERROR,CANCELLED}'::text[]) AS status,
+		(VALUES (NULL, 'true'), ('rare.*', 'true'), ('rare.3', 'w.name = ''rare.3''')) AS p (workflow, in_workflow);
+INSERT INTO lists VALUES
+	('NULL, ''ERROR'', page_size => 2', 'r.status = ''ERROR'''),
+	('NULL, ''PAUSED'', page_size => 2', 'r.status = ''PAUSED'''),
+	('NULL, ''ERROR'', before_run_id => 50010', 'r.status = ''ERROR'' AND r.run_id < 50010'),
+	('NULL, ''CANCELLED'', before_run_id => 50022', 'r.status = ''CANCELLED'' AND r.run_id < 50022'),
+	('NULL, ''RUNNING'', before_run_id => 43', 'r.status = ''RUNNING'' AND r.run_id < 43'),
+	('NULL, ''PAUSED'', ''{"even": true}''', 'r.status = ''PAUSED'' AND r.run_id % 2 = 0');
+
+-- What a list has to show, by a look at all runs.
+CREATE FUNCTION pg_temp.expected(arguments text, condition text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	ids text;
+BEGIN
+	EXECUTE format('SELECT string_agg(r.run_id::text, '','') FROM (
+		SELECT r.run_id FROM pgqrs_workflow_runs AS r JOIN pgqrs_workflows AS w USING (workflow_id)
+		WHERE r.deleted_at IS NULL AND %s ORDER BY r.run_id DESC LIMIT %s) AS r', condition, COALESCE(substring(arguments FROM 'page_size => (\d+)'), '50')) INTO ids;
+	RETURN ids;
+END
+$$;
+CREATE FUNCTION pg_temp.listed(arguments text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	ids text;
+BEGIN
+	EXECUTE format('SELECT string_agg(run_id::text, '','') FROM pgqrs_list_runs(%s)', arguments) INTO ids;
+	RETURN ids;
+END
+$$;
+
+SELECT is(pg_temp.listed(arguments), pg_temp.expected(arguments, condition), 'list_runs(' || arguments || ')') FROM lists;
+SELECT is(count(*), 0::bigint, 'none of them is empty') FROM lists WHERE pg_temp.listed(arguments) IS NULL;
+SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_list_runs(NULL, ''SUCCESS'', page_size => 10000)'), '>', 2000::bigint, 'buffers are counted');
+SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_list_runs(%s)', arguments)), '<', 500::bigint, 'list_runs(' || arguments || ') reads little') FROM lists;
+
+-- A run that is replayed is QUEUED again.
+SELECT pgqrs_replay_message(100010) \g /dev/null
+SELECT is(pg_temp.listed('NULL, ''ERROR'''), '50010,10', 'a replayed run is none that failed');
+SELECT is(pg_temp.listed('NULL, ''QUEUED'''), '100010,50030,30', 'but queued');
+
+SELECT * FROM finish();
