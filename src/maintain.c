@@ -245,7 +245,7 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
  * Collects what is due by one of the indexes, after what was collected before,
  * and notes when more is.  Entries of what has ended long ago may still be
  * there, while an old snapshot is: some are looked at, and the next batch of
- * this backend goes on from there.
+ * this backend goes on from there, unless this one fails.
  */
 static void
 find_ends(Search *search, PgqrsIndexId index, TimestampTz *from)
@@ -330,15 +330,17 @@ pgqrs_maintain_ends(int64 *done)
 {
 	static TimestampTz deadlines_from = DT_NOBEGIN;
 	static TimestampTz exhausted_from = DT_NOBEGIN;
+	TimestampTz deadlines = deadlines_from;
+	TimestampTz exhausted = exhausted_from;
 	Search *search = palloc0(sizeof(Search));
 	TimestampTz next;
 
 	search->now = pgqrs_clock();
 	pgqrs_run_open(&search->rows);
 	search->next = DT_NOEND;
-	find_ends(search, INDEX_MESSAGES_DEADLINE, &deadlines_from);
+	find_ends(search, INDEX_MESSAGES_DEADLINE, &deadlines);
 	if (search->count < MAX_ROWS)
-		find_ends(search, INDEX_MESSAGES_EXHAUSTED, &exhausted_from);
+		find_ends(search, INDEX_MESSAGES_EXHAUSTED, &exhausted);
 	next = search->next;
 	pgqrs_numbers_sort(search->found, search->count);
 	for (int i = 0; i < search->count; i++)
@@ -352,6 +354,8 @@ pgqrs_maintain_ends(int64 *done)
 	}
 	pgqrs_run_close(&search->rows);
 	pfree(search);
+	deadlines_from = deadlines;
+	exhausted_from = exhausted;
 	return next;
 }
 

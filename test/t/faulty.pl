@@ -66,6 +66,23 @@ my @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 4;
 spoil($ids[1]);
 one_fails('deadlines', 'runs_timed_out', \&mend);
 
+# What was undone is found again though many entries of what is gone come after.
+my $snapshot = $node->background_psql('postgres');
+$snapshot->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+for my $due ([ 'deadline_at', 'runs_timed_out', 'NULL' ], [ 'exhausted_at', 'messages_dead', '1' ])
+{
+	my ($column, $done, $lease) = @$due;
+	sql("INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, $column)
+		SELECT nextval('pgqrs_message_id_seq'), queue_id, now(), now(), 0, 0, 0, '2020-01-02'
+		FROM pgqrs_queues, generate_series(1, 20000) WHERE name = 'once';
+		DELETE FROM pgqrs_messages WHERE $column = '2020-01-02'");
+	@ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 day')") } 1 .. 4;
+	sql("UPDATE pgqrs_messages SET $column = '2020-01-01', lease = $lease, failures = 100 WHERE message_id IN (" . join(',', @ids) . ')');
+	spoil($ids[1]);
+	one_fails("$column, before what is gone", $done, \&mend);
+}
+$snapshot->quit;
+
 @ids = map { sql("SELECT pgqrs_enqueue('once', '1')") } 1 .. 4;
 sql("SELECT count(*) FROM pgqrs_dequeue('once', batch_size => 4)");
 spoil($ids[1]);
@@ -144,7 +161,7 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
 
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 9, 'the log tells of each, once');
+is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 11, 'the log tells of each, once');
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
