@@ -441,34 +441,33 @@ search_queue(Search *search, Position *at)
 /*
  * Collects messages that are used up.  Only a look at the row tells them from
  * those that wait to be claimed, so each pass looks at some and the next one
- * of this backend goes on from there, around all queues and, if it began in
- * the middle of one, once more at that.
+ * of this backend goes on from there if this one does not fail, around all
+ * queues and, if it began in the middle of one, once more at that.
  */
 static void
-find_used_up(Search *search)
+find_used_up(Search *search, Position *at)
 {
-	static Position at;
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	int count = list_length(queues);
 	int visits = count;
 	int first = 0;
 
 	while (first < count &&
-		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < at.queue_id)
+		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < at->queue_id)
 		first++;
-	if (count > 0 && at.queue_id != 0)
+	if (count > 0 && at->queue_id != 0)
 		visits++;
 	search->count = 0;
 	search->budget = MAX_ENTRIES;
 	for (int i = 0; i < visits; i++)
 	{
 		search->rows.queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
-		if (search->rows.queue.queue_id != at.queue_id)
-			at = (Position){search->rows.queue.queue_id, PG_INT16_MAX,
-							DT_NOBEGIN, 0};
-		if (!search_queue(search, &at))
+		if (search->rows.queue.queue_id != at->queue_id)
+			*at = (Position){search->rows.queue.queue_id, PG_INT16_MAX,
+							 DT_NOBEGIN, 0};
+		if (!search_queue(search, at))
 			break;
-		at = (Position){0};
+		*at = (Position){0};
 	}
 	list_free_deep(queues);
 	pgqrs_numbers_sort(search->found, search->count);
@@ -477,13 +476,15 @@ find_used_up(Search *search)
 TimestampTz
 pgqrs_maintain_used_up(int64 *done)
 {
+	static Position reached;
+	Position at = reached;
 	Search *search = palloc0(sizeof(Search));
 	PgqrsRunRows *rows = &search->rows;
 	bool all;
 
 	search->now = pgqrs_clock();
 	pgqrs_run_open(rows);
-	find_used_up(search);
+	find_used_up(search, &at);
 	for (int i = 0; i < search->count; i++)
 		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]) &&
 			pgqrs_worker_try_lock(rows, search->found[i]) &&
@@ -492,6 +493,7 @@ pgqrs_maintain_used_up(int64 *done)
 	all = search->count < MAX_ROWS;
 	pgqrs_run_close(rows);
 	pfree(search);
+	reached = at;
 	return all ? DT_NOEND : 0;
 }
 

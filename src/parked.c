@@ -310,7 +310,8 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 int
 pgqrs_parked_pass(int max, int *looked_at)
 {
-	static Position at;
+	static Position reached;
+	Position at = reached;
 	int64 *ids = palloc(max * sizeof(int64));
 	Parked p;
 	int count;
@@ -329,5 +330,6 @@ pgqrs_parked_pass(int max, int *looked_at)
 	close_tables(&p);
 	pfree(ids);
 	*looked_at = count;
+	reached = at; /* a pass that fails is done again from where it began */
 	return woken;
 }

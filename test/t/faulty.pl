@@ -133,6 +133,29 @@ sql("UPDATE pgqrs_schedules SET cron = 'nonsense' WHERE name = 's2'");
 one_fails('schedules', 'schedules_fired', sub { sql("UPDATE pgqrs_schedules SET cron = '\@yearly'") });
 sql("SELECT pgqrs_purge_queue('wf')");
 
+# Where one look is not enough, what was undone is found again, too.
+sub copies
+{
+	my ($count, $visible_after, $waiting_for) = @_;
+	return sql("INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload, waiting_for)
+		SELECT nextval('pgqrs_message_id_seq'), queue_id, '$visible_after', now(), 0, 0, 0, '1', $waiting_for
+		FROM pgqrs_queues, generate_series(1, $count) WHERE name = 'many'");
+}
+sql("SELECT pgqrs_create_queue('many')");
+@ids = map { sql("SELECT pgqrs_enqueue('many', '1')") } 1 .. 4;
+sql("UPDATE pgqrs_messages SET visible_after = '2020-01-01', lease = 1, failures = 100 WHERE message_id IN (" . join(',', @ids) . ')');
+copies(45000, '2020-01-02', 'NULL');
+spoil($ids[1]);
+one_fails('used up messages among many', 'messages_dead', \&mend);
+sql("SELECT pgqrs_purge_queue('many')");
+@parents = map { park() } 1 .. 4;
+copies(5000, '2099-01-01', "'signal:x'");
+$odd =~ s/run_id = \d+$/run_id = $parents[1]/;
+$right = sql("SELECT input ->> 'run_id' FROM pgqrs_workflow_steps WHERE run_id = $parents[1]");
+sql(sprintf $odd, '1e30');
+one_fails('parked runs among many', 'runs_woken', sub { sql(sprintf $odd, $right) });
+sql("SELECT pgqrs_purge_queue('many'), pgqrs_purge_queue('wf')");
+
 # A claim ends what it may not deliver, and delivers all else.
 sub claim_passes
 {
@@ -161,7 +184,7 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
 
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 11, 'the log tells of each, once');
+is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 13, 'the log tells of each, once');
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
