@@ -162,7 +162,8 @@ reap(int64 *done)
 	{
 		int left = MAX_ROWS - reaped.given_back - reaped.ended;
 
-		if (left > 0 && pgqrs_worker_gone(ids[i]))
+		if (left > 0 && pgqrs_faulty_come_to(FAULTY_WORKER, ids[i]) &&
+			pgqrs_worker_gone(ids[i]))
 			pgqrs_worker_reap(ids[i], left, &reaped);
 	}
 	done[DONE_LEASES_REAPED] += reaped.given_back;

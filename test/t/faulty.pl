@@ -95,6 +95,19 @@ sql("DELETE FROM pgqrs_workers");
 spoil($ids[1]);
 one_fails('what a worker held that is gone', 'messages_dead', \&mend);
 
+# Workers, of which one is in a state that there is not.
+my $workers = "FROM generate_series(1, 4) n";
+sql("SELECT count(pgqrs_register_worker('silent' || n, '{held}')) $workers");
+sql("SELECT pgqrs_enqueue('held', '1') $workers; SELECT count(d.message_id) FROM pgqrs_workers, pgqrs_dequeue('held', worker_id, visibility_timeout => '1 day') d");
+sql('ALTER TYPE pgqrs_worker_status ADD VALUE $$ODD$$');
+sql("UPDATE pgqrs_workers SET status = 'ODD' WHERE name = 'silent2'");
+clock($node, (61 * ++$minutes) . ' s');
+is(maintain(), 'messages_dead 3, workers_stopped 3', 'workers that are silent, and what they hold: all but one');
+is(maintain(), 'nothing', 'which is left alone');
+sql("UPDATE pgqrs_workers SET status = 'READY' WHERE name = 'silent2'");
+clock($node, (61 * ++$minutes) . ' s');
+is(maintain(), 'messages_dead 1, workers_stopped 1', 'and then stopped');
+
 # A claim takes them as they are, so they are gone.
 my $run = sql("SELECT pgqrs_trigger('wf')");
 my $lease = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
@@ -184,7 +197,21 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
 
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, qr/WARNING:  (?:message or run|schedule) \d+ was passed over: /), 13, 'the log tells of each, once');
+is(log_count($node, qr/WARNING:  (?:message or run|worker|schedule) \d+ was passed over: /), 14, 'the log tells of each, once');
+my $stays = sql("SELECT pgqrs_trigger('wf', timeout => '1 us')");
+my $told = qr/WARNING:  message or run $stays was passed over/;
+spoil($stays);
+for (1 .. 5)
+{
+	is(maintain(), 'nothing', 'a row that stays as it is');
+	clock($node, (61 * ++$minutes) . ' s');
+}
+is(log_count($node, $told), 1, 'is tried for minutes, and told once');
+clock($node, (61 * ($minutes += 3)) . ' s');
+maintain();
+is(log_count($node, $told), 2, 'and once more if it was not tried for long');
+mend();
+sql("SELECT pgqrs_purge_queue('wf')");
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 is(sqlstate($node, 'SELECT pgqrs_maintain()'), '23505', 'where too many rows fail it is not the rows');
