@@ -16,12 +16,20 @@ AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
 COMMENT ON FUNCTION pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
+CREATE FUNCTION pgqrs_queue_name(queue_id bigint) RETURNS text
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
+AS 'MODULE_PATHNAME', 'pgqrs_queue_name';
+COMMENT ON FUNCTION pgqrs_queue_name(bigint) IS
+'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';
+
 -- The order, and that nothing is joined, let the newest be found by index, also
--- those of one workflow: the planner knows nothing inside of a security barrier
--- of a LIMIT outside, and would look up all that match and sort them.
+-- those of one workflow or status: the planner knows nothing inside of a
+-- security barrier of a LIMIT outside, and would collect all that match and
+-- sort them.  Beside what it takes the name to cost, one way to walk through
+-- many runs is as good as any other, and the one that is in order wins.
 CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
-		(SELECT q.name FROM pgqrs_queues AS q WHERE q.queue_id = r.workflow_id) COLLATE pg_catalog."default" AS workflow,
+		pgqrs_queue_name(r.workflow_id) COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
 		r.waiting_for COLLATE pg_catalog."default" AS waiting_for,
 		(SELECT m.visible_after FROM pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
@@ -51,7 +59,7 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.deleted_at,
 		r.delete_reason
 	FROM pgqrs_workflow_runs AS r
-	WHERE r.workflow_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[])
+	WHERE pgqrs_queue_name(r.workflow_id) IS NOT NULL
 	ORDER BY r.run_id DESC;
 COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
 COMMENT ON COLUMN pgqrs_runs.run_id IS 'also the id of its message';

@@ -7,7 +7,9 @@
 #include "access/htup_details.h"
 #include "clock.h"
 #include "funcapi.h"
+#include "grants.h"
 #include "nodes/execnodes.h"
+#include "queue.h"
 #include "read.h"
 #include "utils/builtins.h"
 
@@ -85,6 +87,18 @@ pgqrs_peek(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_read_peek(queue, n, result->setResult, result->setDesc);
 	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_queue_name);
+Datum
+pgqrs_queue_name(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+
+	if (!pgqrs_queue_by_id(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue) ||
+		pgqrs_grants_on(queue.name) == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_now);

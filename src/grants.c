@@ -133,6 +133,7 @@ static const struct
 	{"pgqrs_peek", READ},
 	{"pgqrs_purge_dead_letters", ADMIN},
 	{"pgqrs_purge_queue", ADMIN},
+	{"pgqrs_queue_name", READ},
 	{"pgqrs_readable_queues", READ},
 	{"pgqrs_register_worker", WORK},
 	{"pgqrs_release_message", WORK},

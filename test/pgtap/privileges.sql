@@ -293,6 +293,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT 1 FROM pgqrs_now()$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_next_firings('@daily')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_readable_queues()$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_queue_name(1)$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_background_stats()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'any', '00000', '00000'),
 	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
@@ -386,6 +387,9 @@ SELECT is((pg_temp.probe(role, $$SELECT * FROM pgqrs_dequeue('*')$$)).answer, NU
 	FROM unnest('{trigger_a_admin_b,admin_b}'::name[]) AS role;
 SELECT is((pg_temp.probe(role, $$SELECT cardinality(pgqrs_readable_queues())$$)).answer, answer,
 		format('%s reads %s queues', role, answer))
+	FROM (VALUES ('trigger_a', '(2)'), ('admin_b', '(1)'), ('work_a_admin_b', '(3)')) AS v (role, answer);
+SELECT is((pg_temp.probe(role, format('SELECT count(pgqrs_queue_name(id)) FROM unnest(%L::bigint[]) AS id', pgqrs_readable_queues()))).answer, answer,
+		format('%s is told %s names', role, answer))
 	FROM (VALUES ('trigger_a', '(2)'), ('admin_b', '(1)'), ('work_a_admin_b', '(3)')) AS v (role, answer);
 
 --

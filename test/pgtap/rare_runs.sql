@@ -81,6 +81,12 @@ SELECT is(count(*), 0::bigint, 'none of them is empty') FROM lists WHERE pg_temp
 SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_list_runs(NULL, ''SUCCESS'', page_size => 10000)'), '>', 2000::bigint, 'buffers are counted');
 SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_list_runs(%s)', arguments)), '<', 500::bigint, 'list_runs(' || arguments || ') reads little') FROM lists;
 
+-- The view walks from the newest on, whatever the planner thinks of a condition.
+SELECT is(string_agg(run_id::text, ','), '100010,100006,100002', 'the newest of a workflow in the view')
+	FROM (SELECT run_id FROM pgqrs_runs WHERE workflow = 'rare.3' ORDER BY run_id DESC LIMIT 3) AS r;
+SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_runs WHERE %s ORDER BY run_id DESC LIMIT 20', condition)), '<', 500::bigint, 'the view reads little for ' || condition)
+	FROM unnest('{true,workflow = ''rare.3'',workflow LIKE ''rare%'',status = ''SUCCESS'',run_id = 50010}'::text[]) AS condition;
+
 -- A run that is replayed is QUEUED again.
 SELECT pgqrs_replay_message(100010) \g /dev/null
 SELECT is(pg_temp.listed('NULL, ''ERROR'''), '50010,10', 'a replayed run is none that failed');
