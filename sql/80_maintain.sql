@@ -14,6 +14,7 @@ COMMENT ON FUNCTION pgqrs_apply_retention() IS
 
 -- A job looks first whether the extension is still there, and removes itself if
 -- it is not: without the library preloaded nobody else hears of DROP EXTENSION.
+-- Before that it leaves the owner's search_path, in which others may create.
 CREATE FUNCTION pgqrs_install_cron() RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -52,7 +53,7 @@ BEGIN
 			AS v (name, schedule, command)
 	LOOP
 		PERFORM cron.schedule_in_database(job.name, job.schedule, format(
-			$job$DO $$ DECLARE home name := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pgqrs'); BEGIN IF home IS NULL THEN PERFORM cron.unschedule('%s'); ELSE %s; END IF; END $$ $job$,
+			$job$DO $$ DECLARE home name; BEGIN PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true); SELECT n.nspname INTO home FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pgqrs'; IF home IS NULL THEN PERFORM cron.unschedule('%s'); ELSE %s; END IF; END $$ $job$,
 			job.name, job.command), current_database(), owner);
 		RETURN NEXT job.name || ': ' || job.schedule;
 	END LOOP;

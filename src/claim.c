@@ -437,7 +437,8 @@ scan_priorities(Claim *claim, int high, int low)
 	{
 		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
 		scan_priority(claim, priority);
-		pgqrs_scan_restart(&scan, 1, Int16GetDatum(priority - 1));
+		if (!pgqrs_scan_restart_below(&scan, 1, priority))
+			break;
 	}
 	pgqrs_scan_end(&scan);
 }

@@ -4,6 +4,7 @@
  */
 #include "errors.h"
 
+#include "access/twophase.h"
 #include "utils/lsyscache.h"
 
 Oid pgqrs_called = InvalidOid;
@@ -115,6 +116,17 @@ pgqrs_error_read_only(const char *why, const char *hint)
 			 errmsg("cannot execute %s %s",
 					name ? psprintf("%s()", name) : "pgqrs", why),
 			 errhint("%s", hint)));
+}
+
+/* PostgreSQL counts them after us, and says the same. */
+void
+pgqrs_error_too_many_prepared(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("there are too many prepared transactions"),
+			 errhint("End some, or increase max_prepared_transactions, which is %d.",
+					 max_prepared_xacts)));
 }
 
 void

@@ -39,6 +39,7 @@
 #include "compat.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
+#include "errors.h"
 #include "executor/spi.h"
 #include "guc.h"
 #include "miscadmin.h"
@@ -453,7 +454,7 @@ park(TransactionId xid, Oid db, int64 queue_id, uint64 key, uint32 epoch)
 		pg_atomic_fetch_add_u32(&shared->parked, 1);
 		return;
 	}
-	elog(ERROR, "no place to park a prepared transaction");
+	pgqrs_error_too_many_prepared();
 }
 
 static bool
@@ -491,7 +492,7 @@ pgqrs_floor_pre_prepare(void)
 	Published *mine;
 	TransactionId xid;
 
-	if (shared == NULL)
+	if (shared == NULL || max_prepared_xacts == 0)
 		return;
 	mine = my_published();
 	if (pg_atomic_read_u64(&mine->key) == 0 || PGQRS_FLOOR_BROKEN('p'))

@@ -118,7 +118,8 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 
 		keys[1].value = Int16GetDatum(priority);
 		live += count_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now);
-		pgqrs_scan_restart(&levels, 1, Int16GetDatum(priority - 1));
+		if (!pgqrs_scan_restart_below(&levels, 1, priority))
+			break;
 	}
 	pgqrs_scan_end(&levels);
 	return live;

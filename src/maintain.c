@@ -428,7 +428,7 @@ search_queue(Search *search, Position *at)
 {
 	int priority = at->priority;
 
-	while (next_priority(search, &priority))
+	while (priority >= PG_INT16_MIN && next_priority(search, &priority))
 	{
 		if (priority != at->priority)
 			*at = (Position){at->queue_id, priority, DT_NOBEGIN, 0};

@@ -27,6 +27,7 @@
 #include "ended.h"
 #include "faulty.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "parked.h"
 #include "probe.h"
 #include "queue.h"
@@ -54,10 +55,10 @@
 /* A look finds so many messages for those that wait. */
 #define MAX_FOUND 64
 
-#define QUEUE_CHANNEL "pgqrs_queue_" INT64_FORMAT
-
 typedef struct Pass
 {
+	MemoryContext context;
+	PgqrsNumbers unplaced; /* queues without a place that have something */
 	int queues;
 	int runs;
 	int blocks;
@@ -113,20 +114,20 @@ look_at_due(TimestampTz now)
 	pass->more |= count == MAX_QUEUES;
 }
 
-/* A queue that has no place in shared memory: looked at, and told of, here. */
+/* A queue that has no place in shared memory. */
 static void
 look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
 	PgqrsProbe probe;
-	char channel[NAMEDATALEN];
+	MemoryContext old;
 
 	pgqrs_probe_queue(messages, slot, queue, 1, &probe);
 	pgqrs_ready_lower(queue->queue_id, probe.next);
-	if (probe.ready > 0)
-	{
-		snprintf(channel, sizeof(channel), QUEUE_CHANNEL, queue->queue_id);
-		Async_Notify(channel, "");
-	}
+	if (probe.ready == 0)
+		return;
+	old = MemoryContextSwitchTo(pass->context);
+	pgqrs_numbers_add(&pass->unplaced, queue->queue_id);
+	MemoryContextSwitchTo(old);
 }
 
 /*
@@ -283,7 +284,10 @@ recheck_parked(void)
  * Sending
  */
 
-/* Whatever this pass has taken and not done is there again. */
+/*
+ * Whatever this pass has taken and not done is there again; queues without a
+ * place are looked at again anyway.
+ */
 static void
 put_back(void)
 {
@@ -292,7 +296,16 @@ put_back(void)
 	pgqrs_ended_add(pass->ended, pass->runs);
 	for (int i = 0; i < pass->blocks; i++)
 		pgqrs_ended_add_block(pass->block[i]);
-	pass->queues = pass->runs = pass->blocks = 0;
+	pass->queues = pass->runs = pass->blocks = pass->unplaced.count = 0;
+}
+
+static void
+notify_queue(int64 queue_id)
+{
+	char channel[NAMEDATALEN];
+
+	snprintf(channel, sizeof(channel), "pgqrs_queue_" INT64_FORMAT, queue_id);
+	Async_Notify(channel, "");
 }
 
 static void
@@ -302,10 +315,9 @@ notify_all(void)
 	char payload[64];
 
 	for (int i = 0; i < pass->queues; i++)
-	{
-		snprintf(channel, sizeof(channel), QUEUE_CHANNEL, pass->queue_ids[i]);
-		Async_Notify(channel, "");
-	}
+		notify_queue(pass->queue_ids[i]);
+	for (int i = 0; i < pass->unplaced.count; i++)
+		notify_queue(pass->unplaced.values[i]);
 	for (int i = 0; i < pass->runs; i++)
 	{
 		const PgqrsEnded *run = &pass->ended[i];
@@ -351,7 +363,7 @@ send(void)
 		StartTransactionCommand();
 		notify_all();
 		CommitTransactionCommand();
-		pass->queues = pass->runs = 0;
+		pass->queues = pass->runs = pass->unplaced.count = 0;
 		MemoryContextSwitchTo(context);
 	}
 	PG_CATCH();
@@ -396,13 +408,13 @@ put_back_at_exit(int code, Datum arg)
 }
 
 /* Once in a process. */
-static MemoryContext
+static void
 begin(void)
 {
 	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(Pass));
+	pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
+										  ALLOCSET_DEFAULT_SIZES);
 	before_shmem_exit(put_back_at_exit, (Datum) 0);
-	return AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
-								 ALLOCSET_DEFAULT_SIZES);
 }
 
 static void
@@ -413,14 +425,13 @@ run_pass(TimestampTz now)
 	pass->more |= pass->queues == MAX_QUEUES;
 	take_runs();
 	recheck_parked();
-	if (pass->queues > 0 || pass->runs > 0)
+	if (pass->queues > 0 || pass->runs > 0 || pass->unplaced.count > 0)
 		set_pause(now, send());
 }
 
 TimestampTz
 pgqrs_notify_pass(void)
 {
-	static MemoryContext context = NULL;
 	TimestampTz now = pgqrs_clock_peek();
 	TimestampTz next;
 	MemoryContext old;
@@ -428,19 +439,20 @@ pgqrs_notify_pass(void)
 	/* unless the clock was set back */
 	if (now < not_before && now > not_before - 2 * FAILED_PAUSE)
 		return not_before;
-	if (context == NULL)
-		context = begin();
+	if (pass == NULL)
+		begin();
 	pass->more = false;
-	old = MemoryContextSwitchTo(context);
+	old = MemoryContextSwitchTo(pass->context);
 	if (pgqrs_ready_begin_pass())
 		look_at_all(now, true);
 	else if (unplaced_due(now) <= now)
 		look_at_all(now, false);
-	MemoryContextSwitchTo(context);
+	MemoryContextSwitchTo(pass->context);
 	run_pass(now);
 	pgqrs_ready_end_pass();
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
+	pass->unplaced = (PgqrsNumbers){0};
+	MemoryContextReset(pass->context);
 
 	pgqrs_ready_take_dues(now, NULL, 0, &next);
 	next = pass->more ? now : Min(next, unplaced_due(now));

@@ -133,7 +133,8 @@ probe_priorities(Probe *p)
 		now = p->result->ready < p->wanted ? probe_ready(p, priority) :
 											 pgqrs_clock();
 		probe_next(p, priority, now);
-		pgqrs_scan_restart(&levels, 1, Int16GetDatum(priority - 1));
+		if (!pgqrs_scan_restart_below(&levels, 1, priority))
+			break;
 	}
 	pgqrs_scan_end(&levels);
 }

@@ -94,22 +94,25 @@ remember(const PgqrsQueue *queue)
 	entry->queue_id = queue->queue_id;
 }
 
-/* Reads a queue by a unique key and remembers it. */
+/*
+ * Reads a queue by a unique key and remembers it, unless something changed
+ * meanwhile: to open the index can let an invalidation in, after the table was
+ * opened.
+ */
 static bool
 load(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(queues);
-	bool found = pgqrs_row_fetch(queues, index, 1, &key, slot);
+	bool found;
 
+	revalidate(); /* opening the table may have let one in, too */
+	found = pgqrs_row_fetch(queues, index, 1, &key, slot);
 	if (found)
 		read_queue(slot, queue);
 	pgqrs_table_close(queues);
-	if (found)
-	{
-		revalidate(); /* opening the table may have emptied it */
+	if (found && cache.generation == pgqrs_catalog_generation(TABLE_QUEUES))
 		remember(queue);
-	}
 	return found;
 }
 

@@ -166,9 +166,16 @@ try_lock(Oid relid)
 	int timeout = LockTimeout;
 	ErrorData *error;
 
-	LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
-	error = pgqrs_subtransaction(lock_relation, &relid);
-	LockTimeout = timeout;
+	PG_TRY();
+	{
+		LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
+		error = pgqrs_subtransaction(lock_relation, &relid);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = timeout;
+	}
+	PG_END_TRY();
 	if (error == NULL)
 		return true;
 	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)

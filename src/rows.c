@@ -411,6 +411,15 @@ pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value)
 	index_rescan(scan->desc, scan->keys, scan->nkeys, NULL, 0);
 }
 
+bool
+pgqrs_scan_restart_below(PgqrsScan *scan, int key, int16 value)
+{
+	if (value == PG_INT16_MIN)
+		return false;
+	pgqrs_scan_restart(scan, key, Int16GetDatum(value - 1));
+	return true;
+}
+
 /* Moves to the next index entry, whether or not its row is visible. */
 bool
 pgqrs_scan_next_key(PgqrsScan *scan)

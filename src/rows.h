@@ -109,6 +109,9 @@ extern void pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table);
 extern void pgqrs_scan_raw(PgqrsScan *scan);
 extern void pgqrs_scan_set_pair(PgqrsScan *scan, Datum value, Datum next_value);
 extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
+
+/* The same below a smallint value; false: nothing is. */
+extern bool pgqrs_scan_restart_below(PgqrsScan *scan, int key, int16 value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
 extern Datum pgqrs_scan_key(PgqrsScan *scan, AttrNumber column);
 extern bool pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot);

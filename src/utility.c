@@ -137,8 +137,9 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 	else
 		standard_ProcessUtility(planned, query, read_only_tree, context, params,
 								environment, receiver, completion);
-	for (int kind = 0; was_prepared && kind < DUE_COUNT; kind++)
-		pgqrs_database_poke(kind, 0);
+	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
+		for (int kind = 0; kind < DUE_COUNT; kind++)
+			pgqrs_database_poke(kind, 0);
 }
 
 static bool

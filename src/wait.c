@@ -42,6 +42,7 @@
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -438,6 +439,14 @@ watch(Wait *w)
 		release(&w->queues[i]);
 }
 
+/* Whatever changes after this wakes us, and what is read after it is not older. */
+static void
+watch_first(Wait *w)
+{
+	watch(w);
+	AcceptInvalidationMessages();
+}
+
 /* What the wake-up says is to be looked at. */
 static void
 heed(Wait *w, const PgqrsWorker *worker)
@@ -512,6 +521,8 @@ look_for_work(Wait *w)
 	pgqrs_commit_claim_begin();
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
+	if (w->queues == NULL && !w->polls)
+		watch_first(w);
 	check_worker(w, messages, &worker);
 	heed(w, w->worker_id != 0 ? &worker : NULL);
 	if (!w->polls)

@@ -27,6 +27,7 @@
 #include "access/xact.h"
 #include "clock.h"
 #include "ended.h"
+#include "errors.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "ready.h"
@@ -389,7 +390,7 @@ get_parking(TransactionId xid, Oid db)
 		pg_atomic_fetch_add_u32(&shared->parked, 1);
 		return parked;
 	}
-	elog(ERROR, "no place to park the marks of a prepared transaction");
+	pgqrs_error_too_many_prepared();
 }
 
 static bool
@@ -404,7 +405,7 @@ pgqrs_wake_pre_prepare(void)
 	TransactionId xid;
 	Parked *parked;
 
-	if (shared == NULL || !has_marks())
+	if (shared == NULL || !has_marks() || max_prepared_xacts == 0)
 		return;
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -460,8 +461,9 @@ tell_prepared(void)
 	while (unpark(&ended))
 	{
 		ended.m.marks = ended.marks;
-		tell(&ended.m);
-		if (!TransactionIdDidCommit(ended.xid))
+		if (TransactionIdDidCommit(ended.xid))
+			tell(&ended.m);
+		else
 			tell_rollback(&ended.m);
 	}
 }

@@ -71,6 +71,14 @@ await(q{EXISTS (SELECT FROM pgqrs_dead_letters WHERE payload = '"held"')}, 'what
 await(q{NOT EXISTS (SELECT FROM pgqrs_archive WHERE payload = '"old"')}, 'what was kept long enough is gone');
 is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succeeded', 'pg_cron is content');
 
+# What others create where the owner would find it is not called.
+sql(q{CREATE FUNCTION format(text, name) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$});
+for my $job ('pgqrs_maintain', 'pgqrs_history')
+{
+	is(sqlstate($node, sql("SELECT command FROM cron.job WHERE jobname = '$job'")), '', "$job calls nobody else's function");
+}
+sql('DROP FUNCTION format(text, name)');
+
 # Again, by somebody else, for another owner.
 is(sql("SELECT string_agg(j, ', ') FROM pgqrs_install_cron() j"), join(', ', @installed), 'again');
 is(jobs(), $jobs, 'no further jobs');

@@ -270,6 +270,19 @@ wakes('what a worker subscribes to', $by_worker, "SELECT pgqrs_enqueue('other', 
 sql("SELECT pgqrs_suspend_worker($w)");
 is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nothing is there for a suspended worker');
 wakes('a worker that is resumed', $by_worker, "SELECT pgqrs_resume_worker($w)", 't');
+
+# What happens in the middle of the first look wakes, too.
+sql("SELECT pgqrs_suspend_worker($w)");
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE pgqrs_queues');
+$client = start_client($node, "SET application_name = 'looks'; CALL $by_worker");
+waits_for_lock($node, 'looks') or die 'it does not look';
+sql("SELECT pgqrs_resume_worker($w)");
+start();
+$locker->query_safe('COMMIT');
+$locker->quit;
+is(finish_client($client), 't', 'a worker that is resumed while the wait begins');
+cmp_ok(passed(), '<', 10, 'at once');
 ($message, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('other', $w)");
 sql("SELECT pgqrs_enqueue('other', '2')");
 is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nor for one that holds as much as it may');
