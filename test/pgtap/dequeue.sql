@@ -245,4 +245,16 @@ SELECT lives_ok(format('SELECT pgqrs_archive_message(%s, %s)', :id, :lease), 'wh
 SELECT pgqrs_resume_queue('paused');
 SELECT is(pg_temp.next('paused'), '2', 'resumed');
 
+-- The lowest priority there is, which only the tables' owner can give.
+SELECT pgqrs_create_queue('lowest') AS lowest, pgqrs_enqueue('lowest', '1', delay => '1 hour') AS id \gset
+UPDATE pgqrs_messages SET priority = -32768 WHERE message_id = :id;
+SET statement_timeout = '10 s';
+SELECT is(count(*), 0::bigint, 'nothing of the lowest priority is due') FROM pgqrs_dequeue('lowest');
+CALL pgqrs_wait_for_work('lowest', timeout => '1 ms') \gset
+SELECT is(:'available'::bool, false, 'nor worth waiting for');
+SELECT isnt(pgqrs_maintain(), NULL, 'nor looked at for ever');
+SELECT pgqrs_alter_queue('lowest', max_in_flight => 1);
+SELECT is(count(*), 0::bigint, 'nor counted for ever') FROM pgqrs_dequeue('lowest');
+RESET statement_timeout;
+
 SELECT * FROM finish();
