@@ -336,34 +336,24 @@ BEGIN ATOMIC
 					CASE WHEN q.dead > 0 THEN pg_catalog.format('<span class="bad">%s</span>', q.dead) ELSE '0' END]), 'There is no queue.')
 			FROM (SELECT * FROM queues AS q ORDER BY q.ready + q.in_flight + q.dead DESC, q.queue LIMIT 100) AS q)
 
-		|| '<h2 id="workflows">Workflows<small>by their 200 newest runs each, 50 at most</small></h2>'
-		|| (SELECT pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retried}', pg_catalog.array_agg(ARRAY[
+		|| '<h2 id="workflows">Workflows<small>by their 100 newest runs each that ended, 50 at most</small></h2>'
+		|| (SELECT pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retries}', pg_catalog.array_agg(ARRAY[
 					pgqrs_html('%s', w.name),
-					CASE WHEN w.succeeded + w.failed > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
-						pg_catalog.floor(100.0 * w.succeeded / (w.succeeded + w.failed))) END,
-					pgqrs_html_duration(pg_catalog.make_interval(secs => w.took[1])), pgqrs_html_duration(pg_catalog.make_interval(secs => w.took[2])),
+					CASE WHEN w.success + w.error > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
+						pg_catalog.floor(100.0 * w.success / (w.success + w.error))) END,
+					pgqrs_html_duration(w.p50_duration), pgqrs_html_duration(w.p95_duration),
 					w.queued::text, w.running::text, w.paused::text,
-					CASE WHEN w.failed > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.failed) ELSE '0' END, w.retried::text]
+					CASE WHEN w.error > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.error) ELSE '0' END, w.retries::text]
 						ORDER BY w.name), 'There is no workflow.')
 			FROM (
-				SELECT w.name, pg_catalog.count(*) FILTER (WHERE r.status = 'SUCCESS') AS succeeded, pg_catalog.count(*) FILTER (WHERE r.status = 'ERROR') AS failed,
-					pg_catalog.count(*) FILTER (WHERE r.status = 'QUEUED') AS queued, pg_catalog.count(*) FILTER (WHERE r.status = 'RUNNING') AS running,
-					pg_catalog.count(*) FILTER (WHERE r.status = 'PAUSED') AS paused, pg_catalog.count(*) FILTER (WHERE r.failures > 0) AS retried,
-					pg_catalog.percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY extract(epoch FROM r.completed_at - r.started_at)::float8) AS took
+				SELECT w.name, s.*
 				FROM (
 					SELECT w.workflow_id, w.name
 					FROM pgqrs_workflows AS w
 					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM pgqrs_workflow_runs AS r WHERE r.workflow_id = w.workflow_id) DESC NULLS LAST
 					LIMIT 50
 				) AS w
-					LEFT JOIN LATERAL (
-						SELECT r.status, r.failures, r.started_at, r.completed_at
-						FROM pgqrs_workflow_runs AS r
-						WHERE r.workflow_id = w.workflow_id
-						ORDER BY r.run_id DESC
-						LIMIT 200
-					) AS r ON true
-				GROUP BY w.name
+					CROSS JOIN LATERAL pgqrs_count_runs(w.workflow_id) AS s
 			) AS w)
 
 		|| '<h2 id="slow">Slowest runs<small>of the 5000 newest, from their first claim on</small></h2>'

@@ -87,6 +87,13 @@ SELECT is(string_agg(run_id::text, ','), '100010,100006,100002', 'the newest of 
 SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_runs WHERE %s ORDER BY run_id DESC LIMIT 20', condition)), '<', 500::bigint, 'the view reads little for ' || condition)
 	FROM unnest('{true,workflow = ''rare.3'',workflow LIKE ''rare%'',status = ''SUCCESS'',run_id = 50010}'::text[]) AS condition;
 
+-- So does the report, of workflows of which nothing was heard for long.
+SELECT count(pgqrs_create_workflow('rare.old.' || n)) FROM generate_series(1, 5) AS n \g /dev/null
+UPDATE pgqrs_workflow_runs SET workflow_id = w.workflow_id FROM pgqrs_workflows AS w WHERE w.name = 'rare.old.' || run_id AND run_id <= 5;
+UPDATE pgqrs_archive SET queue_id = w.workflow_id FROM pgqrs_workflows AS w WHERE w.name = 'rare.old.' || message_id AND message_id <= 5;
+ANALYZE pgqrs_workflow_runs;
+SELECT cmp_ok(pg_temp.buffers('SELECT pgqrs_report()'), '<', 7000::bigint, 'pgqrs_report() reads little');
+
 -- A run that is replayed is QUEUED again.
 SELECT pgqrs_replay_message(100010) \g /dev/null
 SELECT is(pg_temp.listed('NULL, ''ERROR'''), '50010,10', 'a replayed run is none that failed');
