@@ -1,4 +1,5 @@
 # pg_cron drives everything in a server that is not preloaded with the library.
+# It wakes once a minute, so that one of its passes has to do for the test.
 use strict;
 use warnings;
 
@@ -44,19 +45,25 @@ is(jobs(), '', 'no job yet');
 
 # Work for every duty, with none of it done but by the job.
 sql(<<'SQL');
-SELECT pgqrs_create_queue('jobs', max_attempts => 1, retention => '1 s'), pgqrs_create_workflow('flow'), pgqrs_create_workflow('nightly');
+SELECT pgqrs_create_queue('jobs', max_attempts => 1), pgqrs_create_workflow('flow'), pgqrs_create_workflow('nightly');
 SELECT pgqrs_enqueue('jobs', '"expires"'), pgqrs_enqueue('jobs', '"old"');
 SELECT pgqrs_register_worker('silent', '{*}') AS worker \gset
 SELECT count(*) FROM pgqrs_dequeue('jobs', visibility_timeout => '1 us');
 SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('jobs', visibility_timeout => '1 min');
-SELECT pgqrs_trigger('flow', timeout => '1 s');
+UPDATE pgqrs_archive SET archived_at = archived_at - interval '7 days';
+SELECT pgqrs_trigger('flow', timeout => '1 hour');
 SELECT count(*) FROM pgqrs_dequeue('flow', visibility_timeout => '1 hour');
+UPDATE pgqrs_messages SET deadline_at = clock_timestamp() WHERE run_id IS NOT NULL;
 SELECT pgqrs_enqueue('jobs', '"held"');
 SELECT count(*) FROM pgqrs_dequeue('jobs', :worker, visibility_timeout => '1 hour');
 UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '1 hour';
 SELECT pgqrs_schedule('every minute', '* * * * *', 'nightly');
 UPDATE pgqrs_schedules SET next_fire_at = date_trunc('minute', clock_timestamp());
 SQL
+# All of it happens beside a snapshot that is older.
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+my $pid = $old->query_safe('SELECT pg_backend_pid()');
 my @installed = split /\n/, sql('SELECT pgqrs_install_cron()');
 is($installed[0] =~ s/(?:1 second|\* \* \* \* \*)$/often/r, 'pgqrs_maintain: often', 'the pass');
 is($installed[1], 'pgqrs_history: 13 * * * *', 'the history');
@@ -69,6 +76,8 @@ await(q{status = 'ERROR' AND error->>'type' = 'timeout' FROM pgqrs_runs WHERE wo
 await(q{status = 'STOPPED' FROM pgqrs_workers}, 'the silent worker is stopped');
 await(q{EXISTS (SELECT FROM pgqrs_dead_letters WHERE payload = '"held"')}, 'what it held is dead');
 await(q{NOT EXISTS (SELECT FROM pgqrs_archive WHERE payload = '"old"')}, 'what was kept long enough is gone');
+is(sql("SELECT backend_xmin IS NOT NULL FROM pg_stat_activity WHERE pid = $pid"), 't', 'the snapshot is still there');
+$old->quit;
 is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succeeded', 'pg_cron is content');
 
 # What others create where the owner would find it is not called.
@@ -86,9 +95,10 @@ sql("INSERT INTO cron.job_run_details (jobid, runid, username, end_time) SELECT 
 $node->safe_psql('postgres', sql("SELECT command FROM cron.job WHERE jobname = 'pgqrs_history'"));
 is(sql('SELECT count(*) FROM cron.job_run_details WHERE runid = 1000000'), '0', 'its history is forgotten');
 
-# DROP EXTENSION; the hourly job is run by hand.
+# DROP EXTENSION; the jobs are run by hand.
+my @commands = map { sql("SELECT command FROM cron.job WHERE jobname = '$_'") } qw(pgqrs_maintain pgqrs_history);
 sql('DROP EXTENSION pgqrs');
-sql(sql("SELECT command FROM cron.job WHERE jobname = 'pgqrs_history'"));
-await(q{count(*) = 0 FROM cron.job}, 'the jobs remove themselves');
+sql($_) for @commands;
+is(jobs(), '', 'the jobs remove themselves');
 
 done_testing();
