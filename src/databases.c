@@ -171,6 +171,22 @@ reset(Database *d, Oid db)
 	SpinLockRelease(&d->mutex);
 }
 
+/* With the lock held, so that it is that database's until the lock is released. */
+static Database *
+find_or_make_locked(Oid db)
+{
+	Database *d = find(db);
+
+	if (d != NULL)
+		return d;
+	d = find(InvalidOid);
+	if (d == NULL && shared->count < PGQRS_MAX_DATABASES)
+		d = &shared->databases[shared->count++];
+	if (d != NULL)
+		reset(d, db);
+	return d;
+}
+
 /* The entry of a database, made if there is none; NULL if all are in use. */
 static Database *
 find_or_make(Oid db)
@@ -178,15 +194,7 @@ find_or_make(Oid db)
 	Database *d;
 
 	SpinLockAcquire(&shared->mutex);
-	d = find(db);
-	if (d == NULL)
-	{
-		d = find(InvalidOid);
-		if (d == NULL && shared->count < PGQRS_MAX_DATABASES)
-			d = &shared->databases[shared->count++];
-		if (d != NULL)
-			reset(d, db);
-	}
+	d = find_or_make_locked(db);
 	SpinLockRelease(&shared->mutex);
 	return d;
 }
@@ -228,6 +236,7 @@ find_own(void)
 	}
 	return own;
 }
+
 /* The worker, or the launcher so that it may start one. */
 static void
 wake(Latch *worker)
@@ -364,18 +373,24 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 bool
 pgqrs_database_hold(Oid db)
 {
-	Database *d = shared == NULL ? NULL : find_or_make(db);
-	Latch *worker;
+	Latch *worker = NULL;
+	Database *d;
 
-	if (d == NULL)
+	if (shared == NULL)
 		return false;
-	SpinLockAcquire(&d->mutex);
-	d->holds++;
-	worker = d->latch;
-	SpinLockRelease(&d->mutex);
+	SpinLockAcquire(&shared->mutex);
+	d = find_or_make_locked(db);
+	if (d != NULL)
+	{
+		SpinLockAcquire(&d->mutex);
+		d->holds++;
+		worker = d->latch;
+		SpinLockRelease(&d->mutex);
+	}
+	SpinLockRelease(&shared->mutex);
 	if (worker != NULL)
 		SetLatch(worker);
-	return true;
+	return d != NULL;
 }
 
 /*
