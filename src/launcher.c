@@ -289,13 +289,16 @@ compare_served(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Workers that are too many leave; which ones does not matter. */
+/*
+ * Workers leave whose database is not to be served any more, or that are too
+ * many; which ones does not matter.
+ */
 static void
 dismiss(const PgqrsDatabase *list, int count, int surplus)
 {
-	for (int i = 0; i < count && surplus > 0; i++)
+	for (int i = 0; i < count; i++)
 	{
-		if (!list[i].attached)
+		if (!list[i].attached || (surplus <= 0 && is_served(list[i].db)))
 			continue;
 		pgqrs_databases_dismiss(list[i].db);
 		surplus--;

@@ -115,6 +115,18 @@ $locker->quit;
 ok(is_served($node, 'd'), 'another one comes');
 is(log_count($node, qr/ERROR:  |FATAL:  /), $lines + 2, 'nothing else failed');
 
+# A worker that would stay, since somebody has locked what is due.
+$worker = await_worker($node, 'd');
+$locker = $node->background_psql('d');
+$locker->query_safe("SELECT pgqrs_trigger('deadline', timeout => '3 s')");
+$locker->query_safe('BEGIN; SELECT 1 FROM pgqrs_messages FOR UPDATE');
+sql('ALTER DATABASE d IS_TEMPLATE true');
+ok(gone($worker), 'leaves a database that is not to be served any more');
+$locker->query_safe('COMMIT');
+$locker->quit;
+sql('ALTER DATABASE d IS_TEMPLATE false');
+ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'and comes when it is again');
+
 # What is not there.
 $lines = log_count($node, qr/ERROR:  |FATAL:  /);
 sql('CREATE DATABASE without');
