@@ -655,7 +655,10 @@ pgqrs_databases_list(PgqrsDatabase *list)
 		SpinLockAcquire(&d->mutex);
 		list[count].db = db;
 		list[count].state = d->state;
-		list[count].due = Max(earliest_due(d), d->retry_at);
+		list[count].due = earliest_due(d);
+		/* unless the clock was set back */
+		if (d->retry_at <= now + MAX_BACKOFF)
+			list[count].due = Max(list[count].due, d->retry_at);
 		list[count].served = d->served;
 		list[count].held = d->holds > 0;
 		list[count].starting = d->starting != 0 &&

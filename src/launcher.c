@@ -316,6 +316,9 @@ start_workers(void)
 	TimestampTz next = DT_NOEND;
 	int waiting = 0;
 
+	/* the clock was set back */
+	if (retry_at > now + MAX_BACKOFF)
+		retry_at = 0;
 	dismiss(list, count, -room);
 	qsort(list, count, sizeof(PgqrsDatabase), compare_served);
 	for (int i = 0; i < count; i++)
@@ -340,6 +343,15 @@ start_workers(void)
  * The process
  */
 
+/* For when things are due may have changed. */
+static void
+look_at_everything(void)
+{
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		pgqrs_databases_poke_all(kind);
+	read_at = 0;
+}
+
 static void
 heed_signals(void)
 {
@@ -351,10 +363,7 @@ heed_signals(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
-		/* when things are due may depend on a setting */
-		for (int kind = 0; kind < DUE_COUNT; kind++)
-			pgqrs_databases_poke_all(kind);
-		read_at = 0;
+		look_at_everything();
 	}
 }
 
@@ -367,13 +376,10 @@ milliseconds_until(TimestampTz at)
 	return at <= now ? 0 : (long) ((at - now) / 1000 + 1);
 }
 
-/* A clock that was set back has it read at once. */
 static bool
 is_read(void)
 {
-	TimestampTz now = pgqrs_clock();
-
-	return read_at <= now && read_at > now - READ_INTERVAL;
+	return read_at > pgqrs_clock() - READ_INTERVAL;
 }
 
 void
@@ -394,6 +400,9 @@ pgqrs_launcher_main(Datum arg)
 		TimestampTz next = DT_NOEND;
 
 		heed_signals();
+		/* the clock was set back */
+		if (read_at > pgqrs_clock())
+			look_at_everything();
 		forget_ended();
 		if (pgqrs_databases_take_changed() || !is_read())
 			read_databases();

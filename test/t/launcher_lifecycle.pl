@@ -148,14 +148,18 @@ sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs
 ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'until it is updated');
 is(log_count($node, qr/ERROR:  |FATAL:  /), $lines, 'nothing failed');
 
-# A worker that fails is tried again, and its database's state shown.
+# A worker that fails is tried again, also after the clock was set back, and
+# its database's state shown.
 sql('CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END $$', 'd');
 my $run = sql("BEGIN; SELECT pgqrs_trigger('deadline', timeout => '1 ms');
 	CREATE TRIGGER t BEFORE INSERT ON pgqrs_messages FOR EACH ROW EXECUTE FUNCTION f(); COMMIT", 'd');
 ok(poll(q{SELECT NOT ok AND value ~ '^failed \d+ times, next try at ' AND hint ~ 'log' FROM pgqrs_health WHERE item = 'background worker'}, 'd'),
 	'a worker that fails');
 ok(is_served($node, 'postgres'), 'others are served');
+clock($node, '1 h');
+ok(poll("SELECT retry_at > clock_timestamp() + interval '30 min' FROM pgqrs_background_stats()", 'd'), 'when it is tried again');
 sql('DROP TRIGGER t ON pgqrs_messages', 'd');
+clock($node, '0 s');
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)", 'd'), 'until it does not');
 ok(poll("SELECT ok FROM pgqrs_health WHERE item = 'background worker'", 'd'), 'and all is well');
 

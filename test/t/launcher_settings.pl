@@ -111,9 +111,11 @@ $run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')");
 ok(await_log($node, qr/LOG:  no room for a background worker of pgqrs\n.*HINT:  Raise max_worker_processes/), 'what is logged');
 is(sql('SELECT payload FROM pgqrs_dequeue(\'jobs\')', 'a') // '', '1', 'all else works') if sql("SELECT pgqrs_create_queue('jobs'); SELECT pgqrs_enqueue('jobs', '1')", 'a');
 is(sql("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'what is due waits');
-# two more attempts
+# more attempts
+clock($node, '1 h');
 select undef, undef, undef, 3.5;
 is(log_count($node, qr/no room for a background worker/), 1, 'it is logged once');
+clock($node, '0 s');
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'blocker' AND backend_type = 'client backend'});
 finish_client($blocker);
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'when there is, what was due is done');
