@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #define MAX_FAULTY 64
+#define SHARE	   16 /* of a database that comes late */
 
 /* A row that did not fail again for so long is as good as any other. */
 #define FORGET_AFTER (3 * PGQRS_FAULTY_PAUSE)
@@ -104,14 +105,30 @@ find(FaultyRows *rows, PgqrsFaultyKind kind, int64 id)
 	return NULL;
 }
 
-/* A place for another row, or NULL. */
+/*
+ * A place for another row, or NULL.  A database that has less than its share
+ * gets the place of the row of the others that failed longest ago.
+ */
 static FaultyRow *
 find_place(FaultyRows *rows, TimestampTz now)
 {
+	FaultyRow *oldest = NULL;
+	int ours = 0;
+
 	for (int i = 0; i < rows->count; i++)
-		if (!failed_within(&rows->rows[i], FORGET_AFTER, now))
-			return &rows->rows[i];
-	return rows->count < MAX_FAULTY ? &rows->rows[rows->count++] : NULL;
+	{
+		FaultyRow *row = &rows->rows[i];
+
+		if (!failed_within(row, FORGET_AFTER, now))
+			return row;
+		if (row->db == MyDatabaseId)
+			ours++;
+		else if (oldest == NULL || row->at < oldest->at)
+			oldest = row;
+	}
+	if (rows->count < MAX_FAULTY)
+		return &rows->rows[rows->count++];
+	return ours < SHARE ? oldest : NULL;
 }
 
 void
