@@ -74,13 +74,13 @@ sql(join '', map { "SELECT message_id FROM pgqrs_dequeue('q$queues');\n" } 1 .. 
 select undef, undef, undef, 1.5;
 cmp_ok(looks() - $before, '<', 200, 'claims have no other queues looked at');
 
-# Who waits.
-sql("SELECT count(*) FROM pgqrs_dequeue('q$last[0]', batch_size => 10)");
+# Who waits, of whom hardly anybody has a place to be told in of a delay.
+sql("SELECT count(d.message_id) $each, pgqrs_dequeue('q' || g, batch_size => 10) d");
+my @waiters = map { start_client($node, "CALL pgqrs_wait_for_work('q$_', timeout => '20 s');\n") } @last[0 .. 7];
+$node->poll_query_until('postgres', "SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'") or die 'nobody waits';
 my $start = time;
-my $waiter = start_client($node, "CALL pgqrs_wait_for_work('q$last[0]', timeout => '60 s');\n");
-$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'") or die 'nobody waits';
-sql("SELECT pgqrs_enqueue('q$last[0]', '1', delay => '1 s')");
-is(finish_client($waiter), 't', 'who waits');
+sql("SELECT count(pgqrs_enqueue('q' || g, '1', delay => '1 s')) $each");
+is(finish_client($_), 't', 'who waits') for @waiters;
 cmp_ok(time - $start, '<', 10, 'is woken');
 
 $listener->quit;
