@@ -3,7 +3,7 @@
  *	  The transaction in which a background worker does something.
  *
  * Runs in the worker of a database.  The extension is locked against being
- * dropped or updated, looked up anew, and worked on as its owner under
+ * dropped, looked up anew, and worked on as its owner under
  * SECURITY_RESTRICTED_OPERATION; all of that to the end of the transaction,
  * however it ends.
  */
@@ -38,7 +38,7 @@ lock_extension(char **version)
 }
 
 static void
-note_state(PgqrsDatabaseState state, const char *version)
+note_state(PgqrsDatabaseState state, const char *version, uint32 probes)
 {
 	if (state == DATABASE_OUTDATED && pgqrs_database_state() != DATABASE_OUTDATED)
 		ereport(LOG,
@@ -47,7 +47,7 @@ note_state(PgqrsDatabaseState state, const char *version)
 				 errdetail("Version %s of extension pgqrs is installed there, the library's is %s.",
 						   version, PGQRS_VERSION),
 				 errhint("Run ALTER EXTENSION pgqrs UPDATE there, or if the library is the older one, restart the server.")));
-	pgqrs_database_set_state(state);
+	pgqrs_database_set_state(state, probes);
 }
 
 bool
@@ -55,13 +55,14 @@ pgqrs_batch_begin(const char *activity)
 {
 	PgqrsDatabaseState state;
 	char *version = NULL;
+	uint32 probes = pgqrs_database_probes();
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_report_activity(STATE_RUNNING, activity);
 	state = lock_extension(&version);
-	note_state(state, version);
+	note_state(state, version, probes);
 	if (state == DATABASE_SERVED)
 	{
 		GetUserIdAndSecContext(&owner_before, &security_before);

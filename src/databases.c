@@ -48,11 +48,12 @@ typedef struct Database
 
 	slock_t mutex; /* guards all below */
 	PgqrsDatabaseState state;
-	bool seen;	  /* in pg_database, or added since the launcher looked */
-	int holds;	  /* by backends */
-	bool dismiss; /* by the launcher */
-	int pid;	  /* the worker's; 0: none */
-	Latch *latch; /* the worker's */
+	uint32 probes; /* a change of the extension makes the state unknown */
+	bool seen;	   /* in pg_database, or added since the launcher looked */
+	int holds;	   /* by backends */
+	bool dismiss;  /* by the launcher */
+	int pid;	   /* the worker's; 0: none */
+	Latch *latch;  /* the worker's */
 	TimestampTz starting; /* when the launcher asked for a worker; 0: it has not */
 	TimestampTz served; /* when the last worker left */
 	int failures;
@@ -302,6 +303,7 @@ pgqrs_database_probe(void)
 		return;
 	SpinLockAcquire(&d->mutex);
 	d->state = DATABASE_UNKNOWN;
+	d->probes++;
 	d->failures = 0;
 	d->retry_at = 0;
 	for (int kind = 0; kind < DUE_COUNT; kind++)
@@ -533,11 +535,23 @@ pgqrs_database_others_wait(void)
 	return pg_atomic_read_u32(&shared->waiting) > 0;
 }
 
+uint32
+pgqrs_database_probes(void)
+{
+	uint32 probes;
+
+	SpinLockAcquire(&own->mutex);
+	probes = own->probes;
+	SpinLockRelease(&own->mutex);
+	return probes;
+}
+
 void
-pgqrs_database_set_state(PgqrsDatabaseState state)
+pgqrs_database_set_state(PgqrsDatabaseState state, uint32 probes)
 {
 	SpinLockAcquire(&own->mutex);
-	own->state = state;
+	if (own->probes == probes)
+		own->state = state;
 	SpinLockRelease(&own->mutex);
 }
 

@@ -134,7 +134,12 @@ extern bool pgqrs_database_must_leave(void);
 /* Other databases wait for a worker. */
 extern bool pgqrs_database_others_wait(void);
 
-extern void pgqrs_database_set_state(PgqrsDatabaseState state);
+/*
+ * What a look at the catalogs has found; probes: how often the database had been
+ * probed before the look.  Not taken over if it was probed since.
+ */
+extern uint32 pgqrs_database_probes(void);
+extern void pgqrs_database_set_state(PgqrsDatabaseState state, uint32 probes);
 extern PgqrsDatabaseState pgqrs_database_state(void);
 
 /*

@@ -242,23 +242,32 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
  * Ends by the indexes
  */
 
+/* Where a search by one of the indexes goes on: a hint, of this backend. */
+typedef struct EndsPlace
+{
+	TimestampTz from;
+	bool passed_locked; /* something before it that somebody had locked */
+} EndsPlace;
+
 /*
- * Collects what is due by one of the indexes, after what was collected before,
- * and notes when more is.  Entries of what has ended long ago may still be
- * there, while an old snapshot is: some are looked at, and the next batch of
- * this backend goes on from there, unless this one fails.
+ * Collects and locks what is due by one of the indexes, after what was
+ * collected before, and notes when more is.  Entries of what has ended long ago
+ * may still be there, while an old snapshot is, and others are locked: some are
+ * looked at, and the next batch of this backend goes on from there, unless this
+ * one fails.
  */
 static void
-find_ends(Search *search, PgqrsIndexId index, TimestampTz *from)
+find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
 {
 	PgqrsRunRows *rows = &search->rows;
-	PgqrsKey key = {1, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(*from)};
+	PgqrsKey key = {1, BTGreaterEqualStrategyNumber,
+					TimestampTzGetDatum(place->from)};
 	TimestampTz next = DT_NOEND;
 	int budget = MAX_ENTRIES;
 	int ahead = MAX_AHEAD;
 	PgqrsScan scan;
 
-	*from = DT_NOBEGIN;
+	place->from = DT_NOBEGIN;
 	pgqrs_scan_begin(&scan, rows->messages, index, 1, &key);
 	while (next == DT_NOEND && pgqrs_scan_next_key(&scan))
 	{
@@ -273,18 +282,27 @@ find_ends(Search *search, PgqrsIndexId index, TimestampTz *from)
 				next = at;
 			continue;
 		}
-		if (there)
+		if (there &&
+			pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+						   LockWaitSkip) == ROW_LOCKED)
 			search->found[search->count++] = DatumGetInt64(
 				pgqrs_get(rows->message, Messages_message_id));
+		else if (there)
+			place->passed_locked = true;
 		if (search->count == MAX_ROWS)
 			next = 0;
 		else if (--budget == 0)
 		{
 			next = search->now + RETRY;
-			*from = at;
+			place->from = at;
 		}
 	}
 	pgqrs_scan_end(&scan);
+	if (place->from == DT_NOBEGIN && place->passed_locked)
+	{
+		next = Min(next, search->now + RETRY);
+		place->passed_locked = false;
+	}
 	search->next = Min(search->next, next);
 }
 
@@ -329,10 +347,10 @@ end_message(Search *search, int64 *done)
 TimestampTz
 pgqrs_maintain_ends(int64 *done)
 {
-	static TimestampTz deadlines_from = DT_NOBEGIN;
-	static TimestampTz exhausted_from = DT_NOBEGIN;
-	TimestampTz deadlines = deadlines_from;
-	TimestampTz exhausted = exhausted_from;
+	static EndsPlace deadlines_place = {.from = DT_NOBEGIN};
+	static EndsPlace exhausted_place = {.from = DT_NOBEGIN};
+	EndsPlace deadlines = deadlines_place;
+	EndsPlace exhausted = exhausted_place;
 	Search *search = palloc0(sizeof(Search));
 	TimestampTz next;
 
@@ -355,8 +373,8 @@ pgqrs_maintain_ends(int64 *done)
 	}
 	pgqrs_run_close(&search->rows);
 	pfree(search);
-	deadlines_from = deadlines;
-	exhausted_from = exhausted;
+	deadlines_place = deadlines;
+	exhausted_place = exhausted;
 	return next;
 }
 
