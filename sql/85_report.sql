@@ -371,7 +371,7 @@ BEGIN ATOMIC
 			) AS r
 				JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id)
 
-		|| '<h2 id="failing">Failures<small>by cause, of the newest 1000 dead letters</small></h2>'
+		|| '<h2 id="failing">Failures<small>by cause, of the newest 100 dead letters of each queue, 1000 in all</small></h2>'
 		|| (SELECT pgqrs_html_table('{cause,queue,#dead,#newest,latest error}', pg_catalog.array_agg(ARRAY[
 					pgqrs_html('%s', COALESCE(pg_catalog.left(l.cause, 100), 'unknown')), pgqrs_html('%s', l.queue), l.count::text, pgqrs_html_duration(c.now - l.newest) || ' ago',
 					pgqrs_html('%s', l.error)] ORDER BY l.count DESC, l.newest DESC), 'Nothing failed for good.')

@@ -68,18 +68,18 @@ end_message(PgqrsRunRows *rows, int failures)
 						  (Datum) 0);
 }
 
-static bool
-is_cancelled(PgqrsRunRows *rows)
+bool
+pgqrs_claim_is_cancelled(PgqrsRunRows *rows)
 {
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
 		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
 }
 
-static bool
-is_past_deadline(PgqrsRunRows *rows, TimestampTz now)
+bool
+pgqrs_claim_is_past_deadline(TupleTableSlot *message, TimestampTz now)
 {
-	return !pgqrs_is_null(rows->message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at)) <= now;
+	return !pgqrs_is_null(message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <= now;
 }
 
 /* Whether a message may not be delivered any more. */
@@ -87,7 +87,8 @@ static bool
 is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
 	return failures >= rows->queue.max_attempts ||
-		is_past_deadline(rows, now) || is_cancelled(rows);
+		pgqrs_claim_is_past_deadline(rows->message, now) ||
+		pgqrs_claim_is_cancelled(rows);
 }
 
 static void
@@ -95,12 +96,12 @@ end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
 	Datum error;
 
-	if (is_cancelled(rows))
+	if (pgqrs_claim_is_cancelled(rows))
 	{
 		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
 		return;
 	}
-	if (is_past_deadline(rows, now))
+	if (pgqrs_claim_is_past_deadline(rows->message, now))
 		error = pgqrs_json_error("timeout",
 								 "the run did not end before its deadline");
 	else

@@ -41,6 +41,10 @@ extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
 /* The queues that it would claim from, as PgqrsQueue *; worker: NULL for none. */
 extern List *pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker);
 
+/* The run, which is read, was asked to stop; false for a message. */
+extern bool pgqrs_claim_is_cancelled(PgqrsRunRows *rows);
+extern bool pgqrs_claim_is_past_deadline(TupleTableSlot *message, TimestampTz now);
+
 /*
  * For a message that is locked exclusively and not under a live lease, with
  * the failures it has by now: ends it if it was cancelled, is past its

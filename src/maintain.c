@@ -201,20 +201,6 @@ pgqrs_maintain_workers(int64 *done)
  * Used up, past the deadline or cancelled
  */
 
-static bool
-is_past_deadline(TupleTableSlot *message, TimestampTz now)
-{
-	return !pgqrs_is_null(message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <= now;
-}
-
-static bool
-is_cancelled(PgqrsRunRows *rows)
-{
-	return !pgqrs_is_null(rows->message, Messages_run_id) &&
-		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
-}
-
 /*
  * Whether the message that was read is held under a lease that has run out and
  * was the last one.
@@ -232,7 +218,7 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 static void
 end_used_up(PgqrsRunRows *rows, int64 *done)
 {
-	bool cancelled = is_cancelled(rows);
+	bool cancelled = pgqrs_claim_is_cancelled(rows);
 
 	if (pgqrs_claim_end_if_due(rows, failures_of(rows) + 1, pgqrs_clock()))
 		done[cancelled ? DONE_RUNS_CANCELLED : DONE_MESSAGES_DEAD]++;
@@ -333,7 +319,7 @@ end_message(Search *search, int64 *done)
 	PgqrsRunRows *rows = &search->rows;
 	TimestampTz now = pgqrs_clock();
 
-	if (is_past_deadline(rows->message, now))
+	if (pgqrs_claim_is_past_deadline(rows->message, now))
 	{
 		if (pgqrs_claim_end_if_due(rows, failures_of(rows), now))
 			done[DONE_RUNS_TIMED_OUT]++;

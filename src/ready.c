@@ -360,7 +360,7 @@ mark(int slot, int64 queue_id)
 void
 pgqrs_ready_mark(int64 queue_id, int count)
 {
-	PgqrsEvent event = {EVENT_QUEUE, queue_id};
+	PgqrsWaitEvent event = {EVENT_QUEUE, queue_id};
 	int slot = pgqrs_ready_slot(queue_id);
 
 	if (shared == NULL)

@@ -724,7 +724,8 @@ realign(Due *due)
 		PgqrsCron cron;
 		PgqrsRow row;
 
-		if (take(due, *(int64 *) lfirst(lc)) != ROW_LOCKED)
+		if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, *(int64 *) lfirst(lc)) ||
+			take(due, *(int64 *) lfirst(lc)) != ROW_LOCKED)
 			continue;
 		pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
 		pgqrs_row_copy(&row, due->schedules, due->slot);
@@ -755,7 +756,6 @@ pgqrs_schedule_tick(int max, int64 *fired)
 	due.firing = pgqrs_table_slot(due.firings);
 	if (due.now < ticked_at)
 		realign(&due);
-	ticked_at = due.now;
 	count = find_due(&due, ids, MAX_DUE, &next);
 	for (int i = 0; i < count; i++)
 	{
@@ -776,5 +776,6 @@ pgqrs_schedule_tick(int max, int64 *fired)
 	}
 	pgqrs_table_close(due.firings);
 	pgqrs_table_close(due.schedules);
+	ticked_at = due.now;
 	return next;
 }

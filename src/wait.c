@@ -92,7 +92,7 @@ typedef struct Wait
 	int64 slept;		 /* since the last look */
 
 	bool has_taken; /* a wake-up, of which nobody has made anything yet */
-	PgqrsEvent taken;
+	PgqrsWaitEvent taken;
 } Wait;
 
 /*
@@ -137,15 +137,15 @@ heartbeat_interval(const Wait *w)
  * Leaving
  */
 
-static PgqrsEvent
+static PgqrsWaitEvent
 queue_event(int64 queue_id)
 {
-	return (PgqrsEvent){EVENT_QUEUE, queue_id};
+	return (PgqrsWaitEvent){EVENT_QUEUE, queue_id};
 }
 
 /* A wake-up goes to others: for its queue, or for all of ours but the one found. */
 static void
-hand_on(const Wait *w, PgqrsEvent event)
+hand_on(const Wait *w, PgqrsWaitEvent event)
 {
 	if (event.kind == EVENT_QUEUE)
 		pgqrs_waiter_wake(event, 1);
@@ -183,7 +183,7 @@ static void
 leave(int code, Datum arg)
 {
 	Wait *w = (Wait *) DatumGetPointer(arg);
-	PgqrsEvent untaken;
+	PgqrsWaitEvent untaken;
 	bool woken;
 
 	if (!pgqrs_waiter_possible())
@@ -352,7 +352,7 @@ end_look(Wait *w, MemoryContext old)
 static bool
 look_for_run(Wait *w)
 {
-	PgqrsEvent events[] = {{EVENT_RUN, w->run_id}, {EVENT_RUNS, 0}};
+	PgqrsWaitEvent events[] = {{EVENT_RUN, w->run_id}, {EVENT_RUNS, 0}};
 	MemoryContext old = begin_look(w);
 	HeapTuple result;
 	Datum status;
@@ -421,14 +421,14 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 static void
 watch(Wait *w)
 {
-	PgqrsEvent events[PGQRS_MAX_EVENTS];
+	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
 	int count = 0;
 
-	events[count++] = (PgqrsEvent){EVENT_QUEUES, 0};
+	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
 	if (w->worker_id != 0)
-		events[count++] = (PgqrsEvent){EVENT_WORKER, w->worker_id};
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
 	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
-		events[count++] = (PgqrsEvent){EVENT_ANY_QUEUE, 0};
+		events[count++] = (PgqrsWaitEvent){EVENT_ANY_QUEUE, 0};
 	else
 	{
 		for (int i = 0; i < w->count && w->may_take; i++)

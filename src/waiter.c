@@ -45,8 +45,8 @@ typedef struct Waiter
 	Oid db;
 	Latch *latch;
 	int count;
-	PgqrsEvent events[PGQRS_MAX_EVENTS];
-	PgqrsEvent woken_by; /* EVENT_NONE: look at everything */
+	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
+	PgqrsWaitEvent woken_by; /* EVENT_NONE: look at everything */
 } Waiter;
 
 typedef struct Waiters
@@ -105,7 +105,7 @@ pgqrs_waiter_possible(void)
  */
 
 static pg_atomic_uint32 *
-count_of(PgqrsEvent event)
+count_of(PgqrsWaitEvent event)
 {
 	uint32 hash = hash_combine(murmurhash32(MyDatabaseId ^
 											((uint32) event.kind << 24)),
@@ -116,9 +116,9 @@ count_of(PgqrsEvent event)
 }
 
 int
-pgqrs_waiter_count(PgqrsEvent event)
+pgqrs_waiter_count(PgqrsWaitEvent event)
 {
-	PgqrsEvent any = {EVENT_ANY_QUEUE, 0};
+	PgqrsWaitEvent any = {EVENT_ANY_QUEUE, 0};
 	int count;
 
 	if (shared == NULL)
@@ -130,13 +130,13 @@ pgqrs_waiter_count(PgqrsEvent event)
 }
 
 static bool
-is_same(PgqrsEvent a, PgqrsEvent b)
+is_same(PgqrsWaitEvent a, PgqrsWaitEvent b)
 {
 	return a.kind == b.kind && a.id == b.id;
 }
 
 static bool
-are_same(const PgqrsEvent *a, int a_count, const PgqrsEvent *b, int b_count)
+are_same(const PgqrsWaitEvent *a, int a_count, const PgqrsWaitEvent *b, int b_count)
 {
 	for (int i = 0; i < a_count && i < b_count; i++)
 		if (!is_same(a[i], b[i]))
@@ -146,7 +146,7 @@ are_same(const PgqrsEvent *a, int a_count, const PgqrsEvent *b, int b_count)
 
 /* Whether a waiter, which is locked, waits for the event. */
 static bool
-waits_for(const Waiter *waiter, PgqrsEvent event)
+waits_for(const Waiter *waiter, PgqrsWaitEvent event)
 {
 	if (waiter->db != MyDatabaseId)
 		return false;
@@ -179,17 +179,17 @@ make_known(void)
 }
 
 static void
-count_all(const PgqrsEvent *events, int count, int by)
+count_all(const PgqrsWaitEvent *events, int count, int by)
 {
 	for (int i = 0; i < count; i++)
 		pg_atomic_fetch_add_u32(count_of(events[i]), by);
 }
 
 void
-pgqrs_waiter_watch(const PgqrsEvent *events, int count)
+pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count)
 {
 	Waiter *me = my_waiter();
-	PgqrsEvent old[PGQRS_MAX_EVENTS];
+	PgqrsWaitEvent old[PGQRS_MAX_EVENTS];
 	int old_count = 0;
 
 	Assert(count <= PGQRS_MAX_EVENTS);
@@ -200,14 +200,14 @@ pgqrs_waiter_watch(const PgqrsEvent *events, int count)
 	else
 	{
 		old_count = me->count;
-		memcpy(old, me->events, old_count * sizeof(PgqrsEvent));
+		memcpy(old, me->events, old_count * sizeof(PgqrsWaitEvent));
 	}
 	count_all(events, count, 1);
 	SpinLockAcquire(&me->mutex);
 	me->db = MyDatabaseId;
 	me->latch = &MyProc->procLatch;
 	me->count = count;
-	memcpy(me->events, events, count * sizeof(PgqrsEvent));
+	memcpy(me->events, events, count * sizeof(PgqrsWaitEvent));
 	if (!waiting)
 		pg_atomic_write_u32(&me->state, WAITER_WAITING);
 	SpinLockRelease(&me->mutex);
@@ -223,7 +223,7 @@ pgqrs_waiter_woken(void)
 }
 
 bool
-pgqrs_waiter_take(PgqrsEvent *event)
+pgqrs_waiter_take(PgqrsWaitEvent *event)
 {
 	Waiter *me = my_waiter();
 
@@ -238,7 +238,7 @@ pgqrs_waiter_take(PgqrsEvent *event)
 }
 
 bool
-pgqrs_waiter_leave(PgqrsEvent *event)
+pgqrs_waiter_leave(PgqrsWaitEvent *event)
 {
 	Waiter *me;
 	bool woken;
@@ -262,7 +262,7 @@ pgqrs_waiter_leave(PgqrsEvent *event)
 
 /* Wakes one waiter if it waits for the event; *spare: one that was woken already. */
 static bool
-wake_one(Waiter *waiter, PgqrsEvent event, Waiter **spare)
+wake_one(Waiter *waiter, PgqrsWaitEvent event, Waiter **spare)
 {
 	Latch *latch = NULL;
 
@@ -295,14 +295,14 @@ wake_one(Waiter *waiter, PgqrsEvent event, Waiter **spare)
  * meanwhile it is woken anew.
  */
 static void
-widen(Waiter *waiter, PgqrsEvent event)
+widen(Waiter *waiter, PgqrsWaitEvent event)
 {
 	Latch *latch = NULL;
 
 	SpinLockAcquire(&waiter->mutex);
 	if (pg_atomic_read_u32(&waiter->state) != WAITER_NONE && waits_for(waiter, event))
 	{
-		waiter->woken_by = (PgqrsEvent){EVENT_NONE, 0};
+		waiter->woken_by = (PgqrsWaitEvent){EVENT_NONE, 0};
 		pg_atomic_write_u32(&waiter->state, WAITER_WOKEN);
 		latch = waiter->latch;
 	}
@@ -312,7 +312,7 @@ widen(Waiter *waiter, PgqrsEvent event)
 }
 
 int
-pgqrs_waiter_wake(PgqrsEvent event, int max)
+pgqrs_waiter_wake(PgqrsWaitEvent event, int max)
 {
 	bool all = max == PG_INT32_MAX;
 	int woken = 0;
@@ -343,7 +343,7 @@ pgqrs_waiter_wake(PgqrsEvent event, int max)
 }
 
 void
-pgqrs_waiter_nudge(PgqrsEvent event)
+pgqrs_waiter_nudge(PgqrsWaitEvent event)
 {
 	uint32 used;
 

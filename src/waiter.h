@@ -11,7 +11,7 @@
 #include "postgres.h"
 
 /* What a backend may wait for.  An event without an id has 0 there. */
-typedef enum PgqrsEventKind
+typedef enum PgqrsWaitEventKind
 {
 	EVENT_NONE,
 	EVENT_QUEUE,	 /* something of a queue became claimable */
@@ -20,13 +20,13 @@ typedef enum PgqrsEventKind
 	EVENT_WORKER,	 /* a worker's state or what it holds changed */
 	EVENT_QUEUES,	 /* which queues there are, or their settings, changed */
 	EVENT_RUNS		 /* runs were deleted, or ended unnamed */
-} PgqrsEventKind;
+} PgqrsWaitEventKind;
 
-typedef struct PgqrsEvent
+typedef struct PgqrsWaitEvent
 {
-	PgqrsEventKind kind;
+	PgqrsWaitEventKind kind;
 	int64 id;
-} PgqrsEvent;
+} PgqrsWaitEvent;
 
 /* A waiter names at most so many. */
 #define PGQRS_MAX_EVENTS 20
@@ -39,7 +39,7 @@ extern bool pgqrs_waiter_possible(void);
  * From now on this backend can be woken by the events.  Called again, they
  * replace those named before; a wake-up that was not taken stays.
  */
-extern void pgqrs_waiter_watch(const PgqrsEvent *events, int count);
+extern void pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count);
 
 /* Whether there is a wake-up to be taken. */
 extern bool pgqrs_waiter_woken(void);
@@ -48,22 +48,22 @@ extern bool pgqrs_waiter_woken(void);
  * Takes the wake-up: this backend can be woken again, and looks after that at
  * what the event says; EVENT_NONE: at everything.  False if there is none.
  */
-extern bool pgqrs_waiter_take(PgqrsEvent *event);
+extern bool pgqrs_waiter_take(PgqrsWaitEvent *event);
 
 /* Waits no longer.  True, and the event, if there was a wake-up that was not taken. */
-extern bool pgqrs_waiter_leave(PgqrsEvent *event);
+extern bool pgqrs_waiter_leave(PgqrsWaitEvent *event);
 
 /*
  * Wakes up to max other backends that wait for the event and were not woken
  * yet, or with PG_INT32_MAX every one; how many.  What happened is visible.
  */
-extern int pgqrs_waiter_wake(PgqrsEvent event, int max);
+extern int pgqrs_waiter_wake(PgqrsWaitEvent event, int max);
 
 /* How many wait for the event, or more: others may be counted with it. */
-extern int pgqrs_waiter_count(PgqrsEvent event);
+extern int pgqrs_waiter_count(PgqrsWaitEvent event);
 
 /* Has one backend that waits for the event look at the clock again. */
-extern void pgqrs_waiter_nudge(PgqrsEvent event);
+extern void pgqrs_waiter_nudge(PgqrsWaitEvent event);
 
 /* The same for the one with that pgqrs_backend_number(). */
 extern void pgqrs_waiter_nudge_number(int number);

@@ -256,9 +256,9 @@ pgqrs_wake_mark_parked(int64 run_id)
  */
 
 static void
-wake_all(PgqrsEventKind kind, int64 id)
+wake_all(PgqrsWaitEventKind kind, int64 id)
 {
-	PgqrsEvent event = {kind, id};
+	PgqrsWaitEvent event = {kind, id};
 
 	pgqrs_waiter_wake(event, PG_INT32_MAX);
 }
@@ -430,27 +430,50 @@ pgqrs_wake_prepared_before(TransactionId xid, Oid db)
 	LWLockRelease(shared->lock);
 }
 
-/* Takes the marks of a prepared transaction of this database that has ended. */
-static bool
-unpark(Parked *ended)
+/* A prepared transaction of this database that has ended, or NULL; the lock is held. */
+static Parked *
+find_ended(void)
 {
-	bool found = false;
-
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->max_parked && !found; i++)
+	for (int i = 0; i < shared->max_parked; i++)
 	{
 		Parked *parked = &shared->parkings[i];
 
-		if (!TransactionIdIsValid(parked->xid) || parked->db != MyDatabaseId ||
-			TransactionIdIsInProgress(parked->xid))
-			continue;
+		if (TransactionIdIsValid(parked->xid) && parked->db == MyDatabaseId &&
+			!TransactionIdIsInProgress(parked->xid))
+			return parked;
+	}
+	return NULL;
+}
+
+static bool
+any_ended(void)
+{
+	bool any;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	any = find_ended() != NULL;
+	LWLockRelease(shared->lock);
+	return any;
+}
+
+/* Takes the marks of such a one. */
+static bool
+unpark(Parked *ended)
+{
+	Parked *parked;
+
+	if (!any_ended())
+		return false;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	parked = find_ended();
+	if (parked != NULL)
+	{
 		*ended = *parked;
 		parked->xid = InvalidTransactionId;
 		pg_atomic_fetch_sub_u32(&shared->parked, 1);
-		found = true;
 	}
 	LWLockRelease(shared->lock);
-	return found;
+	return parked != NULL;
 }
 
 static void
