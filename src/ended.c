@@ -70,17 +70,23 @@ pgqrs_ended_shmem_init(void)
 static void
 add_block(Oid db, PgqrsEndedBlock block)
 {
+	int ours = 0;
+
 	for (int i = shared->blocks - 1; i >= 0; i--)
 	{
 		Block *b = &shared->block[i];
 
-		if (b->db == db && b->block.first == block.first)
+		if (b->db != db)
+			continue;
+		if (b->block.first == block.first)
 		{
 			b->block.since = Min(b->block.since, block.since);
 			return;
 		}
+		ours++;
 	}
-	if (shared->blocks == BLOCKS)
+	/* nobody may come for them, so others keep some room */
+	if (shared->blocks == BLOCKS || ours == BLOCKS / 2)
 	{
 		shared->lost = db;
 		return;
@@ -125,6 +131,29 @@ pgqrs_ended_add_block(PgqrsEndedBlock block)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	add_block(MyDatabaseId, block);
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_ended_lose(void)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->lost = MyDatabaseId;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_ended_forget_database(Oid db)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = shared->blocks - 1; i >= 0; i--)
+		if (shared->block[i].db == db)
+			shared->block[i] = shared->block[--shared->blocks];
+	for (int i = 0; i < RING; i++)
+		if (shared->ring[i].db == db)
+			shared->ring[i].db = InvalidOid;
 	LWLockRelease(shared->lock);
 }
 

@@ -41,6 +41,12 @@ extern void pgqrs_ended_shmem_init(void);
 extern void pgqrs_ended_add(const PgqrsEnded *runs, int count);
 extern void pgqrs_ended_add_block(PgqrsEndedBlock block);
 
+/* Runs ended of which nothing is known. */
+extern void pgqrs_ended_lose(void);
+
+/* For the launcher: the database was dropped. */
+extern void pgqrs_ended_forget_database(Oid db);
+
 /* Up to max of the current database, oldest first, which are forgotten here. */
 extern int pgqrs_ended_take(PgqrsEnded *runs, int max);
 extern int pgqrs_ended_take_blocks(PgqrsEndedBlock *blocks, int max);

@@ -37,6 +37,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "databases.h"
+#include "ended.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -119,7 +120,10 @@ forget_dropped(void)
 	int count = pgqrs_databases_sweep(dropped);
 
 	for (int i = 0; i < count; i++)
+	{
 		pgqrs_ready_forget_database(dropped[i]);
+		pgqrs_ended_forget_database(dropped[i]);
+	}
 	pfree(dropped);
 }
 

@@ -69,6 +69,7 @@ typedef struct Marks
 	int count;
 	bool everything; /* too much to be remembered */
 	bool queues;	 /* their definitions changed */
+	bool lost;		 /* runs ended that are not remembered at all */
 	Mark *marks;
 } Marks;
 
@@ -140,6 +141,7 @@ get_level_mark(MarkKind kind, int64 id, int level)
 	if (mine.count == MAX_MARKS)
 	{
 		mine.everything = true;
+		mine.lost |= kind == MARK_RUN || kind == MARK_BLOCK;
 		return NULL;
 	}
 	if (mine.count == mine_size)
@@ -344,6 +346,8 @@ tell(const Marks *m)
 		wake_all(EVENT_QUEUES, 0);
 	if (m->everything)
 		tell_everything();
+	if (m->lost)
+		pgqrs_ended_lose();
 }
 
 /* What was claimed is not: it can be claimed again. */
@@ -361,7 +365,7 @@ static void
 forget(void)
 {
 	mine.count = 0;
-	mine.everything = mine.queues = false;
+	mine.everything = mine.queues = mine.lost = false;
 	if (mine_size > MAX_RUNS)
 	{
 		pfree(mine.marks);
@@ -393,6 +397,39 @@ get_parking(TransactionId xid, Oid db)
 	pgqrs_error_too_many_prepared();
 }
 
+/*
+ * More than there is room for: all queues may have changed, and runs are
+ * remembered by block.
+ */
+static void
+park_many(Parked *parked)
+{
+	Marks *m = &parked->m;
+
+	m->count = 0;
+	m->everything = true;
+	for (int i = 0; i < mine.count; i++)
+	{
+		const Mark *mark = &mine.marks[i];
+		int at = 0;
+
+		if (mark->kind != MARK_RUN && mark->kind != MARK_BLOCK)
+			continue;
+		while (at < m->count && parked->marks[at].id != block_of(mark->id))
+			at++;
+		if (at == MAX_PARKED)
+			m->lost = true;
+		else if (at == m->count)
+			parked->marks[m->count++] = (Mark){
+				.kind = MARK_BLOCK,
+				.id = block_of(mark->id),
+				.at = mark->at,
+			};
+		else
+			parked->marks[at].at = Min(parked->marks[at].at, mark->at);
+	}
+}
+
 static bool
 has_marks(void)
 {
@@ -412,11 +449,9 @@ pgqrs_wake_pre_prepare(void)
 	parked = get_parking(xid, MyDatabaseId);
 	parked->m = mine;
 	if (mine.count > MAX_PARKED)
-	{
-		parked->m.count = 0;
-		parked->m.everything = true;
-	}
-	memcpy(parked->marks, mine.marks, parked->m.count * sizeof(Mark));
+		park_many(parked);
+	else
+		memcpy(parked->marks, mine.marks, mine.count * sizeof(Mark));
 	LWLockRelease(shared->lock);
 }
 

@@ -120,6 +120,16 @@ sql("BEGIN; SELECT pgqrs_complete_run($run, $lease); PREPARE TRANSACTION 'p'");
 sql("COMMIT PREPARED 'p'");
 await(qr/^pgqrs_runs $run:SUCCESS/);
 pass('but when it is committed');
+sql("SELECT pgqrs_trigger('wf') FROM generate_series(1, 100)");
+received();
+sql("BEGIN; SELECT pgqrs_cancel_runs('wf'); PREPARE TRANSACTION 'p'");
+sql("COMMIT PREPARED 'p'");
+%told = ();
+while (keys %told < 100)
+{
+	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
+}
+is(scalar(keys %told), 100, 'more runs than are remembered one by one');
 my ($kept, $ended);
 ($kept, $lease) = split /\|/, sql("SELECT pgqrs_trigger('wf'); SELECT message_id, lease FROM pgqrs_dequeue('wf')") =~ s/^\d+\n//r;
 sql("BEGIN; SELECT pgqrs_complete_run($kept, $lease); PREPARE TRANSACTION 'p'");
