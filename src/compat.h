@@ -21,7 +21,6 @@
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
-#include "utils/regproc.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -178,17 +177,6 @@ pgqrs_wait_event(uint32 *event, const char *name)
 	*event = PG_WAIT_EXTENSION;
 #endif
 	return *event;
-}
-
-/* PostgreSQL 16 added the context for soft errors. */
-static inline List *
-pgqrs_qualified_names(const char *string)
-{
-#if PG_VERSION_NUM >= 160000
-	return stringToQualifiedNameList(string, NULL);
-#else
-	return stringToQualifiedNameList(string);
-#endif
 }
 
 #endif /* PGQRS_COMPAT_H */

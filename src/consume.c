@@ -16,17 +16,18 @@
 #include "catalog/pg_type.h"
 #include "claim.h"
 #include "commit.h"
-#include "compat.h"
 #include "errors.h"
 #include "executor/spi.h"
 #include "json.h"
 #include "message.h"
 #include "miscadmin.h"
+#include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/varlena.h"
 
 /* What was claimed. */
 typedef struct Claimed
@@ -56,11 +57,30 @@ refuse_handler(const char *handler, const char *why)
 			 errhint("Name a function that takes one jsonb, such as \"schema.function\".")));
 }
 
+/* The parts of the name, which may have a schema. */
+static List *
+split_name(const char *handler)
+{
+	List *parts;
+	List *names = NIL;
+	ListCell *lc;
+
+	if (!SplitIdentifierString(pstrdup(handler), '.', &parts) ||
+		parts == NIL || list_length(parts) > 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("\"%s\" is not the name of a function", handler),
+				 errhint("Name a function that takes one jsonb, such as \"schema.function\".")));
+	foreach(lc, parts)
+		names = lappend(names, makeString(lfirst(lc)));
+	return names;
+}
+
 /* A query that calls the function of that name. */
 static char *
 handler_query(const char *handler)
 {
-	List *names = pgqrs_qualified_names(handler);
+	List *names = split_name(handler);
 	Oid argument = JSONBOID;
 	Oid oid = LookupFuncName(names, 1, &argument, true);
 

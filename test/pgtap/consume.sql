@@ -112,6 +112,8 @@ INSERT INTO refused VALUES ('pgqrs_consume(NULL, ''handle'')', '22004'), ('pgqrs
 	('pgqrs_consume(''jobs'', ''many'')', '22023'), ('pgqrs_consume(''jobs'', ''proc'')', '42883'), ('pgqrs_consume(''jobs'', ''pg_catalog.jsonb_agg'')', '42883');
 SELECT is(got, state, call) FROM pg_temp.refusals();
 SELECT is(left(pg_temp.answer($$SELECT pgqrs_consume('jobs', 'handle; DROP TABLE effects')$$), 5), '42602', 'a handler is a name');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_consume(%L, %L)', 'jobs', name)), 5), '42602', 'no name: ' || name)
+	FROM (VALUES (''), ('.'), ('a.'), ('.a'), ('a.b.c'), ('a b'), ('"a')) AS n (name);
 SELECT is(left(pg_temp.answer($$SELECT pgqrs_consume('jobs', '')$$), 5), '42602', 'not an empty one');
 SELECT pgqrs_enqueue('jobs', '1') \g /dev/null
 SELECT is(pgqrs_consume('jobs', '"odd Name"'), 1, 'an odd name');
