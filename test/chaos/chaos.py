@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+import psycopg2
+
 import checker
 from history import History, Log
 from killer import Killer
@@ -29,11 +31,15 @@ TABLES = {
     'runs': '''SELECT r.*, w.name AS workflow
         FROM pgqrs_workflow_runs AS r JOIN pgqrs_workflows AS w USING (workflow_id)''',
     'steps': 'SELECT * FROM pgqrs_workflow_steps',
-    'messages': 'SELECT * FROM pgqrs_messages',
+    'messages': 'SELECT * FROM chaos.messages',
     'archive': 'SELECT * FROM pgqrs_archive',
     'signals': 'SELECT * FROM pgqrs_signals',
     'workers': 'SELECT * FROM pgqrs_workers',
     'effects': 'SELECT * FROM chaos.effects',
+    'events': 'SELECT * FROM pgqrs_run_events ORDER BY event_id',
+    'told': '''SELECT m.* FROM pgqrs_messages AS m JOIN pgqrs_queues AS q USING (queue_id)
+        WHERE q.name = 'outbox' ORDER BY message_id''',
+    'firings': 'SELECT * FROM pgqrs_schedule_firings',
 }
 
 QUIET_TIME = 10     # seconds that the background worker may take to wake who is parked
@@ -116,8 +122,8 @@ class Chaos:
     def say(self, text):
         print(f'{time.monotonic() - self.begun:6.1f} s  {text}', flush=True)
 
-    def query(self, sql):
-        return self.server.query(sql)
+    def query(self, sql, *args):
+        return self.server.query(sql, *args)
 
     def prepare(self):
         self.server.create()
@@ -133,17 +139,30 @@ class Chaos:
         start = time.monotonic()
         for i in range(kills):
             instant = start + seconds * (i + 0.5 + self.rng.uniform(-0.3, 0.3)) / kills
-            while time.monotonic() < instant:
-                self.clients.replace()
-                time.sleep(0.05)
+            self.tend_until(instant)
             kind = None
             while kind is None:
                 kind = self.killer.kill()
             self.say(f'kill {i + 1} of {kills}: {kind}')
-        while time.monotonic() < start + seconds:
-            self.clients.replace()
-            time.sleep(0.05)
+        self.tend_until(start + seconds)
         self.clients.finish(30)
+        self.end_prepared(0)
+
+    def tend_until(self, instant):
+        while time.monotonic() < instant:
+            self.clients.replace()
+            self.end_prepared(2)
+            time.sleep(0.1)
+
+    def end_prepared(self, age):
+        """Ends prepared transactions whose clients have not."""
+        old = self.query('''SELECT gid FROM pg_prepared_xacts
+            WHERE clock_timestamp() - prepared >= %s * interval '1 s' ''', age)
+        for row in old:
+            try:
+                self.query(f"{self.rng.choice(('COMMIT', 'ROLLBACK'))} PREPARED '{row[0]}'")
+            except psycopg2.errors.UndefinedObject:
+                pass    # the client was quicker
 
     def tables(self):
         tables = {name: self.query(f"SELECT coalesce(json_agg(t), '[]') FROM ({sql}) AS t")[0][0]
@@ -165,6 +184,7 @@ class Chaos:
 
     def drain(self):
         self.query("SELECT pgqrs_resume_queue('chaos.frail')")
+        self.query('SELECT pgqrs_enable_schedule(name, false) FROM pgqrs_schedule_list')
         for _ in range(3):
             self.clients.start(DRAIN_TIME, 'drain')
         seen, since = None, time.monotonic()

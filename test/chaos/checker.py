@@ -43,6 +43,11 @@ CLAIMS = ('dequeue', 'step_begin', 'extend_lease', 'extend_worker', 'heartbeat')
 # What ends a lease or moves a message, whoever holds it.
 OPERATIONS = ('set_visibility', 'replay_message', 'delete_run')
 
+# The events of the audit that tell of an end, and what the outbox says then.
+ENDS = {'finished': 'SUCCESS', 'dead': 'ERROR', 'cancelled': 'CANCELLED'}
+TYPES = {'finished': 'pgqrs.run.succeeded', 'dead': 'pgqrs.run.failed', 'cancelled': 'pgqrs.run.cancelled'}
+WITH_OUTBOX = ('chaos.retained', 'chaos.frail')
+
 OUTCOMES = {'SUCCESS': 'DONE', 'ERROR': 'DEAD', 'CANCELLED': 'CANCELLED'}
 
 ENDED = set(TERMINAL)
@@ -105,6 +110,17 @@ class Facts:
 
     def done(self, *functions):
         return self.of(*functions, fates=(DONE,))
+
+    @cached_property
+    def events(self):
+        """What the audit has of each run, in order."""
+        events = defaultdict(list)
+        for event in self.history.final['events']:
+            events[event['run_id']].append(event)
+        return events
+
+    def ends(self, run):
+        return [e['event'] for e in self.events[run] if e['event'] in ENDS]
 
     @cached_property
     def claims(self):
@@ -546,6 +562,100 @@ def rule_key(facts):
     for calls in answered.values():
         if len(calls) > 1:
             yield ' and '.join(str(c) for c in calls.values())
+
+
+@rule
+def rule_audit(facts):
+    """The events of a run agree with what became of it."""
+    for run in facts.runs.values():
+        events = facts.events[run['run_id']]
+        for fault in audit_faults(facts, run, [e['event'] for e in events]):
+            yield f'run {run["run_id"]} {fault}: {[e["event"] for e in events]}'
+    for run in set(facts.events) - set(facts.runs):
+        yield f'events of run {run}, which is not there'
+    runs = facts.runs.values()
+    signals = facts.history.final['signals']
+    yield from events_for(facts, 'signalled', 'signal_id', ((s['run_id'], s['signal_id']) for s in signals))
+    yield from events_for(facts, 'child_started', 'child_run_id',
+                          ((r['parent_run_id'], r['run_id']) for r in runs if r['parent_run_id']))
+    yield from events_for(facts, 'rerun', 'new_run_id', ((r['rerun_of'], r['run_id']) for r in runs if r['rerun_of']))
+    yield from events_for(facts, 'step_done', 'step_id',
+                          ((run, step) for (run, step), s in facts.steps.items()
+                           if s['status'] == 'SUCCESS' and s['kind'] == 'FUNCTION' and not is_kept(facts, run, step)),
+                          lambda run, step: facts.steps[run, step]['kind'] == 'FUNCTION')
+
+
+def is_kept(facts, run, step):
+    """Whether the original of a rerun may have done that step."""
+    return facts.steps.get((facts.runs[run]['rerun_of'], step), {}).get('status') == 'SUCCESS' and \
+        not any(e['event'] == 'step_done' and e['data']['step_id'] == step for e in facts.events[run])
+
+
+def audit_faults(facts, run, names):
+    counts = Counter(names)
+    if names[:1] != ['created'] or counts['created'] != 1:
+        yield 'was not created once'
+    # a signal that is sent while a run ends may come after it
+    moves = [n for n in names if n in ENDS or n == 'replayed']
+    if moves[:-1] != ['dead', 'replayed'] * (len(moves) // 2) or moves[-1:] == ['replayed']:
+        yield 'did not end once, and once more for each replay'
+    elif [ENDS[m] for m in moves[-1:]] != [run['status']]:
+        yield f'is {run["status"]}'
+    for before, after in zip(names, names[1:]):
+        if before in ENDS and after not in ('replayed', 'deleted', 'rerun', 'signalled'):
+            yield f'went on after its end with {after}'
+    archived = facts.archive.get(run['run_id'])
+    last_life = names[len(names) - names[::-1].index('replayed'):] if counts['replayed'] else names
+    if archived and last_life.count('claimed') != archived['attempt']:
+        yield f'was claimed {archived["attempt"]} times'
+    if counts['deleted'] != (run['deleted_at'] is not None):
+        yield f'was deleted at {run["deleted_at"]}'
+
+
+def events_for(facts, event, key, expected, counts=lambda run, item: True):
+    """There is one event of a kind for each (run, item), and no other."""
+    found = Counter((run, e['data'].get(key)) for run, events in facts.events.items() for e in events
+                    if e['event'] == event and counts(run, e['data'].get(key)))
+    expected = Counter(expected)
+    for item in found | expected:
+        if found[item] != expected[item]:
+            yield f'{found[item]} events "{event}", not {expected[item]}, of {item}'
+
+
+@rule
+def rule_told(facts):
+    """The outbox has one event for each end of a run, in order."""
+    told = defaultdict(list)
+    for message in facts.history.final['told']:
+        told[int(message['payload']['subject'])].append(message['payload'])
+    for run in facts.runs.values():
+        ends = facts.ends(run['run_id']) if run['workflow'] in WITH_OUTBOX else []
+        of_one = told.pop(run['run_id'], [])
+        if [e['type'] for e in of_one] != [TYPES[e] for e in ends]:
+            yield f'run {run["run_id"]} had the ends {ends}, told of were {[e["type"] for e in of_one]}'
+        elif of_one and any(of_one[-1]['data'].get(k) != run[k] for k in ('status', 'output', 'error')):
+            yield f'run {run["run_id"]} is {run["status"]}, told of was {of_one[-1]}'
+    for run in told:
+        yield f'told of was run {run}, which is not there'
+
+
+@rule
+def rule_slot(facts):
+    """A schedule has one run for each minute."""
+    slots = defaultdict(list)
+    fired = {f['run_id']: f for f in facts.history.final['firings']}
+    for firing in facts.history.final['firings']:
+        slots[firing['schedule_id']].append(instant(firing['slot']))
+        run = facts.runs.get(firing['run_id'])
+        if not run or run['schedule_slot'] != firing['slot']:
+            yield f'{firing} has the run {run}'
+    for run in facts.runs.values():
+        if run['schedule_slot'] and not run['rerun_of'] and run['run_id'] not in fired:
+            yield f'run {run["run_id"]} has the slot {run["schedule_slot"]}, which did not fire'
+    for schedule, of_one in slots.items():
+        of_one.sort()
+        if any(after - before != 60 for before, after in zip(of_one, of_one[1:])):
+            yield f'schedule {schedule} fired at {of_one}'
 
 
 def missed_wakeups(tables):

@@ -115,11 +115,25 @@ class Session:
                         time.sleep(self.rng.random() * 0.05)
             if isolation:
                 committing = True
-                cursor.execute('COMMIT' if commit else 'ROLLBACK')
+                if commit and self.rng.random() < 0.2:
+                    self.commit_in_two(cursor, n, nonce)
+                else:
+                    cursor.execute('COMMIT' if commit else 'ROLLBACK')
         except psycopg2.Error as e:
             self.fail(n, e, min(len(results), len(calls) - 1), committing)
         self.log.got(n, results=results)
         return results
+
+    def commit_in_two(self, cursor, n, name):
+        cursor.execute('PREPARE TRANSACTION %s', (name,))
+        self.die_if_asked()
+        time.sleep(self.rng.choice((0, 0, 0.1, 0.5)))
+        try:
+            cursor.execute('COMMIT PREPARED %s', (name,))
+        except (psycopg2.errors.UndefinedObject, psycopg2.errors.ObjectNotInPrerequisiteState) as e:
+            # somebody else has ended it, or is about to
+            self.log.got(n, lost=str(e).strip(), early=False)
+            raise Lost() from e
 
     def fail(self, n, error, i, committing):
         if self.connection.closed or error.pgcode is None or error.pgcode.startswith(('57P', '08')):
@@ -483,6 +497,8 @@ class Client:
             ('set_visibility', {'message_id': run, 'visible_after': '2000-01-01T00:00:00Z'}, 3),
             ('find_run', {'workflow': self.some_workflow(), 'idempotency_key': self.some_key()}, 2),
             ('heartbeat', {'worker_id': self.worker}, 2),
+            ('purge_queue', {'queue': 'chaos.frail'}, 0.2),
+            ('trigger_schedule', {'name': f'schedule {self.rng.randrange(1, 4)}'}, 0.2),
             ('maintain', {}, 1),
             ('peek', {'queue': 'chaos.retained', 'n': 5}, 1),
             ('pause_queue', {'queue': 'chaos.frail'}, 1),
@@ -558,7 +574,7 @@ class Client:
             self.turn()
             if time.monotonic() > looks_at:
                 looks_at = time.monotonic() + 0.5
-                if self.session.server.query('SELECT count(*) FROM pgqrs_messages')[0][0] == 0:
+                if self.session.server.query('SELECT count(*) FROM chaos.messages')[0][0] == 0:
                     return
                 self.wake_parked()
 

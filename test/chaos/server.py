@@ -11,7 +11,7 @@ SETTINGS = """
 listen_addresses = ''
 shared_preload_libraries = 'pgqrs'
 max_connections = 60
-max_prepared_transactions = 0
+max_prepared_transactions = 20
 fsync = off
 wal_writer_delay = 2s
 deadlock_timeout = 100ms
@@ -22,6 +22,7 @@ log_timezone = 'UTC'
 log_line_prefix = '%m [%p] %q%a '
 pgqrs.worker_timeout = 6s
 pgqrs.heartbeat_flush = 500ms
+pgqrs.audit = on
 """
 
 CRASH = re.compile(r'PANIC:|TRAP:|terminated by signal (4|6|7|8|11):')

@@ -19,13 +19,24 @@ BEGIN
 END
 $$;
 
+-- What is told of the ends of runs; nobody works it off.
+SELECT pgqrs_create_queue('outbox');
+
+-- All others.
+CREATE VIEW chaos.messages AS
+SELECT * FROM pgqrs_messages WHERE queue_id <> (SELECT queue_id FROM pgqrs_queues WHERE name = 'outbox');
+
 -- Retained keys, keys of live runs, and few failures and crashes allowed.
 SELECT pgqrs_create_workflow('chaos.retained', visibility_timeout => '1 s', max_attempts => 4,
-		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 20),
+		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 20, outbox_queue => 'outbox'),
 	pgqrs_create_workflow('chaos.active', visibility_timeout => '1 s', max_attempts => 4,
 		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 20, key_scope => 'active'),
 	pgqrs_create_workflow('chaos.frail', visibility_timeout => '1 s', max_attempts => 2,
-		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 2, timeout => '20 s');
+		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 2, timeout => '20 s', outbox_queue => 'outbox');
+
+-- Runs that nobody triggers.
+SELECT pgqrs_schedule('schedule ' || i, '* * * * *', 'chaos.retained', '{"program": [["step", "s1"]]}')
+FROM generate_series(1, 3) AS i;
 
 -- Without workers' registrations; messages, some of which die.
 SELECT pgqrs_create_queue('plain.held', visibility_timeout => '1 s', max_attempts => 3),

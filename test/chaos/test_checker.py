@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shows, in TAP, that the checker finds what it is meant to find: takes a good
 history, which was recorded, alters it so that it breaks one rule, and looks
-whether that rule, and no other, is reported.
+whether that rule, and no other but those of the WITNESSES, is reported.
 
   test_checker.py
   test_checker.py record HISTORY_FOLDER     takes another history for that, of
@@ -152,8 +152,10 @@ def lease_two(h):
     """a claim before the lease before it has ended"""
     for rows in h.claims().values():
         if len(rows) == 2 and rows[1]['failures'] == rows[0]['failures'] + 1:
-            rows[1]['visible_after'] -= rows[1]['visible_after'] - rows[0]['visible_after']
-            return
+            late = rows[1]['visible_after'] - rows[0]['visible_after'] - 1      # with leases of a second
+            if 0 <= late < 0.5:
+                rows[1]['visible_after'] -= late + 0.2
+                return
     raise AssertionError('no lease has run out')
 
 
@@ -297,6 +299,93 @@ def key_twice(h):
     next(r for r in runs if not r['idempotency_key'])['idempotency_key'] = key
 
 
+def audit_twice(h):
+    """an end that is written down twice"""
+    h.final['events'].append(next(e for e in h.final['events'] if e['event'] == 'cancelled'))
+
+
+def audit_created(h):
+    """a run of whose creation nothing is written down"""
+    h.final['events'].remove(next(e for e in h.final['events'] if e['event'] == 'created'))
+
+
+def audit_other(h):
+    """another end than it was"""
+    event = next(e for e in h.final['events'] if e['event'] == 'cancelled' and
+                 h.run(e['run_id'])['workflow'] == 'chaos.active')
+    event['event'] = 'finished'
+
+
+def audit_claim(h):
+    """a claim that is not written down"""
+    dead = {e['run_id'] for e in h.final['events'] if e['event'] == 'replayed'}
+    h.final['events'].remove(next(e for e in h.final['events'] if e['event'] == 'claimed' and e['run_id'] not in dead))
+
+
+def audit_signal(h):
+    """a signal that is written down for another run"""
+    next(e for e in h.final['events'] if e['event'] == 'signalled')['data']['signal_id'] = 1000000
+
+
+def audit_child(h):
+    """a child that is not written down"""
+    h.final['events'].remove(next(e for e in h.final['events'] if e['event'] == 'child_started'))
+
+
+def audit_rerun(h):
+    """a rerun that is not written down"""
+    h.final['events'].remove(next(e for e in h.final['events'] if e['event'] == 'rerun'))
+
+
+def audit_step(h):
+    """a step that is written down as done twice"""
+    done = next(i for i, e in enumerate(h.final['events']) if e['event'] == 'step_done' and
+                e['data']['step_id'].startswith('s'))
+    h.final['events'].insert(done, h.final['events'][done])
+
+
+def told_twice(h):
+    """an end that is told twice"""
+    h.final['told'].append(h.final['told'][-1])
+
+
+def told_lost(h):
+    """an end that is not told"""
+    h.final['told'].pop()
+
+
+def told_wrong(h):
+    """another end is told than it was"""
+    event = next(m['payload'] for m in h.final['told'] if m['payload']['type'] == 'pgqrs.run.succeeded')
+    event['type'] = 'pgqrs.run.failed'
+
+
+def told_output(h):
+    """another output is told than there is"""
+    event = next(m['payload'] for m in h.final['told'] if 'output' in m['payload']['data'])
+    event['data']['output'] = {'nonce': 'another'}
+
+
+def slot_twice(h):
+    """two runs of one slot"""
+    slot = h.final['firings'][0]['slot']
+    next(r for r in h.final['runs'] if not r['schedule_slot'] and not r['rerun_of'])['schedule_slot'] = slot
+
+
+def slot_lost(h):
+    """a slot without a run"""
+    h.final['firings'][0]['run_id'] = 1000000
+
+
+def slot_missed(h):
+    """a minute in which nothing was fired"""
+    firing = copy.deepcopy(h.final['firings'][0])
+    minute = int(firing['slot'][14:16])
+    firing['slot'] = firing['slot'][:14] + f'{(minute + 30) % 60:02}' + firing['slot'][16:]
+    h.final['firings'].append(firing)
+    h.run(firing['run_id'])['schedule_slot'] = firing['slot']
+
+
 def parked(h):
     """a run that waits for a signal which has come"""
     h.quiet['messages'].append({'message_id': 1, 'run_id': 1, 'visible_after': 'infinity', 'waiting_for': 'signal a'})
@@ -314,7 +403,14 @@ def parked_child(h):
 ALTERATIONS = (error, trigger_twice, trigger_rolled_back, trigger_lost, trigger_unasked, outcome_none, outcome_wrong,
                outcome_two, outcome_stuck, outcome_message, lease_two, lease_stale, output_changed, output_listed,
                effect_twice, effect_lost, effect_message, effect_rolled_back, attempt, attempt_step, terminal_changed,
-               terminal_claimed, signal_twice, signal_lost, early_sleep, early_claim, key_twice, parked, parked_child)
+               terminal_claimed, signal_twice, signal_lost, early_sleep, early_claim, key_twice, audit_twice,
+               audit_created, audit_other, audit_claim, audit_signal, audit_child, audit_rerun, audit_step,
+               told_twice, told_lost, told_wrong, told_output, slot_twice, slot_lost, slot_missed, parked,
+               parked_child)
+
+
+# What is told of every run contradicts most faults, too.
+WITNESSES = {'audit', 'told'}
 
 
 class Tap:
@@ -347,7 +443,8 @@ def test(folder):
     for alter in ALTERATIONS:
         rule = alter.__name__.split('_')[0]
         violations = check_altered(recorded, alter)
-        tap.result({v.rule for v in violations} == {rule}, f'{rule}: {alter.__doc__}', violations)
+        found = {v.rule for v in violations}
+        tap.result(rule in found and found <= {rule} | WITNESSES, f'{rule}: {alter.__doc__}', violations)
     missed = set(checker.RULES) - {a.__name__.split('_')[0] for a in ALTERATIONS}
     tap.result(not missed, 'every rule was broken', [checker.Violation(m, 'not broken') for m in missed])
     print(f'1..{tap.count}')
