@@ -62,6 +62,9 @@ await main({
 		const workers = Array.from({ length: clients }, () =>
 			fork(fileURLToPath(import.meta.url), ['drain_worker']));
 
+		// one that fails ends all
+		for (const w of workers)
+			w.on('exit', (code) => code === 0 || process.exit(1));
 		await Promise.all(workers.map((w) => once(w, 'message')));
 		report(await withWal(async () => {
 			const start = performance.now();
@@ -82,9 +85,13 @@ await main({
 
 		await Promise.all(Array.from({ length: 25 }, () => pgPool.query('SELECT 1')));
 		const go = once(process, 'message');
+		const orphaned = () => process.exit(1);
+
+		process.on('disconnect', orphaned);
 		process.send('ready');
 		await go;
 		await runOnce({ preset, pgPool, taskList, logger });
+		process.off('disconnect', orphaned);
 		process.send(done, () => process.disconnect());
 	}),
 });
