@@ -65,8 +65,8 @@ split_name(const char *handler)
 	List *names = NIL;
 	ListCell *lc;
 
-	if (!SplitIdentifierString(pstrdup(handler), '.', &parts) ||
-		parts == NIL || list_length(parts) > 2)
+	if (!SplitIdentifierString(pstrdup(handler), '.', &parts) || parts == NIL ||
+		list_length(parts) > 2)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("\"%s\" is not the name of a function", handler),

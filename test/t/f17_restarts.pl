@@ -52,6 +52,17 @@ SELECT pgqrs_complete_run(:run_id, :lease, '3');
 \endif
 SQL
 
+# pg_ctl finds no server to stop before that has written its pid.
+sub stop_at_once
+{
+	for (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if system_log('pg_ctl', '-w', '-D', $data, '-m', 'immediate', 'stop') == 0;
+		usleep(10_000);
+	}
+	die 'cannot stop';
+}
+
 my $interrupted = 0;
 for my $n (1 .. $restarts)
 {
@@ -66,7 +77,7 @@ for my $n (1 .. $restarts)
 	{
 		system_log('pg_ctl', '-W', '-D', $data, '-l', $node->logfile, 'start') == 0 or die 'cannot start';
 		usleep(rand 150_000);
-		system_log('pg_ctl', '-w', '-D', $data, '-m', 'immediate', 'stop');
+		stop_at_once();
 		$interrupted++;
 	}
 	$node->start;
