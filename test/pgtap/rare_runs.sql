@@ -31,15 +31,7 @@ FROM runs CROSS JOIN LATERAL (SELECT status = 'RUNNING' AND run_id <> 43 AS held
 SELECT setval('pgqrs_message_id_seq', 200000) \g /dev/null
 VACUUM (ANALYZE) pgqrs_workflow_runs, pgqrs_archive, pgqrs_messages;
 
-CREATE FUNCTION pg_temp.buffers(query text) RETURNS bigint LANGUAGE plpgsql AS
-$$
-DECLARE
-	plan json;
-BEGIN
-	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) ' || query INTO plan;
-	RETURN (plan->0->'Plan'->>'Shared Hit Blocks')::bigint + (plan->0->'Plan'->>'Shared Read Blocks')::bigint;
-END
-$$;
+\ir include/buffers.sql
 
 CREATE TEMP TABLE lists (arguments text, condition text);
 INSERT INTO lists
@@ -78,13 +70,13 @@ $$;
 
 SELECT is(pg_temp.listed(arguments), pg_temp.expected(arguments, condition), 'list_runs(' || arguments || ')') FROM lists;
 SELECT is(count(*), 0::bigint, 'none of them is empty') FROM lists WHERE pg_temp.listed(arguments) IS NULL;
-SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_list_runs(NULL, ''SUCCESS'', page_size => 10000)'), '>', 2000::bigint, 'buffers are counted');
-SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_list_runs(%s)', arguments)), '<', 500::bigint, 'list_runs(' || arguments || ') reads little') FROM lists;
+SELECT cmp_ok(buffers('SELECT * FROM pgqrs_list_runs(NULL, ''SUCCESS'', page_size => 10000)'), '>', 2000, 'buffers are counted');
+SELECT cmp_ok(buffers(format('SELECT * FROM pgqrs_list_runs(%s)', arguments)), '<', 500, 'list_runs(' || arguments || ') reads little') FROM lists;
 
 -- The view walks from the newest on, whatever the planner thinks of a condition.
 SELECT is(string_agg(run_id::text, ','), '100010,100006,100002', 'the newest of a workflow in the view')
 	FROM (SELECT run_id FROM pgqrs_runs WHERE workflow = 'rare.3' ORDER BY run_id DESC LIMIT 3) AS r;
-SELECT cmp_ok(pg_temp.buffers(format('SELECT * FROM pgqrs_runs WHERE %s ORDER BY run_id DESC LIMIT 20', condition)), '<', 500::bigint, 'the view reads little for ' || condition)
+SELECT cmp_ok(buffers(format('SELECT * FROM pgqrs_runs WHERE %s ORDER BY run_id DESC LIMIT 20', condition)), '<', 500, 'the view reads little for ' || condition)
 	FROM unnest('{true,workflow = ''rare.3'',workflow LIKE ''rare%'',status = ''SUCCESS'',run_id = 50010}'::text[]) AS condition;
 
 -- So does the report, of workflows of which nothing was heard for long.
@@ -92,7 +84,7 @@ SELECT count(pgqrs_create_workflow('rare.old.' || n)) FROM generate_series(1, 5)
 UPDATE pgqrs_workflow_runs SET workflow_id = w.workflow_id FROM pgqrs_workflows AS w WHERE w.name = 'rare.old.' || run_id AND run_id <= 5;
 UPDATE pgqrs_archive SET queue_id = w.workflow_id FROM pgqrs_workflows AS w WHERE w.name = 'rare.old.' || message_id AND message_id <= 5;
 ANALYZE pgqrs_workflow_runs;
-SELECT cmp_ok(pg_temp.buffers('SELECT pgqrs_report()'), '<', 7000::bigint, 'pgqrs_report() reads little');
+SELECT cmp_ok(buffers('SELECT pgqrs_report()'), '<', 7000, 'pgqrs_report() reads little');
 
 -- A run that is replayed is QUEUED again.
 SELECT pgqrs_replay_message(100010) \g /dev/null

@@ -343,22 +343,15 @@ SELECT array_length(pgqrs_trigger_batch('list.a', array_agg('{}'::jsonb)), 1) FR
 ANALYZE;
 CREATE FUNCTION plan_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS
 	$$BEGIN RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query; END$$;
-CREATE FUNCTION pages_read(query text) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE
-	plan jsonb;
-BEGIN
-	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
-	RETURN (plan->0->'Plan'->>'Shared Hit Blocks')::int + (plan->0->'Plan'->>'Shared Read Blocks')::int;
-END
-$$;
+\ir include/buffers.sql
 SELECT ok(as_role(role, format($$SELECT string_agg(p, E'\n') FROM plan_of('SELECT * FROM %s WHERE run_id = 1') AS p$$, view))
 		~ ('Index Scan using ' || index || '.*\n *Index Cond: \(run_id = .?1'), format('%s finds %s by %s', role, view, index))
 	FROM (VALUES ('postgres'), ('read_trigger')) AS roles (role),
 		(VALUES ('pgqrs_runs', 'pgqrs_workflow_runs_pkey')) AS checks (view, index);
-SELECT pages_read('SELECT * FROM pgqrs_list_runs($$list.a$$)') AS before_pages \gset
+SELECT buffers('SELECT * FROM pgqrs_list_runs($$list.a$$)') AS before_pages \gset
 SELECT array_length(pgqrs_trigger_batch('list.a', array_agg('{}'::jsonb)), 1) FROM generate_series(1, 10000) \gset
 SELECT array_length(pgqrs_trigger_batch('list.b', array_agg('{}'::jsonb)), 1) FROM generate_series(1, 10000) \gset
-SELECT cmp_ok(pages_read('SELECT * FROM pgqrs_list_runs($$list.a$$)'), '<', :before_pages + 150,
+SELECT cmp_ok(buffers('SELECT * FROM pgqrs_list_runs($$list.a$$)'), '<', :before_pages + 150,
 	'a page costs the same however many runs there are');
 
 SELECT * FROM finish();
