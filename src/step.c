@@ -282,7 +282,9 @@ begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 
 /*
  * One look at the step and what follows from it; false: look again.  What is
- * stored stays; what runs under this lease already gets the same answer.
+ * stored stays; what runs under this lease already gets the same answer, unless
+ * a transaction that completes it is still open: its answer may be what was
+ * lost, and if it commits, the step must not be executed again.
  */
 static bool
 try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
@@ -300,6 +302,9 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	}
 	if (status == STEP_RUNNING && step_lease_is(s->step, s->lease))
 	{
+		if (pgqrs_row_lock(s->steps, s->step, LockTupleShare, LockWaitBlock) !=
+			ROW_LOCKED)
+			return false;
 		answer(s, state, true);
 		return true;
 	}
