@@ -730,19 +730,30 @@ find_families(Family *f, int max)
 	return parents;
 }
 
+/* When to come back: at once after a full batch, unless something is in the way. */
+static TimestampTz
+next_look(Family *f, bool full)
+{
+	if (find_families(f, 1) == NIL)
+		return DT_NOEND;
+	full |= f->may_look <= 0 || f->may_cancel <= 0;
+	if (f->busy || full == f->passed_over)
+		return pgqrs_clock() + RETRY;
+	return full ? 0 : pgqrs_clock() + PGQRS_FAULTY_PAUSE;
+}
+
 int
 pgqrs_cancel_left(int max_rows, TimestampTz *next)
 {
 	Family f = {.may_look = MAX_CHILDREN_LOOKED, .may_cancel = max_rows};
+	List *parents;
+	bool full;
 
 	open_family(&f);
-	cancel_families(&f, find_families(&f, max_rows));
-	if (find_families(&f, 1) == NIL)
-		*next = DT_NOEND;
-	else if (f.passed_over && !f.busy && f.may_look > 0 && f.may_cancel > 0)
-		*next = pgqrs_clock() + PGQRS_FAULTY_PAUSE;
-	else
-		*next = pgqrs_clock() + RETRY;
+	parents = find_families(&f, max_rows);
+	full = list_length(parents) == max_rows;
+	cancel_families(&f, parents);
+	*next = next_look(&f, full);
 	close_family(&f);
 	return f.cancelled;
 }

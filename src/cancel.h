@@ -52,7 +52,7 @@ extern void pgqrs_cancel_children(int64 run_id);
 
 /*
  * Cancels up to about that many children that were left; how many, and when to
- * come for the rest, if any.
+ * come for the rest, if any: 0 if at once.
  */
 extern int pgqrs_cancel_left(int max_rows, TimestampTz *next);
 

@@ -95,6 +95,15 @@ sql("SELECT pgqrs_fail_run($run, $lease, '{}')");
 is(sql("SELECT status FROM pgqrs_result($child)"), 'RUNNING', 'a child with an open step');
 $sender->query_safe('COMMIT');
 ok($node->poll_query_until('postgres', "SELECT status = 'CANCELLED' FROM pgqrs_result($child)"), 'is cancelled when that is over');
+
+# A family that is too large for one pass is cancelled by several of them, one
+# right after the other.
+($run, $lease) = start();
+sql("SELECT pgqrs_start_children($run, $lease, 'many', 'child', array_agg('1'::jsonb)) FROM generate_series(1, 6000)");
+sql("SELECT pgqrs_fail_run($run, $lease, '{}')");
+ok($node->poll_query_until('postgres', "SELECT bool_and(status = 'CANCELLED') FROM pgqrs_runs WHERE parent_run_id = $run"), 'a large family is cancelled');
+cmp_ok(sql("SELECT count(*) FROM (SELECT completed_at - lag(completed_at) OVER (ORDER BY completed_at) AS pause FROM pgqrs_runs WHERE parent_run_id = $run) p WHERE pause > '0.9 s'"),
+	'<', 3, 'without pauses');
 $sender->quit;
 $worker->quit;
 
