@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "json.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "utils/builtins.h"
@@ -74,57 +75,142 @@ fill(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
  * Steps
  */
 
-/* When the step to begin with was started. */
-static TimestampTz
-start_of(PgqrsTable *steps, int64 run_id, const char *step_id)
+typedef struct Copying
 {
-	TupleTableSlot *slot = pgqrs_table_slot(steps);
+	PgqrsTable *steps;
+	int64 run_id;
+	int64 new_run;
+	const PgqrsRerun *rerun;
+	TimestampTz from; /* the start of from_step */
+	bool from_many;	  /* it stands for children that were started together */
+} Copying;
+
+static bool
+fetch_step(PgqrsTable *steps, int64 run_id, const char *step_id, TupleTableSlot *step)
+{
 	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
 
-	if (!pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, slot))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run " INT64_FORMAT " has no step \"%s\"", run_id, step_id),
-				 errhint("Use one of those that pgqrs_list_steps() lists.")));
-	return DatumGetTimestampTz(pgqrs_get(slot, Steps_started_at));
+	return pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, step);
 }
 
-/* Whether a step of the ended run is kept; from: the start of from_step. */
-static bool
-is_kept(TupleTableSlot *step, const PgqrsRerun *rerun, TimestampTz from)
+/* The children that a step stands for which started them together, or 0. */
+static int
+count_children(TupleTableSlot *step)
 {
-	char *step_id;
+	if (pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(step, Steps_kind)) !=
+			STEP_KIND_CHILD ||
+		pgqrs_is_null(step, Steps_input))
+		return 0;
+	return pgqrs_json_count(pgqrs_get(step, Steps_input), "run_ids");
+}
 
+/* Finds the step to begin with. */
+static void
+find_from(Copying *c)
+{
+	TupleTableSlot *step = pgqrs_table_slot(c->steps);
+	const char *step_id = c->rerun->from_step;
+
+	if (!fetch_step(c->steps, c->run_id, step_id, step))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("run " INT64_FORMAT " has no step \"%s\"", c->run_id, step_id),
+				 errhint("Use one of those that pgqrs_list_steps() lists.")));
+	c->from = DatumGetTimestampTz(pgqrs_get(step, Steps_started_at));
+	c->from_many = count_children(step) > 0;
+}
+
+/* Whether it is the step to begin with, or of one of the children of that. */
+static bool
+is_from(const Copying *c, TupleTableSlot *step)
+{
+	char *step_id = TextDatumGetCString(pgqrs_get(step, Steps_step_id));
+	size_t len = strlen(c->rerun->from_step);
+
+	if (strncmp(step_id, c->rerun->from_step, len) != 0)
+		return false;
+	step_id += len;
+	return *step_id == '\0' ||
+		(c->from_many && *step_id == '[' &&
+		 strcmp(step_id + 1 + strspn(step_id + 1, "0123456789"), "]") == 0);
+}
+
+/* Whether a step of the ended run is kept as it is. */
+static bool
+is_kept(const Copying *c, TupleTableSlot *step)
+{
 	if (pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status)) !=
 		STEP_SUCCESS)
 		return false;
-	if (!rerun->keep_finished)
-		return DatumGetTimestampTz(pgqrs_get(step, Steps_started_at)) < from;
-	if (rerun->from_step == NULL)
-		return true;
-	step_id = TextDatumGetCString(pgqrs_get(step, Steps_step_id));
-	return strcmp(step_id, rerun->from_step) != 0;
+	if (!c->rerun->keep_finished)
+		return DatumGetTimestampTz(pgqrs_get(step, Steps_started_at)) < c->from;
+	return c->rerun->from_step == NULL || !is_from(c, step);
 }
 
 static void
-copy_steps(PgqrsTable *steps, int64 run_id, int64 new_run,
-		   const PgqrsRerun *rerun, TimestampTz from)
+copy_step(const Copying *c, TupleTableSlot *step, bool finished)
 {
-	TupleTableSlot *slot = pgqrs_table_slot(steps);
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
-	PgqrsScan scan;
 	PgqrsRow row;
 
-	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
-	while (pgqrs_scan_next(&scan, slot))
+	pgqrs_row_copy(&row, c->steps, step);
+	pgqrs_set(&row, Steps_run_id, Int64GetDatum(c->new_run));
+	pgqrs_set_null(&row, Steps_lease);
+	if (!finished)
+	{
+		pgqrs_set(&row, Steps_status,
+				  pgqrs_enum_datum(ENUM_STEP_STATUS, STEP_PENDING));
+		pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
+		pgqrs_set_null(&row, Steps_output);
+		pgqrs_set_null(&row, Steps_error);
+		pgqrs_set_null(&row, Steps_completed_at);
+	}
+	pgqrs_row_insert(c->steps, &row);
+}
+
+/*
+ * Children that were started together have a step each, and one for all.  Of
+ * these either is of use only with the other, so what is not kept goes along
+ * with what is, unfinished and with the ids of the children, as after a replay.
+ */
+static void
+copy_along(const Copying *c, TupleTableSlot *all, int count)
+{
+	TupleTableSlot *one = pgqrs_table_slot(c->steps);
+	char *step_id = TextDatumGetCString(pgqrs_get(all, Steps_step_id));
+	bool all_kept = is_kept(c, all);
+	bool any_kept = false;
+
+	for (int i = 1; i <= count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!is_kept(slot, rerun, from))
+		if (!fetch_step(c->steps, c->run_id, psprintf("%s[%d]", step_id, i), one))
 			continue;
-		pgqrs_row_copy(&row, steps, slot);
-		pgqrs_set(&row, Steps_run_id, Int64GetDatum(new_run));
-		pgqrs_set_null(&row, Steps_lease);
-		pgqrs_row_insert(steps, &row);
+		if (is_kept(c, one))
+			any_kept = true;
+		else if (all_kept)
+			copy_step(c, one, false);
+	}
+	if (any_kept && !all_kept)
+		copy_step(c, all, false);
+}
+
+static void
+copy_steps(const Copying *c)
+{
+	TupleTableSlot *step = pgqrs_table_slot(c->steps);
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(c->run_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, c->steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, step))
+	{
+		int count = count_children(step);
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_kept(c, step))
+			copy_step(c, step, true);
+		if (count > 0)
+			copy_along(c, step, count);
 	}
 	pgqrs_scan_end(&scan);
 }
@@ -132,26 +218,24 @@ copy_steps(PgqrsTable *steps, int64 run_id, int64 new_run,
 int64
 pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 {
+	Copying c = {.run_id = run_id, .rerun = rerun, .from = DT_NOBEGIN};
 	PgqrsRunRows rows;
-	PgqrsTable *steps;
 	PgqrsNewRun r;
-	TimestampTz from = DT_NOBEGIN;
-	int64 new_run;
 
 	pgqrs_run_open(&rows);
-	steps = pgqrs_table_open(TABLE_STEPS, true);
+	c.steps = pgqrs_table_open(TABLE_STEPS, true);
 	pgqrs_run_require(&rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
 	check_ended(rows.run, run_id);
 	if (rerun->from_step != NULL) /* refused before anything is locked */
-		(void) start_of(steps, run_id, rerun->from_step);
+		find_from(&c);
 	lock_ended(&rows, run_id);
 	if (rerun->from_step != NULL)
-		from = start_of(steps, run_id, rerun->from_step);
+		find_from(&c);
 	fill(&r, rows.run, run_id, rerun);
-	new_run = pgqrs_run_trigger(rows.queue.name, &r);
+	c.new_run = pgqrs_run_trigger(rows.queue.name, &r);
 	if (rerun->keep_finished || rerun->from_step != NULL)
-		copy_steps(steps, run_id, new_run, rerun, from);
-	pgqrs_table_close(steps);
+		copy_steps(&c);
+	pgqrs_table_close(c.steps);
 	pgqrs_run_close(&rows);
-	return new_run;
+	return c.new_run;
 }

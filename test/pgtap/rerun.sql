@@ -2,7 +2,7 @@
 \ir include/runs.sql
 SELECT * FROM no_plan();
 
-SELECT pgqrs_create_workflow('job', timeout => '1 h'), pgqrs_create_workflow('child') \g /dev/null
+SELECT pgqrs_create_workflow('job', timeout => '1 h'), pgqrs_create_workflow('parent'), pgqrs_create_workflow('child') \g /dev/null
 
 -- A run with steps of all kinds, three of them finished in order, that fails.
 SELECT pgqrs_trigger('job', '{"n": 1}', idempotency_key => 'key', priority => 5, timeout => '2 h', tags => '{"t": 1}', headers => '{"h": 1}', retry_policy => '{"max_attempts": 7}') AS run \gset
@@ -52,6 +52,45 @@ SELECT is(pgqrs_start_child(:new, :lease, 'child', 'child'), :child::bigint, 'a 
 SELECT is(pgqrs_await_child(:new, :lease, 'child')::text, '(t,SUCCESS,"""of the child""",)', 'and its output');
 SELECT is(should_execute, true, 'a step that failed is executed') FROM pgqrs_step_begin(:new, :lease, 'handled');
 SELECT pgqrs_complete_run(:new, :lease);
+
+-- Children that were started together: whichever of them and of all together
+-- was known to have ended, the handler comes by the same calls, and none that
+-- succeeded is started again.
+CREATE FUNCTION pg_temp.family(mode text, one int, step text, keep boolean) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	p bigint;
+	l bigint;
+	old bigint[];
+	new bigint[];
+BEGIN
+	SELECT run, lease INTO p, l FROM pg_temp.start('parent');
+	old := pgqrs_start_children(p, l, 'many', 'child', '{1,2,3}');
+	PERFORM pgqrs_complete_run(old[1], pg_temp.claim(old[1]), '"one"'), pgqrs_complete_run(old[2], pg_temp.claim(old[2]), '"two"');
+	IF mode <> 'any' THEN
+		PERFORM pgqrs_complete_run(old[3], pg_temp.claim(old[3]), '"three"');
+	END IF;
+	IF mode <> '' THEN
+		PERFORM pgqrs_await_children(p, l, 'many', mode);
+	END IF;
+	IF one > 0 THEN
+		PERFORM pgqrs_await_child(p, l, format('many[%s]', one));
+	END IF;
+	PERFORM pgqrs_step_complete(p, l, 'next'), pgqrs_fail_run(p, l, '{}'), pgqrs_maintain();
+	p := pgqrs_rerun(p, from_step => step, keep_finished => keep);
+	l := pg_temp.claim(p);
+	new := pgqrs_start_children(p, l, 'many', 'child', '{1,2,3}');
+	RETURN (SELECT string_agg(CASE WHEN n = o THEN 'kept' ELSE 'new' END, ' ' ORDER BY i) FROM unnest(old, new) WITH ORDINALITY f (o, n, i))
+		|| CASE WHEN mode = 'any' OR old <> new THEN '' ELSE ', ' || (pgqrs_await_children(p, l, 'many')).done::text END
+		|| CASE WHEN mode = 'any' AND old = new THEN ', ' || (pgqrs_await_child(p, l, 'many[3]')).status ELSE '' END
+		|| CASE WHEN old[2] = new[2] THEN ', ' || (pgqrs_await_child(p, l, 'many[2]')).output::text ELSE '' END;
+END
+$$;
+SELECT is(pg_temp.family(mode, one, step, keep), answer, format('children awaited%s%s, from %s%s', ' ' || mode, ' many[' || nullif(one, 0) || ']', coalesce(step, 'the start'), CASE WHEN keep THEN ', keeping what finished' ELSE '' END))
+	FROM (VALUES ('all', 0, NULL, true, 'kept kept kept, true, "two"'), ('all', 2, NULL, true, 'kept kept kept, true, "two"'), ('all', 0, 'next', false, 'kept kept kept, true, "two"'),
+		('any', 0, NULL, true, 'kept kept kept, CANCELLED, "two"'), ('any', 2, 'next', false, 'kept kept kept, CANCELLED, "two"'),
+		('', 2, NULL, true, 'new kept new, "two"'), ('', 2, 'next', false, 'new kept new, "two"'), ('', 0, NULL, true, 'new new new'),
+		('all', 2, 'many', true, 'new new new'), ('all', 2, 'many', false, 'new new new'), ('', 2, 'many', true, 'new new new')) v (mode, one, step, keep, answer);
 
 -- However it ended; of a rerun, too, and of one that was deleted.
 SELECT is(rerun_of, :new::bigint, 'of one that succeeded') FROM pgqrs_get_run(pgqrs_rerun(:new));
