@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('outbox', "pgqrs.payload_max = '10 kB'\n");
+my $node = new_node('outbox', "pgqrs.payload_max = '10 kB'\nmax_prepared_transactions = 2\n");
 
 sub sql
 {
@@ -82,6 +82,19 @@ is(ends($run), $cancelled, 'deleted while it lived');
 $run = sql("SELECT pgqrs_trigger('a job')");
 sql("SELECT pgqrs_purge_queue('a job')");
 is(ends($run), $cancelled, 'purged');
+
+# Of two ends in one transaction the one that was undone is not told of, and
+# what is prepared is told with its commit.
+($run, $lease) = start();
+sql(qq(BEGIN; SAVEPOINT s; SELECT pgqrs_complete_run($run, $lease); ROLLBACK TO s; SELECT pgqrs_fail_run($run, $lease, '{}'); PREPARE TRANSACTION 'end'));
+is(ends($run), '', 'an end that is prepared tells nothing yet');
+sql("COMMIT PREPARED 'end'");
+is(ends($run), $failed, 'committed: the end that counts');
+($run, $lease) = start();
+sql("BEGIN; SELECT pgqrs_complete_run($run, $lease); PREPARE TRANSACTION 'end'; ROLLBACK PREPARED 'end'");
+is(ends($run), '', 'rolled back: nothing');
+sql("SELECT pgqrs_complete_run($run, $lease)");
+is(ends($run), $done, 'and then once');
 
 # What nobody calls for: crashes and deadlines, found by a claim or maintenance.
 for my $finder ("pgqrs_dequeue('a job')", 'pgqrs_maintain()')
