@@ -91,7 +91,7 @@ CREATE FUNCTION pgqrs_list_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
 AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 1 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status; tags that few have are looked for in all runs of the workflows. Errors: 22004, 22023.';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 1 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status or the tags. Errors: 22004, 22023.';
 
 CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,

@@ -62,6 +62,7 @@ static const char *const index_names[INDEX_COUNT] = {
 	[INDEX_RUNS_KEY] = "pgqrs_workflow_runs_key_idx",
 	[INDEX_RUNS_WORKFLOW] = "pgqrs_workflow_runs_workflow_idx",
 	[INDEX_RUNS_PARENT] = "pgqrs_workflow_runs_parent_idx",
+	[INDEX_RUNS_TAGS] = "pgqrs_workflow_runs_tags_idx",
 	[INDEX_STEPS_PKEY] = "pgqrs_workflow_steps_pkey",
 	[INDEX_SIGNALS_PKEY] = "pgqrs_signals_pkey",
 	[INDEX_SIGNALS_RUN] = "pgqrs_signals_run_idx",

@@ -13,12 +13,14 @@
 #endif
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
 #include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/tidbitmap.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/wait_event.h"
@@ -153,6 +155,44 @@ pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot, int nkey
 #else
 	return index_beginscan(heap, index, snapshot, nkeys, 0);
 #endif
+}
+
+/* 18: pages come in another form */
+#if PG_VERSION_NUM >= 180000
+typedef TBMPrivateIterator PgqrsBitmapIterator;
+#define pgqrs_bitmap_begin(bitmap) tbm_begin_private_iterate(bitmap)
+#define pgqrs_bitmap_end(iterator) tbm_end_private_iterate(iterator)
+#else
+typedef TBMIterator PgqrsBitmapIterator;
+#define pgqrs_bitmap_begin(bitmap) tbm_begin_iterate(bitmap)
+#define pgqrs_bitmap_end(iterator) tbm_end_iterate(iterator)
+#endif
+
+/* The next page and how many places of it; -1: which ones is not known. */
+static inline bool
+pgqrs_bitmap_next(PgqrsBitmapIterator *iterator, BlockNumber *page,
+				  OffsetNumber *places, int *count)
+{
+#if PG_VERSION_NUM >= 180000
+	TBMIterateResult result;
+
+	if (!tbm_private_iterate(iterator, &result))
+		return false;
+	*page = result.blockno;
+	*count = result.lossy ?
+		-1 :
+		tbm_extract_page_tuple(&result, places, MaxHeapTuplesPerPage);
+#else
+	TBMIterateResult *result = tbm_iterate(iterator);
+
+	if (result == NULL)
+		return false;
+	*page = result->blockno;
+	*count = result->ntuples;
+	if (*count > 0)
+		memcpy(places, result->offsets, *count * sizeof(OffsetNumber));
+#endif
+	return true;
 }
 
 /* 16: one function for all kinds of objects */

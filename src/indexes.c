@@ -16,9 +16,11 @@
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
 #include "compat.h"
+#include "nodes/execnodes.h"
 #include "nodes/primnodes.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
 Relation
@@ -32,8 +34,34 @@ pgqrs_index_open(PgqrsOpenIndexes *open, Oid index)
 	if (open->count == PGQRS_MAX_INDEXES)
 		elog(ERROR, "too many indexes");
 	rel = index_open(index, open->lock);
+	open->infos[open->count] = NULL;
 	open->rels[open->count++] = rel;
 	return rel;
+}
+
+/*
+ * What an index that is open keeps from one insertion to the next: the table
+ * has many of them while it is open, and their callers' memory may be gone.
+ */
+static IndexInfo *
+index_info(PgqrsOpenIndexes *open, Relation index)
+{
+	MemoryContext caller;
+	int i = 0;
+
+	while (open->rels[i] != index)
+		i++;
+	if (open->infos[i] == NULL)
+	{
+		if (open->info_context == NULL)
+			open->info_context = AllocSetContextCreate(open->context,
+													   "pgqrs indexes",
+													   ALLOCSET_DEFAULT_SIZES);
+		caller = MemoryContextSwitchTo(open->info_context);
+		open->infos[i] = BuildIndexInfo(index);
+		MemoryContextSwitchTo(caller);
+	}
+	return open->infos[i];
 }
 
 void
@@ -42,6 +70,9 @@ pgqrs_index_close_all(PgqrsOpenIndexes *open)
 	for (int i = 0; i < open->count; i++)
 		index_close(open->rels[i], NoLock);
 	open->count = 0;
+	if (open->info_context != NULL)
+		MemoryContextDelete(open->info_context);
+	open->info_context = NULL;
 }
 
 typedef struct Known
@@ -131,8 +162,9 @@ learn_index(PgqrsIndex *index, Relation rel)
 {
 	Form_pg_index form = rel->rd_index;
 
-	if (rel->rd_rel->relam != BTREE_AM_OID || !form->indimmediate ||
-		form->indisexclusion || !form->indisready)
+	index->is_gin = rel->rd_rel->relam == GIN_AM_OID;
+	if ((!index->is_gin && rel->rd_rel->relam != BTREE_AM_OID) ||
+		!form->indimmediate || form->indisexclusion || !form->indisready)
 		return false;
 	index->oid = RelationGetRelid(rel);
 	index->unique = form->indisunique;
@@ -239,17 +271,20 @@ pgqrs_indexes_insert(const PgqrsIndexes *indexes, PgqrsOpenIndexes *open,
 		const PgqrsIndex *index = &indexes->indexes[i];
 		Datum keys[INDEX_MAX_KEYS];
 		bool no_keys[INDEX_MAX_KEYS];
+		Relation rel;
 
 		if (!has_entry(index, values, nulls))
 			continue;
+		rel = pgqrs_index_open(open, index->oid);
 		for (int j = 0; j < index->natts; j++)
 		{
 			keys[j] = values[index->columns[j] - 1];
 			no_keys[j] = nulls[index->columns[j] - 1];
 		}
 		/* btree looks at no IndexInfo */
-		index_insert(pgqrs_index_open(open, index->oid), keys, no_keys, tid,
-					 table, index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-					 changed != NULL && is_unchanged(index, changed), NULL);
+		index_insert(rel, keys, no_keys, tid, table,
+					 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+					 changed != NULL && is_unchanged(index, changed),
+					 index->is_gin ? index_info(open, rel) : NULL);
 	}
 }

@@ -10,6 +10,7 @@
 #include "catalog.h"
 #include "storage/itemptr.h"
 #include "storage/lockdefs.h"
+#include "utils/palloc.h"
 #include "utils/relcache.h"
 
 #define PGQRS_MAX_INDEXES 16
@@ -36,6 +37,7 @@ typedef struct PgqrsIndexTest
 typedef struct PgqrsIndex
 {
 	Oid oid;
+	bool is_gin; /* otherwise btree */
 	bool unique;
 	int natts;
 	AttrNumber columns[INDEX_MAX_KEYS];
@@ -53,8 +55,11 @@ typedef struct PgqrsIndexes
 typedef struct PgqrsOpenIndexes
 {
 	LOCKMODE lock;
+	MemoryContext context; /* of the table */
 	int count;
 	Relation rels[PGQRS_MAX_INDEXES];
+	MemoryContext info_context; /* made by the first that needs an IndexInfo */
+	struct IndexInfo *infos[PGQRS_MAX_INDEXES];
 } PgqrsOpenIndexes;
 
 extern Relation pgqrs_index_open(PgqrsOpenIndexes *open, Oid index);

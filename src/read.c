@@ -15,8 +15,10 @@
 #include "errors.h"
 #include "grants.h"
 #include "json.h"
+#include "miscadmin.h"
 #include "names.h"
 #include "numbers.h"
+#include "places.h"
 #include "queue.h"
 #include "rows.h"
 #include "run.h"
@@ -301,8 +303,14 @@ pgqrs_read_find_run(const char *name, const char *key)
  * Lists
  */
 
-/* A status that few runs have is looked for in so many before they are left. */
+/* A status or tags that few runs have are looked for in so many before they are left. */
 #define PATIENCE 1000
+
+/* The index of tags is asked for so many runs; it takes 0.1 us for each. */
+#define MAX_EXPECTED 100000
+
+/* So many runs that may have the tags are all looked at, in 2 us each. */
+#define MAX_TAGGED 20000
 
 /* A row of a result and what it is sorted by. */
 typedef struct SortedRow
@@ -327,11 +335,12 @@ typedef struct Listing
 {
 	Reader r;
 	const PgqrsRunFilter *filter;
-	List *workflows; /* as PgqrsQueue * */
+	List *workflows; /* as PgqrsQueue *, by id */
 	TupleDesc desc;
 	MemoryContext scratch;
 	RunPage page;
-	int patience; /* how many runs may still be looked at in vain */
+	int patience;		/* how many runs may still be looked at in vain */
+	PgqrsPlaces tagged; /* empty: all runs may have the tags */
 } Listing;
 
 static int
@@ -343,7 +352,7 @@ compare_newest_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The workflows that match and that the current role may read, as PgqrsQueue *. */
+/* The workflows that match and that the current role may read, by id. */
 static List *
 readable_workflows(const char *pattern)
 {
@@ -364,11 +373,16 @@ readable_workflows(const char *pattern)
 }
 
 static bool
+status_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
+{
+	return pgqrs_is_null(run, Runs_deleted_at) &&
+		(filter->status < 0 || filter->status == (int) pgqrs_run_status(run));
+}
+
+static bool
 run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
 {
-	if (!pgqrs_is_null(run, Runs_deleted_at))
-		return false;
-	if (filter->status >= 0 && filter->status != (int) pgqrs_run_status(run))
+	if (!status_matches(run, filter))
 		return false;
 	if (filter->has_tags)
 		return !pgqrs_is_null(run, Runs_tags) &&
@@ -426,33 +440,69 @@ empty_page(RunPage *page)
 	page->oldest = PG_INT64_MIN;
 }
 
-/* Whether there is another way to what so few runs match that most are looked at in vain. */
 static bool
-is_rare(const PgqrsRunFilter *filter)
+is_live(int status)
 {
-	return filter->status >= 0 && !pgqrs_run_is_terminal(filter->status);
+	return status >= 0 && !pgqrs_run_is_terminal(status);
 }
 
-/* All runs of a workflow; false: so many do not match that another way is due. */
 static bool
+is_failed(int status)
+{
+	return status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+/* Fetches the next run that may have the tags. */
+static bool
+next_run(Listing *l, PgqrsScan *scan)
+{
+	while (pgqrs_scan_next_key(scan))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((l->tagged.count == 0 ||
+			 pgqrs_places_have(&l->tagged, pgqrs_scan_place(scan))) &&
+			pgqrs_scan_fetch(scan, l->r.run))
+			return true;
+	}
+	return false;
+}
+
+/* The runs of a workflow that can enter the page, newest first, while there is patience. */
+static void
 walk_runs(Listing *l, const PgqrsQueue *workflow)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
 		{2, BTLessStrategyNumber, Int64GetDatum(l->filter->before)},
+		{2, BTGreaterEqualStrategyNumber, Int64GetDatum(l->page.oldest)},
 	};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, l->r.runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
 	scan.direction = BackwardScanDirection;
-	while (l->patience > 0 && !is_full(&l->page) &&
-		   pgqrs_scan_next(&scan, l->r.run) &&
-		   DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) >= l->page.oldest)
-		if (!add_run(l, workflow->name) && is_rare(l->filter))
+	while (l->patience > 0 && !is_full(&l->page) && next_run(l, &scan))
+		if (!add_run(l, workflow->name))
 			l->patience--;
 	pgqrs_scan_end(&scan);
 	sort_page(&l->page);
-	return l->patience > 0;
+}
+
+/*
+ * The runs of all workflows; false: so many do not match that the page is left
+ * empty.
+ */
+static bool
+walk_all(Listing *l, int patience)
+{
+	ListCell *lc;
+
+	l->patience = patience;
+	foreach(lc, l->workflows)
+		walk_runs(l, lfirst(lc));
+	if (l->patience > 0)
+		return true;
+	empty_page(&l->page);
+	return false;
 }
 
 /* Runs of a workflow whose messages ended so; those that were replayed do not match. */
@@ -526,6 +576,45 @@ collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsNumbers *ids)
 	pgqrs_scan_end(&scan);
 }
 
+/* The workflow of the run in the reader's slot, if it is one of those listed. */
+static const PgqrsQueue *
+find_workflow(const Listing *l)
+{
+	int64 id = DatumGetInt64(pgqrs_get(l->r.run, Runs_workflow_id));
+	int low = 0;
+	int high = list_length(l->workflows);
+
+	while (low < high)
+	{
+		int middle = (low + high) / 2;
+		const PgqrsQueue *workflow = list_nth(l->workflows, middle);
+
+		if (workflow->queue_id == id)
+			return workflow;
+		if (workflow->queue_id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+/* Those of the runs that match. */
+static void
+add_by_id(Listing *l, PgqrsNumbers *ids)
+{
+	pgqrs_numbers_sort(ids->values, ids->count);
+	for (int i = ids->count - 1; i >= 0 && !is_full(&l->page); i--)
+	{
+		const PgqrsQueue *workflow;
+
+		if (pgqrs_row_fetch_id(l->r.runs, ids->values[i], l->r.run) &&
+			(workflow = find_workflow(l)) != NULL)
+			add_run(l, workflow->name);
+	}
+	sort_page(&l->page);
+}
+
 /* Runs that have not ended: each has a message. */
 static void
 list_live(Listing *l)
@@ -535,37 +624,57 @@ list_live(Listing *l)
 
 	foreach(lc, l->workflows)
 		collect_live(l, lfirst(lc), &ids);
-	pgqrs_numbers_sort(ids.values, ids.count);
-	for (int i = ids.count - 1; i >= 0 && !is_full(&l->page); i--)
-	{
-		PgqrsQueue queue;
+	add_by_id(l, &ids);
+}
 
-		if (pgqrs_row_fetch_id(l->r.runs, ids.values[i], l->r.run) &&
-			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(l->r.run, Runs_workflow_id)),
-							  &queue))
-			add_run(l, queue.name);
+/* Runs that may have the tags, all of them: they are found in no order. */
+static void
+list_tagged(Listing *l)
+{
+	PgqrsNumbers ids = {0};
+	ItemPointerData place;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, l->r.runs);
+	while (pgqrs_places_take(&l->tagged, &place))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_scan_fetch_at(&scan, &place, l->r.run) &&
+			DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) < l->filter->before &&
+			status_matches(l->r.run, l->filter) && find_workflow(l) != NULL)
+			pgqrs_numbers_add(&ids,
+							  DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)));
 	}
-	sort_page(&l->page);
+	pgqrs_scan_end(&scan);
+	add_by_id(l, &ids);
+}
+
+/* Whether few runs have the tags, as far as is known. */
+static bool
+has_rare_tags(const Listing *l)
+{
+	return l->filter->has_tags &&
+		pgqrs_places_expected(l->r.runs, Runs_tags, l->filter->tags) <= MAX_EXPECTED;
 }
 
 static void
 list_runs(Listing *l)
 {
-	ListCell *lc;
+	int status = l->filter->status;
+	bool rare_tags = has_rare_tags(l);
 
-	if (!l->filter->has_tags &&
-		(l->filter->status == RUN_ERROR || l->filter->status == RUN_CANCELLED))
-	{
-		list_failed(l);
+	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
 		return;
-	}
-	foreach(lc, l->workflows)
-		if (!walk_runs(l, lfirst(lc)))
-		{
-			empty_page(&l->page);
-			list_live(l);
-			return;
-		}
+	if (rare_tags)
+		pgqrs_places_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS, l->filter->tags);
+	if (rare_tags && l->tagged.count <= MAX_TAGGED)
+		list_tagged(l);
+	else if (is_failed(status))
+		list_failed(l);
+	else if (is_live(status))
+		list_live(l);
+	else
+		walk_all(l, INT_MAX);
 }
 
 /*
@@ -574,8 +683,10 @@ list_runs(Listing *l)
  * that the cost depends on how many workflows match and on the size of the
  * page, but not on how many runs there are.  Of a status that few have there
  * is another way: an index has what failed, and what has not ended has a
- * message.  Only tags that few have, and SUCCESS where hardly any run succeeds,
- * are looked for in all runs.
+ * message.  Another index tells which runs have tags that are rare: few runs
+ * are all fetched, of more the entries are walked in the order of ids and only
+ * those fetched.  Only SUCCESS where hardly any run succeeds, and tags that many
+ * have but the newest do not, are looked for in all runs.
  */
 void
 pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc desc)
@@ -587,7 +698,6 @@ pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc 
 		.scratch = AllocSetContextCreate(CurrentMemoryContext, "pgqrs list",
 										 ALLOCSET_SMALL_SIZES),
 		.page = {.size = filter->page_size, .oldest = PG_INT64_MIN},
-		.patience = PATIENCE,
 	};
 
 	l.page.rows = palloc0(2 * l.page.size * sizeof(SortedRow));

@@ -228,6 +228,7 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 		pgqrs_require_writable();
 	table->id = id;
 	table->open.lock = write ? RowExclusiveLock : AccessShareLock;
+	table->open.context = CurrentMemoryContext;
 	table->rel = open_relation(id, table->open.lock);
 	check_plain(id, table->rel);
 	return table;
@@ -469,6 +470,22 @@ pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 			return true;
 	} while (scan->desc->xs_heap_continue);
 	return false;
+}
+
+/* Where the index entry says that its row is. */
+ItemPointer
+pgqrs_scan_place(PgqrsScan *scan)
+{
+	return &scan->desc->xs_heaptid;
+}
+
+/* Fetches the row that has its index entries for this place, if it is visible. */
+bool
+pgqrs_scan_fetch_at(PgqrsScan *scan, ItemPointer place, TupleTableSlot *slot)
+{
+	scan->desc->xs_heaptid = *place;
+	scan->desc->xs_heap_continue = false;
+	return pgqrs_scan_fetch(scan, slot);
 }
 
 /*

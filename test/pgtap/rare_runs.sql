@@ -1,5 +1,5 @@
--- Lists of runs by a status that few of many have: what they show, and that it
--- is found without a look at the others, in buffers.
+-- Lists of runs by a status or tags that few of many have: what they show, and
+-- that it is found without a look at the others, in buffers.
 SELECT * FROM no_plan();
 SET client_min_messages = error;
 
@@ -18,7 +18,11 @@ CREATE TEMP VIEW runs AS
 	FROM generate_series(1, 100010) AS n JOIN pgqrs_workflows AS w ON w.name = 'rare.' || 1 + n % 4;
 INSERT INTO pgqrs_workflow_runs (run_id, workflow_id, created_at, started_at, completed_at, deleted_at, attempt, failures, status, priority, tags)
 SELECT run_id, workflow_id, now(), now(), CASE WHEN status IN ('SUCCESS', 'ERROR', 'CANCELLED') THEN now() END, CASE WHEN run_id = 50014 THEN now() END,
-	1, 0, status, 0, CASE WHEN run_id % 2 = 0 THEN '{"even": true}'::jsonb END FROM runs;
+	1, 0, status, 0, CASE
+		WHEN run_id IN (10, 14, 50003, 50014, 100001) THEN '{"even": true, "rare": [1, 2]}'::jsonb
+		WHEN run_id <= 60000 AND run_id % 2 = 0 THEN '{"even": true, "old": {"very": true}}'
+		WHEN run_id % 2 = 0 THEN '{"even": true}' END
+FROM runs;
 INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enqueued_at, run_id, attempt, failures, outcome, priority)
 SELECT run_id, workflow_id, now(), now(), now(), run_id, 1, 0,
 	CASE WHEN run_id = 50010 THEN 'DELETED' ELSE CASE status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN 'DEAD' ELSE 'CANCELLED' END END::pgqrs_outcome, 0
@@ -44,7 +48,16 @@ INSERT INTO lists VALUES
 	('NULL, ''ERROR'', before_run_id => 50010', 'r.status = ''ERROR'' AND r.run_id < 50010'),
 	('NULL, ''CANCELLED'', before_run_id => 50022', 'r.status = ''CANCELLED'' AND r.run_id < 50022'),
 	('NULL, ''RUNNING'', before_run_id => 43', 'r.status = ''RUNNING'' AND r.run_id < 43'),
-	('NULL, ''PAUSED'', ''{"even": true}''', 'r.status = ''PAUSED'' AND r.run_id % 2 = 0');
+	('NULL, ''PAUSED'', ''{"even": true}''', 'r.status = ''PAUSED'' AND r.run_id % 2 = 0'),
+	('NULL, ''ERROR'', ''{"even": true}''', 'r.status = ''ERROR'' AND r.run_id % 2 = 0'),
+	('tags => ''{"even": true}''', 'r.tags @> ''{"even": true}'''),
+	('tags => ''{"rare": [2]}''', 'r.tags ? ''rare'''),
+	('tags => ''{"rare": [2]}'', page_size => 2', 'r.tags ? ''rare'''),
+	('''rare.3'', tags => ''{"rare": [2]}''', 'r.tags ? ''rare'' AND w.name = ''rare.3'''),
+	('NULL, ''ERROR'', ''{"rare": [2]}''', 'r.tags ? ''rare'' AND r.status = ''ERROR'''),
+	('''rare.*'', ''SUCCESS'', tags => ''{"rare": [1]}'', before_run_id => 100001', 'r.tags ? ''rare'' AND r.status = ''SUCCESS'' AND r.run_id < 100001'),
+	('tags => ''{"old": {"very": true}}''', 'r.tags ? ''old'''),
+	('''rare.3'', tags => ''{"old": {"very": true}}'', before_run_id => 59999', 'r.tags ? ''old'' AND r.run_id < 59999 AND w.name = ''rare.3''');
 
 -- What a list has to show, by a look at all runs.
 CREATE FUNCTION pg_temp.expected(arguments text, condition text) RETURNS text LANGUAGE plpgsql AS
@@ -72,6 +85,41 @@ SELECT is(pg_temp.listed(arguments), pg_temp.expected(arguments, condition), 'li
 SELECT is(count(*), 0::bigint, 'none of them is empty') FROM lists WHERE pg_temp.listed(arguments) IS NULL;
 SELECT cmp_ok(buffers('SELECT * FROM pgqrs_list_runs(NULL, ''SUCCESS'', page_size => 10000)'), '>', 2000, 'buffers are counted');
 SELECT cmp_ok(buffers(format('SELECT * FROM pgqrs_list_runs(%s)', arguments)), '<', 500, 'list_runs(' || arguments || ') reads little') FROM lists;
+
+-- Neither a lack of memory for places, nor how exact other searches are, nor the
+-- isolation level changes what is listed.
+CREATE TEMP TABLE by_tags AS SELECT arguments, pg_temp.expected(arguments, condition) FROM lists WHERE condition ~ 'tags'
+	UNION ALL SELECT a, pg_temp.expected(a, 'r.tags ? ''old''') FROM (VALUES ('tags => ''{"old": {"very": true}}'', page_size => 10000')) AS l (a);
+SET work_mem = '64kB';
+SELECT is(pg_temp.listed(arguments), expected, 'with little memory: list_runs(' || arguments || ')') FROM by_tags;
+RESET work_mem;
+SET gin_fuzzy_search_limit = 5;
+SELECT is(pg_temp.listed(arguments), expected, 'of exact searches: list_runs(' || arguments || ')') FROM by_tags;
+RESET gin_fuzzy_search_limit;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT is(pg_temp.listed(arguments), expected, 'SERIALIZABLE: list_runs(' || arguments || ')') FROM by_tags;
+SELECT is(count(*), 0::bigint, 'no predicate lock is left') FROM pg_locks WHERE mode = 'SIReadLock' AND relation::regclass::text ~ '^pgqrs_workflow_runs';
+COMMIT;
+
+-- The index is asked for tags unless very many have them.
+CREATE FUNCTION pg_temp.asked(tags jsonb) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	before bigint = pg_stat_get_xact_numscans('pgqrs_workflow_runs_tags_idx'::regclass);
+BEGIN
+	PERFORM pgqrs_list_runs(tags => tags);
+	RETURN pg_stat_get_xact_numscans('pgqrs_workflow_runs_tags_idx'::regclass) - before;
+END
+$$;
+SELECT is(pg_temp.asked('{"rare": [1]}'), 1::bigint, 'the index is asked for rare tags');
+SELECT is(pg_temp.asked('{"old": {}}'), 1::bigint, 'and for others that the newest do not have');
+SELECT is(pg_temp.asked('{"even": true}'), 0::bigint, 'not for what the newest have');
+BEGIN;
+UPDATE pg_class SET reltuples = 20 * reltuples WHERE relname = 'pgqrs_workflow_runs';
+SELECT is(pg_temp.asked('{"rare": [1]}'), 1::bigint, 'of very many runs it is asked for rare tags');
+SELECT is(pg_temp.asked('{"old": {}}'), 0::bigint, 'but not for what very many have');
+SELECT is(pg_temp.listed('tags => ''{"old": {}}'''), (SELECT expected FROM by_tags WHERE arguments = 'tags => ''{"old": {"very": true}}'''), 'which is listed all the same');
+ROLLBACK;
 
 -- The view walks from the newest on, whatever the planner thinks of a condition.
 SELECT is(string_agg(run_id::text, ','), '100010,100006,100002', 'the newest of a workflow in the view')

@@ -4,7 +4,9 @@
 -- Variables: archived, how many messages have ended, a fifth of them runs; live,
 -- how many have not.  40 queues, half of them of workflows, the first of which
 -- has half of the runs.  One of 100 ended badly, one of 200 was cancelled.  The
--- last week, evenly; ids and places in the tables follow time.
+-- last week, evenly; ids and places in the tables follow time.  Half of the
+-- runs are from one region, ten from each customer, and 1 % of all but the last
+-- quarter from a campaign.
 \set ON_ERROR_STOP on
 \set QUIET on
 SET client_min_messages = error;
@@ -35,7 +37,8 @@ INSERT INTO pgqrs_workflow_runs (run_id, workflow_id, created_at, started_at, co
 SELECT id, queue_id, at - 2 * duration, at - duration, at, CASE WHEN outcome = 'CANCELLED' THEN at END, 1, 1, (outcome = 'DEAD')::int,
 	CASE outcome WHEN 'DONE' THEN 'SUCCESS' WHEN 'DEAD' THEN 'ERROR' ELSE 'CANCELLED' END::pgqrs_run_status, 0,
 	jsonb_build_object('order', id), CASE outcome WHEN 'DONE' THEN '{"sent": true}'::jsonb END, CASE outcome WHEN 'DEAD' THEN '{"type": "smtp"}'::jsonb END,
-	CASE WHEN id % 20 = 0 THEN jsonb_build_object('customer', id / 1000, 'region', 'eu') END
+	CASE WHEN id % 10 = 0 THEN '{"region": "eu"}'::jsonb END || CASE WHEN id % 20 = 0 THEN jsonb_build_object('customer', id / 200) ELSE '{}' END
+		|| CASE WHEN id % 500 = 0 AND id <= :archived * 0.75 THEN '{"campaign": "spring"}'::jsonb ELSE '{}' END
 FROM ended JOIN pgqrs_queues USING (name) WHERE is_run ORDER BY id;
 
 INSERT INTO pgqrs_workflow_steps (run_id, started_at, completed_at, lease, attempt, failures, kind, status, step_id, output)
