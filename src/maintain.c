@@ -35,6 +35,7 @@
 #include "miscadmin.h"
 #include "numbers.h"
 #include "parked.h"
+#include "ready.h"
 #include "retention.h"
 #include "run.h"
 #include "schedule.h"
@@ -513,6 +514,25 @@ pgqrs_maintain_floors(int64 *done)
 	return DT_NOEND;
 }
 
+/*
+ * A queue that is deleted has no place in shared memory any more; but one is
+ * made again when somebody tells just then of what he did to it, and when the
+ * transaction that created it and claimed from it is rolled back.
+ */
+TimestampTz
+pgqrs_maintain_ready(int64 *done)
+{
+	int64 *ids = palloc(PGQRS_READY_MAX * sizeof(int64));
+	int count = pgqrs_ready_list(ids);
+	PgqrsQueue queue;
+
+	for (int i = 0; i < count; i++)
+		if (!pgqrs_queue_by_id(ids[i], &queue))
+			pgqrs_ready_forget(ids[i]);
+	pfree(ids);
+	return DT_NOEND;
+}
+
 TimestampTz
 pgqrs_maintain_grants(int64 *done)
 {
@@ -570,7 +590,7 @@ pgqrs_maintain_pass(int64 *done)
 		pgqrs_maintain_ends,	  pgqrs_maintain_used_up,
 		pgqrs_maintain_children,  pgqrs_maintain_parked,
 		pgqrs_maintain_grants,	  pgqrs_maintain_schedules,
-		pgqrs_maintain_retention,
+		pgqrs_maintain_retention, pgqrs_maintain_ready,
 	};
 
 	for (int i = 0; i < lengthof(duties); i++)

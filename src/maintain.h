@@ -27,6 +27,7 @@ extern TimestampTz pgqrs_maintain_retention(int64 *done);
 /* What should find nothing: once in a while, where anything goes on at all. */
 extern TimestampTz pgqrs_maintain_floors(int64 *done);
 extern TimestampTz pgqrs_maintain_used_up(int64 *done);
+extern TimestampTz pgqrs_maintain_ready(int64 *done);
 
 /* One batch, whatever single rows are in its way. */
 extern TimestampTz pgqrs_maintain_run(PgqrsDuty duty, int64 *done);

@@ -117,6 +117,7 @@ search(int64 *done)
 		return;
 	run_duty(pgqrs_maintain_floors, "sweeping below the floors", done);
 	run_duty(pgqrs_maintain_used_up, "looking for used up messages", done);
+	run_duty(pgqrs_maintain_ready, "forgetting deleted queues", done);
 }
 
 /* The maintenance that is due. */

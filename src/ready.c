@@ -26,7 +26,7 @@
 #include "utils/timestamp.h"
 #include "waiter.h"
 
-#define SLOTS	   8192
+#define SLOTS	   PGQRS_READY_MAX
 #define WORDS	   (SLOTS / 64)
 #define MAX_PROBES 64 /* how far a slot may stand from its place */
 
@@ -235,6 +235,30 @@ pgqrs_ready_forget(int64 queue_id)
 	if (at >= 0)
 		free_slot(at);
 	LWLockRelease(shared->lock);
+}
+
+/* Whether a slot is one of the current database; under the lock. */
+static bool
+is_ours(int slot)
+{
+	Slot *s = &shared->slots[slot].s;
+
+	return pg_atomic_read_u32(&s->state) == SLOT_USED && s->db == MyDatabaseId;
+}
+
+int
+pgqrs_ready_list(int64 *queue_ids)
+{
+	int count = 0;
+
+	if (shared == NULL)
+		return 0;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < SLOTS; i++)
+		if (is_ours(i))
+			queue_ids[count++] = shared->slots[i].s.queue_id;
+	LWLockRelease(shared->lock);
+	return count;
 }
 
 void
@@ -493,15 +517,6 @@ pgqrs_ready_take_unplaced(TimestampTz now)
 	Database *d = my_database();
 
 	return d != NULL && take(&d->unplaced_due, now);
-}
-
-/* Whether a slot, whose bit was seen, is one of the current database; under the lock. */
-static bool
-is_ours(int slot)
-{
-	Slot *s = &shared->slots[slot].s;
-
-	return pg_atomic_read_u32(&s->state) == SLOT_USED && s->db == MyDatabaseId;
 }
 
 int

@@ -17,6 +17,9 @@
 extern Size pgqrs_ready_shmem_size(void);
 extern void pgqrs_ready_shmem_init(void);
 
+/* How many queues of all databases can have a place. */
+#define PGQRS_READY_MAX 8192
+
 /*
  * For any backend; none of these raises an error.
  */
@@ -35,6 +38,9 @@ extern void pgqrs_ready_unknown(void);
 
 /* The queue was deleted. */
 extern void pgqrs_ready_forget(int64 queue_id);
+
+/* Up to PGQRS_READY_MAX queues that have a place. */
+extern int pgqrs_ready_list(int64 *queue_ids);
 
 /* For the launcher: the database was dropped. */
 extern void pgqrs_ready_forget_database(Oid db);

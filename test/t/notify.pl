@@ -83,6 +83,23 @@ sub write_script
 	return $file;
 }
 
+# A queue of which is told though it is not there any more, here because a claim
+# from it is rolled back with its creation, has no place for long.
+sub pause
+{
+	my ($paused) = @_;
+	sql("ALTER SYSTEM SET pgqrs.paused = $paused");
+	sql('SELECT pg_reload_conf()');
+	return;
+}
+pause('on');
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}) or die 'the worker stays';
+my ($gone) = sql("BEGIN; SELECT pgqrs_create_queue('gone'); SELECT pgqrs_enqueue('gone', '1'); SELECT count(*) FROM pgqrs_dequeue('gone'); ROLLBACK") =~ /^(\d+)\n\d+\n1$/;
+$listener->query_safe("LISTEN pgqrs_queue_$gone");
+sql("SELECT pgqrs_maintain(); SELECT pgqrs_enqueue('q', '4')");
+pause('off');
+is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a queue that is gone has no place');
+
 #
 # Runs
 #
