@@ -74,6 +74,13 @@ sql(join '', map { "SELECT message_id FROM pgqrs_dequeue('q$queues');\n" } 1 .. 
 select undef, undef, undef, 1.5;
 cmp_ok(looks() - $before, '<', 200, 'claims have no other queues looked at');
 
+# However often there is something to tell of them, they are looked at once a
+# second: each look is some hundred scans.
+my $began = time;
+$before = looks();
+sql("SELECT pgqrs_enqueue('q$queues', '1'), pg_sleep(0.03)") for 1 .. 60;
+cmp_ok((looks() - $before) / (time - $began + 2), '<', 3000, 'what goes on in them does not have them looked at each time');
+
 # Who waits, of whom hardly anybody has a place to be told in of a delay.
 sql("SELECT count(d.message_id) $each, pgqrs_dequeue('q' || g, batch_size => 10) d");
 my @waiters = map { start_client($node, "CALL pgqrs_wait_for_work('q$_', timeout => '20 s');\n") } @last[0 .. 7];
