@@ -78,20 +78,17 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	PgqrsDatabaseStatus status;
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
-	TimestampTz due = DT_NOEND;
 	Datum values[8];
 	bool nulls[8];
 
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		due = Min(due, status.due[kind]);
 	put(values, nulls, 0, reason != NULL,
 		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
 	put(values, nulls, 1, status.worker_pid != 0, Int32GetDatum(status.worker_pid));
 	put(values, nulls, 2, preloaded, Int32GetDatum(status.failures));
 	put(values, nulls, 3, status.retry_at != 0,
 		TimestampTzGetDatum(status.retry_at));
-	put(values, nulls, 4, preloaded && due != DT_NOEND,
-		TimestampTzGetDatum(Max(due, status.last_pass)));
+	put(values, nulls, 4, preloaded && status.due != DT_NOEND,
+		TimestampTzGetDatum(status.due));
 	put(values, nulls, 5, status.last_pass != 0,
 		TimestampTzGetDatum(status.last_pass));
 	put(values, nulls, 6, preloaded, Int64GetDatum(status.passes));

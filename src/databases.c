@@ -58,6 +58,7 @@ typedef struct Database
 	TimestampTz served; /* when the last worker left */
 	int failures;
 	TimestampTz retry_at;
+	TimestampTz pressing_since; /* when the first became due that is due at once */
 	TimestampTz last_pass;
 	TimestampTz last_search;
 	int64 passes;
@@ -137,6 +138,26 @@ earliest_due(Database *d)
 	return due;
 }
 
+/* False: it was due by then already.  The lock is held. */
+static bool
+lower(Database *d, PgqrsDue kind, TimestampTz due)
+{
+	if (due >= due_of(d, kind))
+		return false;
+	if (due == 0 && earliest_due(d) != 0)
+		d->pressing_since = pgqrs_clock_peek();
+	set_due(d, kind, due);
+	return true;
+}
+
+/* The lock is held. */
+static void
+lower_all(Database *d)
+{
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		(void) lower(d, kind, 0);
+}
+
 /*
  * Finding entries
  */
@@ -159,6 +180,7 @@ reset(Database *d, Oid db)
 	/* the first look finds out */
 	for (int kind = 0; kind < DUE_COUNT; kind++)
 		set_due(d, kind, 0);
+	d->pressing_since = pgqrs_clock_peek();
 	d->state = DATABASE_UNKNOWN;
 	d->seen = true;
 	d->holds = 0;
@@ -268,9 +290,7 @@ poke(Database *d, PgqrsDue kind, TimestampTz due)
 
 	SpinLockAcquire(&d->mutex);
 	doubt_absence(d);
-	earlier = due < due_of(d, kind);
-	if (earlier)
-		set_due(d, kind, due);
+	earlier = lower(d, kind, due);
 	worker = d->latch;
 	SpinLockRelease(&d->mutex);
 	if (earlier)
@@ -306,8 +326,7 @@ pgqrs_database_probe(void)
 	d->probes++;
 	d->failures = 0;
 	d->retry_at = 0;
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		set_due(d, kind, 0);
+	lower_all(d);
 	worker = d->latch;
 	SpinLockRelease(&d->mutex);
 	wake(worker);
@@ -358,8 +377,9 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 	status->worker_pid = d->pid;
 	status->failures = d->failures;
 	status->retry_at = d->retry_at;
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		status->due[kind] = due_of(d, kind);
+	status->due = earliest_due(d);
+	if (status->due == 0)
+		status->due = d->pressing_since;
 	status->last_pass = d->last_pass;
 	status->passes = d->passes;
 	memcpy(status->done, d->done, sizeof(status->done));
@@ -476,8 +496,7 @@ detach(int code, Datum arg)
 			d->retry_at = now + MIN_BACKOFF;
 		else
 			note_failure(d, now);
-		for (int kind = 0; kind < DUE_COUNT; kind++)
-			set_due(d, kind, 0);
+		lower_all(d);
 	}
 	SpinLockRelease(&d->mutex);
 	ConditionVariableBroadcast(&shared->left);
@@ -590,8 +609,7 @@ void
 pgqrs_database_lower(PgqrsDue kind, TimestampTz due)
 {
 	SpinLockAcquire(&own->mutex);
-	if (due < due_of(own, kind))
-		set_due(own, kind, due);
+	(void) lower(own, kind, due);
 	SpinLockRelease(&own->mutex);
 }
 

@@ -61,7 +61,7 @@ typedef struct PgqrsDatabaseStatus
 	int worker_pid; /* 0: none */
 	int failures;	/* of workers, in a row */
 	TimestampTz retry_at;
-	TimestampTz due[DUE_COUNT];
+	TimestampTz due;	   /* the earliest; what is due at once, since when */
 	TimestampTz last_pass; /* 0: none */
 	int64 passes;
 	int64 done[DONE_COUNT]; /* by background workers, since the server started */

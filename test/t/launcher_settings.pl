@@ -99,6 +99,29 @@ my @runs = map { [ $_, sql("SELECT max(pgqrs_trigger('deadline', timeout => '1 m
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($_->[1])", $_->[0]), "much to do in each of them: $_->[0]") for @runs;
 set('pgqrs.max_workers', 2);
 
+# What is needed at once is needed since somebody said so, and not since the
+# last pass.
+sub health
+{
+	return sql(q{SELECT ok || ' ' || value FROM pgqrs_health WHERE item = 'background worker'}, 'a');
+}
+sql("SELECT pgqrs_create_queue('busy')", 'a');
+await_worker($node, 'a');
+set('pgqrs.paused', 'on');
+ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'no worker is there');
+$launcher = background_pid($node);
+kill 'STOP', $launcher;
+set('pgqrs.paused', 'off');
+clock($node, '1 h');
+like(health(), qr/^true (?:not needed|needed next at)/, 'none is needed');
+sql("SELECT pgqrs_enqueue('busy', '1')", 'a');
+like(health(), qr/^true needed next at/, 'one is needed now');
+clock($node, '2 h');
+like(health(), qr/^false needed since/, 'and does not come');
+kill 'CONT', $launcher;
+ok(poll(q{SELECT ok FROM pgqrs_health WHERE item = 'background worker'}, 'a'), 'until it does');
+clock($node, '0 s');
+
 # No room: said once, and everything else works.
 $node->append_conf('postgresql.conf', "max_worker_processes = 3\n");
 set('pgqrs.paused', 'on');
