@@ -18,7 +18,7 @@ CREATE FUNCTION pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, paused, not in pgqrs.databases, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
 
 CREATE VIEW pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -91,6 +91,7 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or have somebody call pgqrs_maintain() every few seconds.'
 						WHEN 'paused' THEN 'Set pgqrs.paused to off and reload the configuration.'
 						WHEN 'not in pgqrs.databases' THEN 'Add the database to pgqrs.databases and reload the configuration.'
+						WHEN 'too many databases' THEN 'Name those that have the extension in pgqrs.databases and reload the configuration.'
 						WHEN 'version' THEN 'ALTER EXTENSION pgqrs UPDATE, or if the library is the older one, restart the server.'
 						ELSE 'See the server''s log. If nothing is there, raise pgqrs.max_workers.' END),
 				('last pass',

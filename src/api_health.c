@@ -53,10 +53,12 @@ idle_reason(const PgqrsDatabaseStatus *status)
 {
 	if (RecoveryInProgress())
 		return "standby";
-	if (pgqrs_paused)
-		return "paused";
 	if (!pgqrs_guc_serves(get_database_name(MyDatabaseId)))
 		return "not in pgqrs.databases";
+	if (!status->has_entry)
+		return "too many databases";
+	if (pgqrs_paused)
+		return "paused";
 	if (status->state == DATABASE_OUTDATED)
 		return "version";
 	if (!status->has_launcher)

@@ -50,6 +50,7 @@ typedef struct Database
 	PgqrsDatabaseState state;
 	uint32 probes; /* a change of the extension makes the state unknown */
 	bool seen;	   /* in pg_database, or added since the launcher looked */
+	bool spare;	   /* and not to be served */
 	int holds;	   /* by backends */
 	bool dismiss;  /* by the launcher */
 	int pid;	   /* the worker's; 0: none */
@@ -183,6 +184,7 @@ reset(Database *d, Oid db)
 	d->pressing_since = pgqrs_clock_peek();
 	d->state = DATABASE_UNKNOWN;
 	d->seen = true;
+	d->spare = false;
 	d->holds = 0;
 	d->dismiss = false;
 	d->pid = 0;
@@ -367,11 +369,15 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 	Database *d = find_own();
 
 	memset(status, 0, sizeof(*status));
-	if (d == NULL)
+	if (shared == NULL)
 		return false;
 	SpinLockAcquire(&shared->mutex);
 	status->has_launcher = shared->launcher != NULL;
 	SpinLockRelease(&shared->mutex);
+	status->has_entry = d != NULL;
+	status->due = DT_NOEND;
+	if (d == NULL)
+		return true;
 	SpinLockAcquire(&d->mutex);
 	status->state = d->state;
 	status->worker_pid = d->pid;
@@ -449,13 +455,19 @@ void
 pgqrs_database_release(Oid db)
 {
 	Database *d = find(db);
+	bool dropped;
 
 	if (d == NULL)
 		return;
 	SpinLockAcquire(&d->mutex);
 	d->holds--;
+	dropped = !d->seen;
 	SpinLockRelease(&d->mutex);
-	wake_launcher();
+	/* while it was held, the launcher could not forget it */
+	if (dropped)
+		pgqrs_databases_changed();
+	else
+		wake_launcher();
 }
 
 /*
@@ -713,17 +725,24 @@ pgqrs_databases_mark(void)
 	}
 }
 
-bool
-pgqrs_databases_see(Oid db, bool make)
+void
+pgqrs_databases_see(Oid db, bool is_served)
 {
-	Database *d = make ? find_or_make(db) : find(db);
+	Database *d = find(db);
 
 	if (d == NULL)
-		return !make;
+		return;
 	SpinLockAcquire(&d->mutex);
 	d->seen = true;
+	d->spare = !is_served;
 	SpinLockRelease(&d->mutex);
-	return true;
+}
+
+/* Its entry may become another database's.  Both locks are held. */
+static bool
+is_free(Database *d)
+{
+	return d->holds == 0 && d->pid == 0 && pg_atomic_read_u32(&d->db) != InvalidOid;
 }
 
 int
@@ -737,8 +756,7 @@ pgqrs_databases_sweep(Oid *forgotten)
 		Database *d = &shared->databases[i];
 
 		SpinLockAcquire(&d->mutex);
-		if (!d->seen && d->holds == 0 && d->pid == 0 &&
-			pg_atomic_read_u32(&d->db) != InvalidOid)
+		if (!d->seen && is_free(d))
 		{
 			forgotten[count++] = pg_atomic_read_u32(&d->db);
 			pg_atomic_write_u32(&d->db, InvalidOid);
@@ -747,6 +765,37 @@ pgqrs_databases_sweep(Oid *forgotten)
 	}
 	SpinLockRelease(&shared->mutex);
 	return count;
+}
+
+/* Makes unused the entry of a database that is not to be served.  The lock is held. */
+static bool
+make_room(void)
+{
+	bool made = false;
+
+	for (int i = 0; i < shared->count && !made; i++)
+	{
+		Database *d = &shared->databases[i];
+
+		SpinLockAcquire(&d->mutex);
+		made = d->spare && is_free(d);
+		if (made)
+			pg_atomic_write_u32(&d->db, InvalidOid);
+		SpinLockRelease(&d->mutex);
+	}
+	return made;
+}
+
+bool
+pgqrs_databases_place(Oid db)
+{
+	bool placed;
+
+	SpinLockAcquire(&shared->mutex);
+	placed = find_or_make_locked(db) != NULL ||
+		(make_room() && find_or_make_locked(db) != NULL);
+	SpinLockRelease(&shared->mutex);
+	return placed;
 }
 
 bool

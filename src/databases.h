@@ -57,6 +57,7 @@ typedef enum PgqrsDatabaseState
 typedef struct PgqrsDatabaseStatus
 {
 	bool has_launcher;
+	bool has_entry; /* if not, there are too many databases: no more is known */
 	PgqrsDatabaseState state;
 	int worker_pid; /* 0: none */
 	int failures;	/* of workers, in a row */
@@ -170,12 +171,13 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
 /*
  * Brings the list in line with the databases that there are: mark, then see
  * each, then forget the others; how many those are, at most
- * PGQRS_MAX_DATABASES, and which.  make: it is to be served;
- * false: no room.
+ * PGQRS_MAX_DATABASES, and which.  Then each that is to be served is given an
+ * entry; false: there is no room.  Those that are not to be served make room.
  */
 extern void pgqrs_databases_mark(void);
-extern bool pgqrs_databases_see(Oid db, bool make);
+extern void pgqrs_databases_see(Oid db, bool is_served);
 extern int pgqrs_databases_sweep(Oid *forgotten);
+extern bool pgqrs_databases_place(Oid db);
 
 /* A worker was asked for; false if the database is held or has one. */
 extern bool pgqrs_databases_starting(Oid db);

@@ -19,6 +19,8 @@
  *	DROP EXTENSION, committed		the worker finds nothing and leaves
  *	CREATE DATABASE, ALTER DATABASE	pg_database is read
  *	DROP DATABASE					its entry is forgotten
+ *	too many databases				some get no entry: what is not to be served
+ *									makes room, and so does what is dropped
  *	DROP, RENAME, SET TABLESPACE,
  *	or use as a TEMPLATE			held by utility.c: the worker leaves first
  *	a worker ends in an error		tried again after 1 s, 2 s ... 60 s
@@ -39,6 +41,7 @@
 #include "databases.h"
 #include "ended.h"
 #include "guc.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -49,13 +52,15 @@
 #include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 /* pg_database is read at least this often. */
 #define READ_INTERVAL (60 * USECS_PER_SEC)
+
+/* At most so many databases that are not served are named in the log. */
+#define MAX_NAMED 20
 
 /* How long to wait when the server has no room for a worker. */
 #define MIN_BACKOFF (1 * USECS_PER_SEC)
@@ -77,8 +82,7 @@ static Started started[MAX_HANDLES];
 static int started_count = 0;
 
 /* The databases that may be served, of the last look at pg_database. */
-static MemoryContext served_context;
-static Oid *served;
+static Oid served[PGQRS_MAX_DATABASES];
 static int served_count = 0;
 static TimestampTz read_at = 0;
 
@@ -98,20 +102,6 @@ may_serve(Form_pg_database form)
 		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
-/* Said once. */
-static void
-too_many(void)
-{
-	static bool said = false;
-
-	if (!said)
-		ereport(LOG,
-				(errmsg("there are more databases than pgqrs can serve"),
-				 errdetail("Only %d are looked at.", PGQRS_MAX_DATABASES),
-				 errhint("Name those that have the extension in pgqrs.databases.")));
-	said = true;
-}
-
 /* What was remembered of databases that are no more. */
 static void
 forget_dropped(void)
@@ -127,6 +117,77 @@ forget_dropped(void)
 	pfree(dropped);
 }
 
+/* The databases that are to be served, and their names. */
+static void
+scan_databases(List **ids, List **names)
+{
+	Relation rel;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	(void) GetTransactionSnapshot();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+		bool serve = may_serve(form);
+
+		pgqrs_databases_see(form->oid, serve);
+		if (!serve)
+			continue;
+		*ids = lappend_oid(*ids, form->oid);
+		*names = lappend(*names, pstrdup(NameStr(form->datname)));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/* Logged when it is more than last time. */
+static void
+note_left_out(List *names)
+{
+	static int last = 0;
+	int count = list_length(names);
+	int named = Min(count, MAX_NAMED);
+	StringInfoData list;
+
+	if (count > last)
+	{
+		initStringInfo(&list);
+		for (int i = 0; i < named; i++)
+			appendStringInfo(&list, "%s\"%s\"", i == 0 ? "" : ", ",
+							 (char *) list_nth(names, i));
+		if (count > named)
+			appendStringInfo(&list, " and %d more", count - named);
+		ereport(LOG,
+				(errmsg("there are more databases than pgqrs can serve"),
+				 errdetail("There is room for %d. Nothing is done in the background in %s.",
+						   PGQRS_MAX_DATABASES, list.data),
+				 errhint("Name those that have the extension in pgqrs.databases.")));
+	}
+	last = count;
+}
+
+/* Those that have no place get one, as far as there is room. */
+static void
+place_databases(List *ids, List *names)
+{
+	List *left_out = NIL;
+	ListCell *id;
+	ListCell *name;
+
+	served_count = 0;
+	forboth(id, ids, name, names)
+	{
+		if (pgqrs_databases_place(lfirst_oid(id)))
+			served[served_count++] = lfirst_oid(id);
+		else
+			left_out = lappend(left_out, lfirst(name));
+	}
+	note_left_out(left_out);
+}
+
 /*
  * What backends add to the list meanwhile stays there; the snapshot may be too
  * old to know of it.
@@ -134,35 +195,15 @@ forget_dropped(void)
 static void
 read_databases(void)
 {
-	Relation rel;
-	SysScanDesc scan;
-	HeapTuple tuple;
+	List *ids = NIL;
+	List *names = NIL;
 
 	pgqrs_databases_mark();
-	served_count = 0;
-	MemoryContextReset(served_context);
-	served = MemoryContextAlloc(served_context, PGQRS_MAX_DATABASES * sizeof(Oid));
-
 	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-
-		if (!may_serve(form))
-			pgqrs_databases_see(form->oid, false);
-		else if (served_count < PGQRS_MAX_DATABASES &&
-				 pgqrs_databases_see(form->oid, true))
-			served[served_count++] = form->oid;
-		else
-			too_many();
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	CommitTransactionCommand();
+	scan_databases(&ids, &names);
 	forget_dropped();
+	place_databases(ids, names);
+	CommitTransactionCommand();
 	read_at = pgqrs_clock();
 }
 
@@ -395,8 +436,6 @@ pgqrs_launcher_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	served_context = AllocSetContextCreate(TopMemoryContext, "pgqrs databases",
-										   ALLOCSET_DEFAULT_SIZES);
 	pgqrs_databases_launcher_begin();
 
 	for (;;)

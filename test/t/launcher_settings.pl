@@ -143,6 +143,56 @@ sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_n
 finish_client($blocker);
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'when there is, what was due is done');
 ok(is_served($node, $_), "$_ is served") for @databases;
+
+# More databases than there is place for: most of them rows without anything
+# behind them, which nobody is started in.
+sub idle_reason
+{
+	return sql('SELECT idle_reason FROM pgqrs_background_stats()', $_[0]);
+}
+sub becomes_idle
+{
+	my ($database, $reason, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(poll("SELECT idle_reason = '$reason' FROM pgqrs_background_stats()", $database), $name);
+}
+$node->append_conf('postgresql.conf', "max_worker_processes = 8\nautovacuum = off\n");
+set('pgqrs.paused', 'on');
+$node->restart;
+sql(q{SET allow_system_table_mods = on;
+	INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 100000 + g, 'datname', 'none' || g))).*
+	FROM pg_database d, generate_series(1, 1021) g WHERE datname = 'a'});
+sql('SELECT pg_reload_conf()');
+ok(await_log($node, qr/LOG:  there are more databases than pgqrs can serve\n.*DETAIL:  There is room for 1024. Nothing is done in the background in "none\d+"\.\n.*HINT:  Name those/),
+	'one database that is too many');
+sql('CREATE DATABASE late');
+ok(await_log($node, qr/in the background in ("none\d+", )?"late"(, "none\d+")?\.\n/), 'and another');
+sql('CREATE EXTENSION pgqrs', 'late');
+like(sql('SELECT concat_ws(\'|\', value, ok, hint) FROM pgqrs_health WHERE item = \'background worker\'', 'late'),
+	qr/^none: too many databases\|f\|Name those that have the extension in pgqrs\.databases/, 'it says so itself');
+is(sql(q{SELECT pgqrs_create_queue('q') > 0; SELECT pgqrs_enqueue('q', '1') > 0; CALL pgqrs_wait_for_work('q')}, 'late'), "t\nt\nt", 'where everything else works');
+is(idle_reason('b'), 'paused', 'another one has its place');
+my $said = log_count($node, qr/there are more databases than pgqrs can serve/);
+sql('SELECT pg_reload_conf(); SELECT pg_sleep(0.5)') for 1 .. 3;
+is(log_count($node, qr/there are more databases than pgqrs can serve/), $said, 'it is said once');
+
+# Those that are not to be served make room, and so does what is dropped.
+set('pgqrs.databases', 'late, postgres');
+becomes_idle('late', 'paused', 'named it has a place');
+set('pgqrs.paused', 'off');
+ok(is_served($node, 'late'), 'and is served');
+set('pgqrs.paused', 'on');
+set('pgqrs.databases', "'*'");
+sql('CREATE DATABASE later');
+sql('CREATE EXTENSION pgqrs', 'later');
+is(idle_reason('later'), 'too many databases', 'there is none for the next');
+my $began = time;
+sql("DROP DATABASE $_") for @databases;
+becomes_idle('later', 'paused', 'one that is dropped leaves it its place');
+cmp_ok(time - $began, '<', 30, 'soon');
+sql("DELETE FROM pg_database WHERE datname ~ '^none\\d'");
+set('pgqrs.paused', 'off');
+ok(is_served($node, 'later'), 'and it is served');
 $node->stop;
 
 # Binary upgrade.
