@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "run.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 static void
@@ -194,6 +195,7 @@ copy_along(const Copying *c, TupleTableSlot *all, int count)
 		copy_step(c, all, false);
 }
 
+/* All as of one moment: a replay may have the ended run go on meanwhile. */
 static void
 copy_steps(const Copying *c)
 {
@@ -201,6 +203,7 @@ copy_steps(const Copying *c)
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(c->run_id)};
 	PgqrsScan scan;
 
+	c->steps->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	pgqrs_scan_begin(&scan, c->steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, step))
 	{
@@ -213,6 +216,8 @@ copy_steps(const Copying *c)
 			copy_along(c, step, count);
 	}
 	pgqrs_scan_end(&scan);
+	UnregisterSnapshot(c->steps->snapshot);
+	c->steps->snapshot = NULL;
 }
 
 int64
