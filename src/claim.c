@@ -27,6 +27,7 @@
 #include "lease.h"
 #include "miscadmin.h"
 #include "names.h"
+#include "taken.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -307,7 +308,7 @@ end_if_due(Claim *claim, int failures, TimestampTz now)
 
 /* Claims the message in the slot, or ends it, or passes it over. */
 static void
-claim_message(Claim *claim)
+claim_message(Claim *claim, PgqrsFloorKey key)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	bool held = !pgqrs_is_null(rows->message, Messages_lease);
@@ -328,6 +329,7 @@ claim_message(Claim *claim)
 	if (end_if_due(claim, failures, now) ||
 		!update_message(claim, &row, held, failures, now))
 		return;
+	pgqrs_taken_note(key, now);
 	while (is_run && !update_run(claim, &row, now))
 		fetch_run(rows);
 	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
@@ -362,14 +364,18 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
 		};
 
+		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
+
 		CHECK_FOR_INTERRUPTS();
 		floor->entries++;
-		if (!pgqrs_scan_fetch(scan, rows->message))
+		if (taken == TAKEN_COMMITTED ||
+			(taken == TAKEN_UNKNOWN && !pgqrs_scan_fetch(scan, rows->message)))
 			continue;
 		if (!floor->has_first)
 			floor->first = key;
 		floor->has_first = true;
-		claim_message(claim);
+		if (taken == TAKEN_UNKNOWN)
+			claim_message(claim, key);
 	}
 }
 

@@ -24,6 +24,7 @@
 #include "guc.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
+#include "taken.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "wake.h"
@@ -249,6 +250,10 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			forget();
+			if (event == XACT_EVENT_COMMIT)
+				pgqrs_taken_committed();
+			else
+				pgqrs_taken_forget();
 			pgqrs_floor_end();
 			ended = event;
 			break;
@@ -264,7 +269,10 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		pgqrs_wake_subcommit(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		pgqrs_taken_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
+	}
 }
 
 static void

@@ -21,6 +21,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "taken.h"
 #include "utility.h"
 #include "waiter.h"
 #include "wake.h"
@@ -39,6 +40,7 @@ request_shmem(void)
 		previous_request_hook();
 	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
 	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
+	RequestAddinShmemSpace(pgqrs_taken_shmem_size());
 	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
 	RequestAddinShmemSpace(pgqrs_databases_shmem_size());
 	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
@@ -62,6 +64,7 @@ start_shmem(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	pgqrs_clock_shmem_init();
 	pgqrs_floor_shmem_init();
+	pgqrs_taken_shmem_init();
 	pgqrs_commit_shmem_init();
 	pgqrs_databases_shmem_init();
 	pgqrs_heartbeat_shmem_init();

@@ -1,0 +1,36 @@
+/*
+ * taken.h
+ *	  Which messages were claimed a moment ago.
+ */
+#ifndef PGQRS_TAKEN_H
+#define PGQRS_TAKEN_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "floor.h"
+
+typedef enum PgqrsTaken
+{
+	TAKEN_UNKNOWN,	/* the row tells */
+	TAKEN_OPEN,		/* by a transaction that was open a moment ago */
+	TAKEN_COMMITTED /* for good: no message has the key any more */
+} PgqrsTaken;
+
+extern Size pgqrs_taken_shmem_size(void);
+extern void pgqrs_taken_shmem_init(void);
+
+/* The transaction claims the message that was at the key; now: about when. */
+extern void pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now);
+
+/* What is known of the message at the key. */
+extern PgqrsTaken pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now);
+
+/*
+ * The claims of the transaction are committed, visibly to every snapshot from
+ * here on, or some are undone, or who commits them is open.
+ */
+extern void pgqrs_taken_committed(void);
+extern void pgqrs_taken_forget(void);
+
+#endif /* PGQRS_TAKEN_H */
