@@ -262,29 +262,31 @@ is_unchanged(const PgqrsIndex *index, const bool *changed)
 }
 
 void
-pgqrs_indexes_insert(const PgqrsIndexes *indexes, PgqrsOpenIndexes *open,
-					 Relation table, ItemPointer tid, const Datum *values,
-					 const bool *nulls, const bool *changed)
+pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
+				   Relation table, ItemPointer tid, const Datum *values,
+				   const bool *nulls, const bool *changed)
 {
-	for (int i = 0; i < indexes->count; i++)
-	{
-		const PgqrsIndex *index = &indexes->indexes[i];
-		Datum keys[INDEX_MAX_KEYS];
-		bool no_keys[INDEX_MAX_KEYS];
-		Relation rel;
+	Datum keys[INDEX_MAX_KEYS];
+	bool no_keys[INDEX_MAX_KEYS];
+	Relation rel;
 
-		if (!has_entry(index, values, nulls))
-			continue;
-		rel = pgqrs_index_open(open, index->oid);
-		for (int j = 0; j < index->natts; j++)
-		{
-			keys[j] = values[index->columns[j] - 1];
-			no_keys[j] = nulls[index->columns[j] - 1];
-		}
-		/* btree looks at no IndexInfo */
-		index_insert(rel, keys, no_keys, tid, table,
-					 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-					 changed != NULL && is_unchanged(index, changed),
-					 index->is_gin ? index_info(open, rel) : NULL);
+	if (!has_entry(index, values, nulls))
+		return;
+	rel = pgqrs_index_open(open, index->oid);
+	for (int i = 0; i < index->natts; i++)
+	{
+		keys[i] = values[index->columns[i] - 1];
+		no_keys[i] = nulls[index->columns[i] - 1];
 	}
+	/* btree looks at no IndexInfo */
+	index_insert(rel, keys, no_keys, tid, table,
+				 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 changed != NULL && is_unchanged(index, changed),
+				 index->is_gin ? index_info(open, rel) : NULL);
+}
+	}
+	/* btree looks at no IndexInfo */
+	index_insert(pgqrs_index_open(open, index->oid), keys, no_keys, tid, table,
+				 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 changed != NULL && is_unchanged(index, changed), NULL);
 }

@@ -74,10 +74,12 @@ extern void pgqrs_indexes_init(void);
  */
 extern PgqrsIndexes *pgqrs_indexes_of(PgqrsTableId id, Relation table);
 
-/* Writes the entries of a row; changed: from the version before, or NULL. */
-extern void pgqrs_indexes_insert(const PgqrsIndexes *indexes,
-								 PgqrsOpenIndexes *open, Relation table,
-								 ItemPointer tid, const Datum *values,
-								 const bool *nulls, const bool *changed);
+/*
+ * Writes the entry of a row, if the index is to have one; changed: from the
+ * version before, or NULL.
+ */
+extern void pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
+							   Relation table, ItemPointer tid, const Datum *values,
+							   const bool *nulls, const bool *changed);
 
 #endif /* PGQRS_INDEXES_H */

@@ -52,7 +52,7 @@
 #define LOCK_CLASS 3
 
 /* How many tuples go to the table at once. */
-#define INSERT_CHUNK 500
+#define INSERT_CHUNK 50
 
 static const PgqrsIndexId primary_key[TABLE_COUNT] = {
 	[TABLE_QUEUES] = INDEX_QUEUES_PKEY,
@@ -772,19 +772,27 @@ note_written(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 								!row->nulls[Messages_lease - 1]);
 }
 
+/* Whether we write index entries by ourselves. */
+static bool
+know_indexes(PgqrsTable *table)
+{
+	if (table->indexes == NULL && table->estate == NULL)
+		table->indexes = pgqrs_indexes_of(table->id, table->rel);
+	return table->indexes != NULL;
+}
+
 static void
 insert_index_entries(PgqrsTable *table, const PgqrsRow *row,
 					 TupleTableSlot *slot, bool update, bool only_summarizing)
 {
 	List *recheck;
 
-	if (table->indexes == NULL && table->estate == NULL)
-		table->indexes = pgqrs_indexes_of(table->id, table->rel);
-	if (table->indexes != NULL)
+	if (know_indexes(table))
 	{
-		pgqrs_indexes_insert(table->indexes, &table->open, table->rel,
-							 &slot->tts_tid, row->values, row->nulls,
-							 update ? row->changed : NULL);
+		for (int i = 0; i < table->indexes->count; i++)
+			pgqrs_index_insert(&table->indexes->indexes[i], &table->open,
+							   table->rel, &slot->tts_tid, row->values,
+							   row->nulls, update ? row->changed : NULL);
 		return;
 	}
 	open_executor(table, row->changed);
@@ -807,6 +815,24 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 	CommandCounterIncrement();
 }
 
+/* Index by index, so that the page that is written to stays at hand. */
+static void
+insert_many_entries(PgqrsTable *table, const PgqrsRow *rows,
+					TupleTableSlot **slots, int count)
+{
+	if (!know_indexes(table))
+	{
+		for (int i = 0; i < count; i++)
+			insert_index_entries(table, &rows[i], slots[i], false, false);
+		return;
+	}
+	for (int k = 0; k < table->indexes->count; k++)
+		for (int i = 0; i < count; i++)
+			pgqrs_index_insert(&table->indexes->indexes[k], &table->open,
+							   table->rel, &slots[i]->tts_tid, rows[i].values,
+							   rows[i].nulls, NULL);
+}
+
 /* Inserts rows in order, a page at a time. */
 void
 pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
@@ -825,11 +851,9 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 		for (int i = 0; i < n; i++)
 			fill_slot(table, slots[i], &rows[start + i]);
 		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0, NULL);
+		insert_many_entries(table, &rows[start], slots, n);
 		for (int i = 0; i < n; i++)
-		{
-			insert_index_entries(table, &rows[start + i], slots[i], false, false);
 			note_written(table, &rows[start + i], slots[i]);
-		}
 	}
 	CommandCounterIncrement();
 }
