@@ -558,20 +558,23 @@ class Client:
             elif kind == 'pause':
                 self.try_call('resume_run', run_id=run['run_id'], output={'nonce': NONCE})
 
+    def turn_as_worker(self):
+        try:
+            self.turn()
+        except Refused as e:
+            if e.sqlstate == 'PQ014':
+                self.register()
+
     def run(self):
         self.register()
         while time.monotonic() < self.until:
-            try:
-                self.turn()
-            except Refused as e:
-                if e.sqlstate == 'PQ014':
-                    self.register()
+            self.turn_as_worker()
 
     def run_drain(self):
         self.register()
         looks_at = 0
         while time.monotonic() < self.until:
-            self.turn()
+            self.turn_as_worker()
             if time.monotonic() > looks_at:
                 looks_at = time.monotonic() + 0.5
                 if self.session.server.query('SELECT count(*) FROM chaos.messages')[0][0] == 0:
