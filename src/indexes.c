@@ -284,9 +284,3 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 				 changed != NULL && is_unchanged(index, changed),
 				 index->is_gin ? index_info(open, rel) : NULL);
 }
-	}
-	/* btree looks at no IndexInfo */
-	index_insert(pgqrs_index_open(open, index->oid), keys, no_keys, tid, table,
-				 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-				 changed != NULL && is_unchanged(index, changed), NULL);
-}
