@@ -459,7 +459,7 @@ BEGIN ATOMIC
 			WHERE f.value IS NOT NULL)
 		|| COALESCE(pgqrs_html('<h2 class="bad">Error</h2><pre>%s</pre>', pg_catalog.jsonb_pretty(r.error)), '')
 
-		|| '<h2>Steps<small>in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
+		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
 		|| (SELECT pg_catalog.string_agg(pgqrs_html('<li><div><strong>%s</strong> ', l.name)
 					|| pg_catalog.concat(pgqrs_html_status(l.status), pgqrs_html('<span class="sub">%s</span>', pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))), '</div>')
 					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
