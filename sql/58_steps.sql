@@ -4,7 +4,7 @@ CREATE FUNCTION pgqrs_step_begin(run_id bigint, lease bigint, step_id text, inpu
 	OUT should_execute boolean, OUT status text, OUT output jsonb, OUT error jsonb, OUT attempt int)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_step_begin';
 COMMENT ON FUNCTION pgqrs_step_begin(bigint, bigint, text, jsonb) IS
-'asks whether to execute a step (id of 1 to 255 bytes). false: it has finished; SUCCESS: use output, ERROR: raise error into the handler. true: execute it, then pgqrs_step_complete() or pgqrs_step_fail(). Repeated under the same lease it answers the same, once nobody is just completing the step. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, PQ008 too large, 22004, 22023, 42501.';
+'asks whether to execute a step (id of 1 to 255 bytes). false: it has finished; SUCCESS: use output, ERROR: raise error into the handler. true: execute it, then pgqrs_step_complete() or pgqrs_step_fail(). Repeated under the same lease it answers the same; a transaction that is completing the step it waits for. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, PQ008 too large, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_step_complete(run_id bigint, lease bigint, step_id text, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_step_complete';

@@ -15,6 +15,7 @@
 #include "json.h"
 #include "message.h"
 #include "replay.h"
+#include "taken.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/builtins.h"
@@ -215,8 +216,8 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TupleDesc desc;
 	HeapTuple row;
-	bool isnull[4];
-	Datum values[3];
+	bool isnull[5];
+	Datum values[4];
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
 		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
@@ -235,16 +236,18 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	values[0] = heap_getattr(row, Messages_queue_id, desc, &isnull[0]);
 	values[1] = heap_getattr(row, Messages_priority, desc, &isnull[1]);
 	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
+	values[3] = heap_getattr(row, Messages_message_id, desc, &isnull[3]);
+	heap_getattr(row, Messages_lease, desc, &isnull[4]);
 	pgqrs_commit_due(DUE_ENDS, 0);
-	heap_getattr(row, Messages_lease, desc, &isnull[3]);
 	/* a NULL is refused by the table */
-	if (!isnull[0] && !isnull[1] && !isnull[2])
+	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
 	{
+		pgqrs_taken_foreign_write(DatumGetInt64(values[3]));
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));
 		pgqrs_wake_mark_message(DatumGetInt64(values[0]),
-								DatumGetTimestampTz(values[2]), !isnull[3]);
+								DatumGetTimestampTz(values[2]), !isnull[4]);
 	}
 	return PointerGetDatum(row);
 }

@@ -363,7 +363,6 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
 			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
 		};
-
 		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
 
 		CHECK_FOR_INTERRUPTS();

@@ -276,10 +276,8 @@ pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
 	PgqrsRow *rows = palloc(count * sizeof(PgqrsRow));
 	PgqrsNewMessage m = {.when = when, .priority = priority};
 	PgqrsQueue queue;
-	TimestampTz now;
 
 	require_plain_queue(name, &queue);
-	now = pgqrs_floor_writer_clock(queue.queue_id);
 	for (int i = 0; i < count; i++)
 	{
 		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
@@ -287,7 +285,8 @@ pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
 		m.has_headers = headers != NULL && !no_headers[i];
 		if (m.has_headers)
 			m.headers = headers[i];
-		pgqrs_message_fill(&rows[i], messages, queue.queue_id, ids[i], &m, now);
+		pgqrs_message_fill(&rows[i], messages, queue.queue_id, ids[i], &m,
+						   pgqrs_floor_writer_clock(queue.queue_id));
 	}
 	pgqrs_row_insert_many(messages, rows, count);
 	pfree(rows);

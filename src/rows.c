@@ -940,7 +940,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 
 /*
  * Whether a row with the keys exists, committed or our own; waits for whoever
- * is inserting or deleting one.
+ * is inserting, changing or deleting one.
  */
 static bool
 exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *keys)
@@ -969,6 +969,23 @@ exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *key
 	} while (found && TransactionIdIsValid(busy));
 	index_endscan(scan);
 	return found;
+}
+
+/*
+ * Waits for the end of whoever is inserting, changing or deleting the row with
+ * the values of an index' first columns, without locking it.
+ */
+void
+pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId id, int nkeys,
+					   const Datum *values)
+{
+	PgqrsKey keys[PGQRS_MAX_KEYS];
+
+	for (int i = 0; i < nkeys; i++)
+		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, values[i]};
+	(void) exists_or_wait(table,
+						  pgqrs_index_open(&table->open, pgqrs_catalog_index(id)),
+						  nkeys, keys);
 }
 
 static uint64

@@ -89,11 +89,14 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 				 errhint("Use another step id.")));
 }
 
+/* settled: once no transaction is changing the step. */
 static void
-fetch_step(StepRows *s, PgqrsStepKind kind)
+fetch_step(StepRows *s, PgqrsStepKind kind, bool settled)
 {
 	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 
+	if (settled)
+		pgqrs_row_await_writer(s->steps, INDEX_STEPS_PKEY, 2, keys);
 	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
 	if (s->found)
 		pgqrs_step_require_kind(s->step, kind);
@@ -291,7 +294,7 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 {
 	PgqrsStepStatus status;
 
-	fetch_step(s, STEP_KIND_FUNCTION);
+	fetch_step(s, STEP_KIND_FUNCTION, false);
 	if (!s->found)
 		return begin_first(s, has_input, input, state);
 	status = step_status(s->step);
@@ -302,10 +305,8 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	}
 	if (status == STEP_RUNNING && step_lease_is(s->step, s->lease))
 	{
-		if (pgqrs_row_lock(s->steps, s->step, LockTupleShare, LockWaitBlock) !=
-			ROW_LOCKED)
-			return false;
-		answer(s, state, true);
+		fetch_step(s, STEP_KIND_FUNCTION, true);
+		answer(s, state, step_status(s->step) == STEP_RUNNING);
 		return true;
 	}
 	return begin_again(s, has_input, input, state);
@@ -332,7 +333,7 @@ answer_again(StepRows *s, PgqrsStepState *state)
 {
 	if (!pgqrs_run_completed_under(&s->run, s->lease))
 		return false;
-	fetch_step(s, STEP_KIND_FUNCTION);
+	fetch_step(s, STEP_KIND_FUNCTION, false);
 	if (!s->found || step_status(s->step) == STEP_RUNNING)
 		return false;
 	answer(s, state, false);
@@ -377,7 +378,7 @@ try_complete(StepRows *s, Datum output, bool *stored)
 	PgqrsRow row;
 
 	*stored = true;
-	fetch_step(s, STEP_KIND_FUNCTION);
+	fetch_step(s, STEP_KIND_FUNCTION, false);
 	if (s->found && step_status(s->step) == STEP_SUCCESS)
 	{
 		*stored = false; /* the first stored output stays */
@@ -404,7 +405,7 @@ was_stored(StepRows *s)
 	require_run(s, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s->run, s->lease))
 	{
-		fetch_step(s, STEP_KIND_FUNCTION);
+		fetch_step(s, STEP_KIND_FUNCTION, false);
 		if (s->found && step_status(s->step) == STEP_SUCCESS)
 			return true;
 	}
@@ -485,7 +486,7 @@ fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error, TimestampTz *retr
 {
 	PgqrsStepOutcome outcome;
 
-	fetch_step(s, STEP_KIND_FUNCTION);
+	fetch_step(s, STEP_KIND_FUNCTION, false);
 	if (s->found && step_status(s->step) == STEP_ERROR)
 	{
 		if (step_lease_is(s->step, s->lease) && !f->fail_run)

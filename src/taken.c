@@ -11,8 +11,9 @@
  * given the message another one, later than any before (floor.c).  While that
  * transaction is open, the entry is passed over as a locked row is: a floor must
  * not be raised past it.  Once it has committed, nothing claimable has the key
- * again.  If anything of it is undone, its notes go before its locks.  A note
- * that cannot be kept, or is older than MAX_AGE, costs a look at the row.
+ * again, unless somebody writes it by hand, which removes the note.  If anything
+ * of it is undone, its notes go before its locks.  A note that cannot be kept, or
+ * is older than MAX_AGE, costs a look at the row.
  *
  * Runs in every backend that claims.  Shared memory only, without it nothing is
  * known; a place is guarded by its spinlock.
@@ -77,9 +78,9 @@ pgqrs_taken_shmem_init(void)
 }
 
 static Place *
-place_of(PgqrsFloorKey key)
+place_of(int64 message_id)
 {
-	return &shared[((uint64) key.message_id + MyDatabaseId) % PLACES].p;
+	return &shared[((uint64) message_id + MyDatabaseId) % PLACES].p;
 }
 
 static bool
@@ -96,7 +97,7 @@ pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now)
 	if (shared == NULL || note_count == MAX_NOTES)
 		return;
 	notes[note_count++] = key;
-	place = place_of(key);
+	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
 	place->db = MyDatabaseId;
 	place->key = key;
@@ -114,11 +115,12 @@ pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now)
 
 	if (shared == NULL)
 		return TAKEN_UNKNOWN;
-	place = place_of(key);
+	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
 	if (is_noted(place, key) && now - place->noted_at < MAX_AGE &&
 		place->noted_at - now < MAX_AGE)
-		taken = place->committed ? TAKEN_COMMITTED : TAKEN_OPEN;
+		taken = place->committed || PGQRS_FLOOR_BROKEN('t') ? TAKEN_COMMITTED :
+															  TAKEN_OPEN;
 	SpinLockRelease(&place->mutex);
 	return taken;
 }
@@ -130,7 +132,7 @@ end_notes(bool committed)
 	while (note_count > 0)
 	{
 		PgqrsFloorKey key = notes[--note_count];
-		Place *place = place_of(key);
+		Place *place = place_of(key.message_id);
 
 		SpinLockAcquire(&place->mutex);
 		if (is_noted(place, key) && place->backend == pgqrs_backend_number())
@@ -152,5 +154,19 @@ pgqrs_taken_committed(void)
 void
 pgqrs_taken_forget(void)
 {
-	end_notes(false);
+	end_notes(PGQRS_FLOOR_BROKEN('u'));
+}
+
+void
+pgqrs_taken_foreign_write(int64 message_id)
+{
+	Place *place;
+
+	if (shared == NULL)
+		return;
+	place = place_of(message_id);
+	SpinLockAcquire(&place->mutex);
+	if (place->db == MyDatabaseId && place->key.message_id == message_id)
+		place->db = InvalidOid;
+	SpinLockRelease(&place->mutex);
 }

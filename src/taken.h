@@ -14,7 +14,7 @@ typedef enum PgqrsTaken
 {
 	TAKEN_UNKNOWN,	/* the row tells */
 	TAKEN_OPEN,		/* by a transaction that was open a moment ago */
-	TAKEN_COMMITTED /* for good: no message has the key any more */
+	TAKEN_COMMITTED /* the message has another key by now */
 } PgqrsTaken;
 
 extern Size pgqrs_taken_shmem_size(void);
@@ -28,9 +28,12 @@ extern PgqrsTaken pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now);
 
 /*
  * The claims of the transaction are committed, visibly to every snapshot from
- * here on, or some are undone, or who commits them is open.
+ * here on; or some are undone, or it was prepared.
  */
 extern void pgqrs_taken_committed(void);
 extern void pgqrs_taken_forget(void);
+
+/* The message is written past our functions, perhaps with a key that it had. */
+extern void pgqrs_taken_foreign_write(int64 message_id);
 
 #endif /* PGQRS_TAKEN_H */

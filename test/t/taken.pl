@@ -59,6 +59,24 @@ claimed_again('', 'ROLLBACK');
 claimed_again('SAVEPOINT s;', 'ROLLBACK TO s');
 claimed_again('', "PREPARE TRANSACTION 'claim'; ROLLBACK PREPARED 'claim'");
 
+# Rows that are written by hand may have a key again that was claimed.
+my $back = 'UPDATE pgqrs_messages SET lease = NULL, visible_after = enqueued_at';
+for my $begin ('', 'BEGIN;')
+{
+	$holder->query_safe('TRUNCATE pgqrs_messages');
+	$holder->query_safe(q{SELECT pgqrs_enqueue('jobs', '"back"')});
+	for my $time (1 .. 12)
+	{
+		$holder->query_safe("$begin SELECT FROM pgqrs_dequeue('jobs')");
+		$holder->query_safe($back);
+		my $by = $begin ? $holder : $claimer;
+		is($by->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '"back"', "$begin put back by hand, $time");
+		$by->query_safe($back);
+		$holder->query_safe('COMMIT') if $begin;
+	}
+	is($claimer->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '"back"', "$begin there in the end");
+}
+
 $holder->quit;
 $claimer->quit;
 done_testing();
