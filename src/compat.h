@@ -168,10 +168,10 @@ typedef TBMIterator PgqrsBitmapIterator;
 #define pgqrs_bitmap_end(iterator) tbm_end_iterate(iterator)
 #endif
 
-/* The next page and how many places of it; -1: which ones is not known. */
+/* The next page and how many items of it; -1: which ones is not known. */
 static inline bool
 pgqrs_bitmap_next(PgqrsBitmapIterator *iterator, BlockNumber *page,
-				  OffsetNumber *places, int *count)
+				  OffsetNumber *items, int *count)
 {
 #if PG_VERSION_NUM >= 180000
 	TBMIterateResult result;
@@ -181,7 +181,7 @@ pgqrs_bitmap_next(PgqrsBitmapIterator *iterator, BlockNumber *page,
 	*page = result.blockno;
 	*count = result.lossy ?
 		-1 :
-		tbm_extract_page_tuple(&result, places, MaxHeapTuplesPerPage);
+		tbm_extract_page_tuple(&result, items, MaxHeapTuplesPerPage);
 #else
 	TBMIterateResult *result = tbm_iterate(iterator);
 
@@ -190,7 +190,7 @@ pgqrs_bitmap_next(PgqrsBitmapIterator *iterator, BlockNumber *page,
 	*page = result->blockno;
 	*count = result->ntuples;
 	if (*count > 0)
-		memcpy(places, result->offsets, *count * sizeof(OffsetNumber));
+		memcpy(items, result->offsets, *count * sizeof(OffsetNumber));
 #endif
 	return true;
 }

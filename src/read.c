@@ -18,10 +18,10 @@
 #include "miscadmin.h"
 #include "names.h"
 #include "numbers.h"
-#include "places.h"
 #include "queue.h"
 #include "rows.h"
 #include "run.h"
+#include "tids.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
@@ -303,7 +303,10 @@ pgqrs_read_find_run(const char *name, const char *key)
  * Lists
  */
 
-/* A status or tags that few runs have are looked for in so many before they are left. */
+/*
+ * A status or tags that few runs have are looked for in so many before they are
+ * left.
+ */
 #define PATIENCE 1000
 
 /* The index of tags is asked for so many runs; it takes 0.1 us for each. */
@@ -339,8 +342,9 @@ typedef struct Listing
 	TupleDesc desc;
 	MemoryContext scratch;
 	RunPage page;
-	int patience;		/* how many runs may still be looked at in vain */
-	PgqrsPlaces tagged; /* empty: all runs may have the tags */
+	int patience;	  /* how many runs may still be looked at in vain */
+	bool asked_index; /* only these may have the tags: */
+	PgqrsTids tagged;
 } Listing;
 
 static int
@@ -409,7 +413,10 @@ add_run(Listing *l, const char *workflow)
 	return true;
 }
 
-/* Whether a page was found since the last sort, so that older ones are not needed. */
+/*
+ * Whether a page was found since the last sort, so that older ones are not
+ * needed.
+ */
 static bool
 is_full(const RunPage *page)
 {
@@ -459,15 +466,17 @@ next_run(Listing *l, PgqrsScan *scan)
 	while (pgqrs_scan_next_key(scan))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if ((l->tagged.count == 0 ||
-			 pgqrs_places_have(&l->tagged, pgqrs_scan_place(scan))) &&
+		if ((!l->asked_index || pgqrs_tids_have(&l->tagged, pgqrs_scan_tid(scan))) &&
 			pgqrs_scan_fetch(scan, l->r.run))
 			return true;
 	}
 	return false;
 }
 
-/* The runs of a workflow that can enter the page, newest first, while there is patience. */
+/*
+ * The runs of a workflow that can enter the page, newest first, while there is
+ * patience.
+ */
 static void
 walk_runs(Listing *l, const PgqrsQueue *workflow)
 {
@@ -505,7 +514,10 @@ walk_all(Listing *l, int patience)
 	return false;
 }
 
-/* Runs of a workflow whose messages ended so; those that were replayed do not match. */
+/*
+ * Runs of a workflow whose messages ended so; those that were replayed do not
+ * match.
+ */
 static void
 walk_archive(Listing *l, PgqrsTable *archive, const PgqrsQueue *workflow,
 			 PgqrsOutcome outcome)
@@ -608,8 +620,10 @@ add_by_id(Listing *l, PgqrsNumbers *ids)
 	{
 		const PgqrsQueue *workflow;
 
-		if (pgqrs_row_fetch_id(l->r.runs, ids->values[i], l->r.run) &&
-			(workflow = find_workflow(l)) != NULL)
+		if (!pgqrs_row_fetch_id(l->r.runs, ids->values[i], l->r.run))
+			continue;
+		workflow = find_workflow(l);
+		if (workflow != NULL)
 			add_run(l, workflow->name);
 	}
 	sort_page(&l->page);
@@ -632,14 +646,14 @@ static void
 list_tagged(Listing *l)
 {
 	PgqrsNumbers ids = {0};
-	ItemPointerData place;
+	ItemPointerData tid;
 	PgqrsScan scan;
 
 	pgqrs_scan_begin_table(&scan, l->r.runs);
-	while (pgqrs_places_take(&l->tagged, &place))
+	while (pgqrs_tids_next(&l->tagged, &tid))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_scan_fetch_at(&scan, &place, l->r.run) &&
+		if (pgqrs_scan_fetch_at(&scan, &tid, l->r.run) &&
 			DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) < l->filter->before &&
 			status_matches(l->r.run, l->filter) && find_workflow(l) != NULL)
 			pgqrs_numbers_add(&ids,
@@ -654,7 +668,7 @@ static bool
 has_rare_tags(const Listing *l)
 {
 	return l->filter->has_tags &&
-		pgqrs_places_expected(l->r.runs, Runs_tags, l->filter->tags) <= MAX_EXPECTED;
+		pgqrs_tids_expected(l->r.runs, Runs_tags, l->filter->tags) <= MAX_EXPECTED;
 }
 
 static void
@@ -665,9 +679,9 @@ list_runs(Listing *l)
 
 	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
 		return;
-	if (rare_tags)
-		pgqrs_places_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS, l->filter->tags);
-	if (rare_tags && l->tagged.count <= MAX_TAGGED)
+	l->asked_index = rare_tags &&
+		pgqrs_tids_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS, l->filter->tags);
+	if (l->asked_index && l->tagged.count <= MAX_TAGGED)
 		list_tagged(l);
 	else if (is_failed(status))
 		list_failed(l);

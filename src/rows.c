@@ -474,16 +474,16 @@ pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 
 /* Where the index entry says that its row is. */
 ItemPointer
-pgqrs_scan_place(PgqrsScan *scan)
+pgqrs_scan_tid(PgqrsScan *scan)
 {
 	return &scan->desc->xs_heaptid;
 }
 
-/* Fetches the row that has its index entries for this place, if it is visible. */
+/* Fetches the row that has its index entries for this TID, if it is visible. */
 bool
-pgqrs_scan_fetch_at(PgqrsScan *scan, ItemPointer place, TupleTableSlot *slot)
+pgqrs_scan_fetch_at(PgqrsScan *scan, ItemPointer tid, TupleTableSlot *slot)
 {
-	scan->desc->xs_heaptid = *place;
+	scan->desc->xs_heaptid = *tid;
 	scan->desc->xs_heap_continue = false;
 	return pgqrs_scan_fetch(scan, slot);
 }

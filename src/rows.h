@@ -115,8 +115,8 @@ extern bool pgqrs_scan_restart_below(PgqrsScan *scan, int key, int16 value);
 extern bool pgqrs_scan_next_key(PgqrsScan *scan);
 extern Datum pgqrs_scan_key(PgqrsScan *scan, AttrNumber column);
 extern bool pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot);
-extern ItemPointer pgqrs_scan_place(PgqrsScan *scan);
-extern bool pgqrs_scan_fetch_at(PgqrsScan *scan, ItemPointer place,
+extern ItemPointer pgqrs_scan_tid(PgqrsScan *scan);
+extern bool pgqrs_scan_fetch_at(PgqrsScan *scan, ItemPointer tid,
 								TupleTableSlot *slot);
 extern bool pgqrs_scan_visible(PgqrsScan *scan, TupleTableSlot *slot);
 extern bool pgqrs_scan_next(PgqrsScan *scan, TupleTableSlot *slot);
