@@ -570,16 +570,29 @@ pgqrs_maintain_schedules(int64 *done)
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
 }
 
-TimestampTz
-pgqrs_maintain_retention(int64 *done)
+static TimestampTz
+remove_old(bool gently, int64 *done)
 {
 	PgqrsRetained removed;
-	TimestampTz next = pgqrs_retention_pass(&removed);
+	TimestampTz next = pgqrs_retention_pass(gently, &removed);
 
 	done[DONE_MESSAGES_REMOVED] += removed.messages;
 	done[DONE_RUNS_REMOVED] += removed.runs;
 	done[DONE_FIRINGS_REMOVED] += removed.firings;
 	return next;
+}
+
+TimestampTz
+pgqrs_maintain_retention(int64 *done)
+{
+	return remove_old(false, done);
+}
+
+/* For who comes again soon. */
+TimestampTz
+pgqrs_maintain_retention_gently(int64 *done)
+{
+	return remove_old(true, done);
 }
 
 void

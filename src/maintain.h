@@ -23,6 +23,7 @@ extern TimestampTz pgqrs_maintain_parked(int64 *done);
 extern TimestampTz pgqrs_maintain_grants(int64 *done);
 extern TimestampTz pgqrs_maintain_schedules(int64 *done);
 extern TimestampTz pgqrs_maintain_retention(int64 *done);
+extern TimestampTz pgqrs_maintain_retention_gently(int64 *done);
 
 /* What should find nothing: once in a while, where anything goes on at all. */
 extern TimestampTz pgqrs_maintain_floors(int64 *done);

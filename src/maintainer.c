@@ -65,7 +65,8 @@ static const struct
 	[DUE_PARKED] = {pgqrs_maintain_parked, "looking at parked runs"},
 	[DUE_GRANTS] = {pgqrs_maintain_grants, "removing grants to dropped roles"},
 	[DUE_SCHEDULES] = {pgqrs_maintain_schedules, "firing schedules"},
-	[DUE_RETENTION] = {pgqrs_maintain_retention, "removing what was kept long enough"},
+	[DUE_RETENTION] = {pgqrs_maintain_retention_gently,
+					   "removing what was kept long enough"},
 };
 
 static MemoryContext pass_context;

@@ -34,12 +34,17 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-/* A pass ends when it has removed so many rows, or after this time. */
-#define MAX_ROWS 10000
-#define MAX_TIME (200 * 1000)
+/*
+ * A pass ends when it has removed so many rows, or after this time.  A gentle
+ * one, of which some follow each other, leaves the processors to others before
+ * they miss them.
+ */
+#define MAX_ROWS		10000
+#define MAX_TIME		(200 * 1000)
+#define MAX_GENTLE_TIME (20 * 1000)
 
 /* The time is looked at once in so many index entries. */
-#define LOOK_EVERY 64
+#define LOOK_EVERY 16
 
 /* Index entries looked at for what is due next. */
 #define MAX_AHEAD 100
@@ -410,11 +415,11 @@ remove_firings(Pass *p)
 }
 
 TimestampTz
-pgqrs_retention_pass(PgqrsRetained *removed)
+pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 {
 	Pass p = {
 		.now = pgqrs_clock(),
-		.stop_at = GetCurrentTimestamp() + MAX_TIME,
+		.stop_at = GetCurrentTimestamp() + (gently ? MAX_GENTLE_TIME : MAX_TIME),
 		.next = DT_NOEND,
 		.removed = removed,
 	};

@@ -16,7 +16,10 @@ typedef struct PgqrsRetained
 	int64 firings;
 } PgqrsRetained;
 
-/* Removes what is due, up to a limit; when there may be more to remove. */
-extern TimestampTz pgqrs_retention_pass(PgqrsRetained *removed);
+/*
+ * Removes what is due, up to a limit, which is lower if it is done gently,
+ * beside others' work; when there may be more to remove.
+ */
+extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
 
 #endif /* PGQRS_RETENTION_H */
