@@ -146,7 +146,7 @@ lower(Database *d, PgqrsDue kind, TimestampTz due)
 	if (due >= due_of(d, kind))
 		return false;
 	if (due == 0 && earliest_due(d) != 0)
-		d->pressing_since = pgqrs_clock_peek();
+		d->pressing_since = Min(earliest_due(d), pgqrs_clock_peek());
 	set_due(d, kind, due);
 	return true;
 }

@@ -119,6 +119,17 @@ clock($node, '2 h');
 like(health(), qr/^false needed since/, 'and does not come');
 kill 'CONT', $launcher;
 ok(poll(q{SELECT ok FROM pgqrs_health WHERE item = 'background worker'}, 'a'), 'until it does');
+
+# Nor since the last time that somebody said so.
+ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'workers leave again');
+kill 'STOP', $launcher;
+sql("SELECT pgqrs_enqueue('busy', '1', delay => '10 minutes')", 'a');
+clock($node, '3 h');
+like(health(), qr/^false needed since/, 'one was needed long ago');
+sql("SELECT pgqrs_enqueue('busy', '1')", 'a');
+like(health(), qr/^false needed since/, 'and still is when it is needed once more');
+kill 'CONT', $launcher;
+ok(poll(q{SELECT ok FROM pgqrs_health WHERE item = 'background worker'}, 'a'), 'until it comes');
 clock($node, '0 s');
 
 # No room: said once, and everything else works.
