@@ -52,6 +52,7 @@
 #include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -143,16 +144,17 @@ scan_databases(List **ids, List **names)
 	table_close(rel, AccessShareLock);
 }
 
-/* Logged when it is more than last time. */
+/* Those without a place; logged when there is one that was not among them last time. */
 static void
-note_left_out(List *names)
+note_left_out(List *ids, List *names)
 {
-	static int last = 0;
+	static List *last = NIL;
 	int count = list_length(names);
 	int named = Min(count, MAX_NAMED);
+	MemoryContext old;
 	StringInfoData list;
 
-	if (count > last)
+	if (list_difference_oid(ids, last) != NIL)
 	{
 		initStringInfo(&list);
 		for (int i = 0; i < named; i++)
@@ -166,7 +168,10 @@ note_left_out(List *names)
 						   PGQRS_MAX_DATABASES, list.data),
 				 errhint("Name those that have the extension in pgqrs.databases.")));
 	}
-	last = count;
+	list_free(last);
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	last = list_copy(ids);
+	MemoryContextSwitchTo(old);
 }
 
 /* Those that have no place get one, as far as there is room. */
@@ -174,6 +179,7 @@ static void
 place_databases(List *ids, List *names)
 {
 	List *left_out = NIL;
+	List *left_out_names = NIL;
 	ListCell *id;
 	ListCell *name;
 
@@ -181,11 +187,14 @@ place_databases(List *ids, List *names)
 	forboth(id, ids, name, names)
 	{
 		if (pgqrs_databases_place(lfirst_oid(id)))
+		{
 			served[served_count++] = lfirst_oid(id);
-		else
-			left_out = lappend(left_out, lfirst(name));
+			continue;
+		}
+		left_out = lappend_oid(left_out, lfirst_oid(id));
+		left_out_names = lappend(left_out_names, lfirst(name));
 	}
-	note_left_out(left_out);
+	note_left_out(left_out, left_out_names);
 }
 
 /*

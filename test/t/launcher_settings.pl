@@ -185,6 +185,10 @@ is(idle_reason('b'), 'paused', 'another one has its place');
 my $said = log_count($node, qr/there are more databases than pgqrs can serve/);
 sql('SELECT pg_reload_conf(); SELECT pg_sleep(0.5)') for 1 .. 3;
 is(log_count($node, qr/there are more databases than pgqrs can serve/), $said, 'it is said once');
+my ($none) = slurp_file($node->logfile) =~ /in the background in "(none\d+)"\.\n/;
+sql("SET allow_system_table_mods = on; UPDATE pg_database SET oid = 200000, datname = 'none0' WHERE datname = '$none'");
+sql('SELECT pg_reload_conf()');
+ok(await_log($node, qr/in the background in ("late", "none0"|"none0", "late")\.\n/), 'and once more when it is another one');
 
 # Those that are not to be served make room, and so does what is dropped.
 set('pgqrs.databases', 'late, postgres');
