@@ -315,6 +315,14 @@ pgqrs_database_poke(PgqrsDue kind, TimestampTz due)
 		poke(d, kind, due);
 }
 
+int
+pgqrs_database_number(void)
+{
+	Database *d = find_own();
+
+	return d == NULL ? -1 : (int) (d - shared->databases);
+}
+
 void
 pgqrs_database_probe(void)
 {
@@ -767,33 +775,40 @@ pgqrs_databases_sweep(Oid *forgotten)
 	return count;
 }
 
-/* Makes unused the entry of a database that is not to be served.  The lock is held. */
-static bool
+/*
+ * Makes unused the entry of a database that is not to be served; of which one,
+ * or invalid.  The lock is held.
+ */
+static Oid
 make_room(void)
 {
-	bool made = false;
+	Oid displaced = InvalidOid;
 
-	for (int i = 0; i < shared->count && !made; i++)
+	for (int i = 0; i < shared->count && !OidIsValid(displaced); i++)
 	{
 		Database *d = &shared->databases[i];
 
 		SpinLockAcquire(&d->mutex);
-		made = d->spare && is_free(d);
-		if (made)
-			pg_atomic_write_u32(&d->db, InvalidOid);
+		if (d->spare && is_free(d))
+			displaced = pg_atomic_exchange_u32(&d->db, InvalidOid);
 		SpinLockRelease(&d->mutex);
 	}
-	return made;
+	return displaced;
 }
 
 bool
-pgqrs_databases_place(Oid db)
+pgqrs_databases_place(Oid db, Oid *displaced)
 {
 	bool placed;
 
+	*displaced = InvalidOid;
 	SpinLockAcquire(&shared->mutex);
-	placed = find_or_make_locked(db) != NULL ||
-		(make_room() && find_or_make_locked(db) != NULL);
+	placed = find_or_make_locked(db) != NULL;
+	if (!placed)
+	{
+		*displaced = make_room();
+		placed = OidIsValid(*displaced) && find_or_make_locked(db) != NULL;
+	}
 	SpinLockRelease(&shared->mutex);
 	return placed;
 }

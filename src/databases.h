@@ -80,7 +80,7 @@ typedef struct PgqrsDatabase
 	bool attached;
 } PgqrsDatabase;
 
-/* How many databases there can be at most. */
+/* How many databases can have an entry at most. */
 #define PGQRS_MAX_DATABASES 1024
 
 extern Size pgqrs_databases_shmem_size(void);
@@ -97,6 +97,9 @@ extern void pgqrs_databases_shmem_init(void);
  * Safe where errors are not: takes spinlocks at most, allocates nothing.
  */
 extern void pgqrs_database_poke(PgqrsDue kind, TimestampTz due);
+
+/* The current database's entry, counted from 0; -1: it has none. */
+extern int pgqrs_database_number(void);
 
 /* A worker has to look whether the current database has the extension. */
 extern void pgqrs_database_probe(void);
@@ -172,12 +175,13 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
  * Brings the list in line with the databases that there are: mark, then see
  * each, then forget the others; how many those are, at most
  * PGQRS_MAX_DATABASES, and which.  Then each that is to be served is given an
- * entry; false: there is no room.  Those that are not to be served make room.
+ * entry; false: there is no room.  Those that are not to be served make room;
+ * *displaced: which one did, or invalid.
  */
 extern void pgqrs_databases_mark(void);
 extern void pgqrs_databases_see(Oid db, bool is_served);
 extern int pgqrs_databases_sweep(Oid *forgotten);
-extern bool pgqrs_databases_place(Oid db);
+extern bool pgqrs_databases_place(Oid db, Oid *displaced);
 
 /* A worker was asked for; false if the database is held or has one. */
 extern bool pgqrs_databases_starting(Oid db);

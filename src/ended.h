@@ -44,7 +44,7 @@ extern void pgqrs_ended_add_block(PgqrsEndedBlock block);
 /* Runs ended of which nothing is known. */
 extern void pgqrs_ended_lose(void);
 
-/* For the launcher: the database was dropped. */
+/* For the launcher: the database was dropped, or has to do without an entry. */
 extern void pgqrs_ended_forget_database(Oid db);
 
 /* Up to max of the current database, oldest first, which are forgotten here. */

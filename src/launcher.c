@@ -103,7 +103,14 @@ may_serve(Form_pg_database form)
 		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
-/* What was remembered of databases that are no more. */
+/* What was remembered of a database that has no entry any more. */
+static void
+forget(Oid db)
+{
+	pgqrs_ready_forget_database(db);
+	pgqrs_ended_forget_database(db);
+}
+
 static void
 forget_dropped(void)
 {
@@ -111,10 +118,7 @@ forget_dropped(void)
 	int count = pgqrs_databases_sweep(dropped);
 
 	for (int i = 0; i < count; i++)
-	{
-		pgqrs_ready_forget_database(dropped[i]);
-		pgqrs_ended_forget_database(dropped[i]);
-	}
+		forget(dropped[i]);
 	pfree(dropped);
 }
 
@@ -186,13 +190,17 @@ place_databases(List *ids, List *names)
 	served_count = 0;
 	forboth(id, ids, name, names)
 	{
-		if (pgqrs_databases_place(lfirst_oid(id)))
-		{
+		Oid displaced;
+
+		if (pgqrs_databases_place(lfirst_oid(id), &displaced))
 			served[served_count++] = lfirst_oid(id);
-			continue;
+		else
+		{
+			left_out = lappend_oid(left_out, lfirst_oid(id));
+			left_out_names = lappend(left_out_names, lfirst(name));
 		}
-		left_out = lappend_oid(left_out, lfirst_oid(id));
-		left_out_names = lappend(left_out_names, lfirst(name));
+		if (OidIsValid(displaced))
+			forget(displaced);
 	}
 	note_left_out(left_out, left_out_names);
 }

@@ -6,6 +6,8 @@
  * background worker.  Shared memory only.  A commit of a busy queue finds its
  * mark set and its due instant earlier, and only reads.  Whoever changes
  * something of a place holds the lock shared, so that it is that queue's still.
+ * So does who tells the worker of a database; what else is written to its entry
+ * costs another one's worker a look at most.
  *
  * Who takes a mark or an instant takes his snapshot after that; who sets one
  * has committed before.  So what was committed is seen by the one, or the other
@@ -62,7 +64,7 @@ typedef enum Knowledge
 
 typedef struct Database
 {
-	Oid db;						   /* written under the lock; invalid: unused */
+	pg_atomic_uint32 db;		   /* changed under the lock; invalid: unused */
 	pg_atomic_uint32 poked;		   /* the worker is, and has not begun a pass */
 	pg_atomic_uint32 known;		   /* a Knowledge */
 	pg_atomic_uint64 unplaced_due; /* TimestampTz: of queues without a place */
@@ -71,9 +73,9 @@ typedef struct Database
 typedef struct Ready
 {
 	LWLock *lock; /* exclusive: to make or forget a slot or a database */
-	pg_atomic_uint64 used[WORDS];	/* slots, as bits */
-	pg_atomic_uint64 marked[WORDS]; /* slots, as bits */
-	Database databases[PGQRS_MAX_DATABASES];
+	pg_atomic_uint64 used[WORDS];			 /* slots, as bits */
+	pg_atomic_uint64 marked[WORDS];			 /* slots, as bits */
+	Database databases[PGQRS_MAX_DATABASES]; /* as databases.c numbers them */
 	PaddedSlot slots[SLOTS];
 } Ready;
 
@@ -103,6 +105,7 @@ pgqrs_ready_shmem_init(void)
 	}
 	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
 	{
+		pg_atomic_init_u32(&shared->databases[i].db, InvalidOid);
 		pg_atomic_init_u32(&shared->databases[i].poked, 0);
 		pg_atomic_init_u32(&shared->databases[i].known, NOTHING_KNOWN);
 		pg_atomic_init_u64(&shared->databases[i].unplaced_due, (uint64) DT_NOEND);
@@ -119,32 +122,34 @@ pgqrs_ready_shmem_init(void)
  * Finding
  */
 
-/* The current database's entry; NULL if there is no place. */
+/* Makes an entry that of a database of which nothing is known.  The lock is held. */
+static void
+reset(Database *d, Oid db)
+{
+	pg_atomic_write_u32(&d->poked, 0);
+	pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
+	pg_atomic_write_u64(&d->unplaced_due, (uint64) DT_NOEND);
+	pg_write_barrier();
+	pg_atomic_write_u32(&d->db, db);
+}
+
+/* The current database's entry; NULL if it has none. */
 static Database *
 my_database(void)
 {
-	static Database *mine = NULL;
-	Database *unused = NULL;
+	int number = pgqrs_database_number();
+	Database *d;
 
-	if (mine != NULL)
-		return mine;
+	if (number < 0)
+		return NULL;
+	d = &shared->databases[number];
+	if (pg_atomic_read_u32(&d->db) == MyDatabaseId)
+		return d;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PGQRS_MAX_DATABASES && mine == NULL; i++)
-	{
-		Database *d = &shared->databases[i];
-
-		if (d->db == MyDatabaseId)
-			mine = d;
-		else if (!OidIsValid(d->db) && unused == NULL)
-			unused = d;
-	}
-	if (mine == NULL && unused != NULL)
-	{
-		unused->db = MyDatabaseId;
-		mine = unused;
-	}
+	if (pg_atomic_read_u32(&d->db) != MyDatabaseId)
+		reset(d, MyDatabaseId);
 	LWLockRelease(shared->lock);
-	return mine;
+	return d;
 }
 
 /*
@@ -268,16 +273,8 @@ pgqrs_ready_forget_database(Oid db)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
-	{
-		Database *d = &shared->databases[i];
-
-		if (d->db != db)
-			continue;
-		d->db = InvalidOid;
-		pg_atomic_write_u32(&d->poked, 0);
-		pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
-		pg_atomic_write_u64(&d->unplaced_due, (uint64) DT_NOEND);
-	}
+		if (pg_atomic_read_u32(&shared->databases[i].db) == db)
+			reset(&shared->databases[i], InvalidOid);
 	for (int i = 0; i < SLOTS; i++)
 		if (pg_atomic_read_u32(&shared->slots[i].s.state) == SLOT_USED &&
 			shared->slots[i].s.db == db)
@@ -289,6 +286,21 @@ pgqrs_ready_forget_database(Oid db)
  * Setting
  */
 
+/* Whether the worker has yet to be told; it is taken to be from here on. */
+static bool
+begin_poke(Database *d)
+{
+	bool ours;
+
+	if (pg_atomic_read_u32(&d->poked) != 0)
+		return false;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	ours = pg_atomic_read_u32(&d->db) == MyDatabaseId &&
+		pg_atomic_exchange_u32(&d->poked, 1) == 0;
+	LWLockRelease(shared->lock);
+	return ours;
+}
+
 void
 pgqrs_ready_poke(void)
 {
@@ -297,9 +309,7 @@ pgqrs_ready_poke(void)
 	if (shared == NULL)
 		return;
 	d = my_database();
-	if (d == NULL ||
-		(pg_atomic_read_u32(&d->poked) == 0 &&
-		 pg_atomic_exchange_u32(&d->poked, 1) == 0))
+	if (d != NULL && begin_poke(d))
 		pgqrs_database_poke(DUE_NOTIFY, 0);
 }
 
@@ -317,7 +327,10 @@ pgqrs_ready_unknown(void)
 	pgqrs_ready_poke();
 }
 
-/* Whether the slot, whose number was found a while ago, is the queue's; under the lock. */
+/*
+ * Whether the slot, whose number was found a while ago, is the queue's; under
+ * the lock.
+ */
 static bool
 is_slot_of(int slot, int64 queue_id)
 {

@@ -42,7 +42,7 @@ extern void pgqrs_ready_forget(int64 queue_id);
 /* Up to PGQRS_READY_MAX queues that have a place. */
 extern int pgqrs_ready_list(int64 *queue_ids);
 
-/* For the launcher: the database was dropped. */
+/* For the launcher: the database was dropped, or has to do without an entry. */
 extern void pgqrs_ready_forget_database(Oid db);
 
 /*
