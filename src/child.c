@@ -362,10 +362,10 @@ explain(PgqrsRunStatus status, TupleTableSlot *run)
 
 /* How a child is doing; whether it has ended.  One that is gone was deleted. */
 static bool
-read_child(PgqrsParkStep *w, TupleTableSlot *run, int64 child, PgqrsChildEnd *end)
+read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, PgqrsChildEnd *end)
 {
 	PgqrsRunStatus status = RUN_CANCELLED;
-	bool found = pgqrs_row_fetch_id(w->run.runs, child, run);
+	bool found = pgqrs_row_fetch_id(runs, child, run);
 
 	memset(end, 0, sizeof(*end));
 	end->run_id = child;
@@ -384,6 +384,32 @@ read_child(PgqrsParkStep *w, TupleTableSlot *run, int64 child, PgqrsChildEnd *en
 		end->error = explain(status, found ? run : NULL);
 		end->has_error = true;
 	}
+	return true;
+}
+
+static bool
+has_succeeded(const PgqrsChildEnd *end)
+{
+	return strcmp(end->status, "SUCCESS") == 0;
+}
+
+bool
+pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
+					 PgqrsRow *step)
+{
+	PgqrsChildEnd end;
+
+	if (!read_child(runs, run, child, &end))
+		return false;
+	pgqrs_set(step, Steps_status,
+			  pgqrs_enum_datum(ENUM_STEP_STATUS,
+							   has_succeeded(&end) ? STEP_SUCCESS : STEP_ERROR));
+	pgqrs_set(step, Steps_input, pgqrs_json_child(child, end.status));
+	pgqrs_set(step, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	if (end.has_output)
+		pgqrs_set(step, Steps_output, end.output);
+	if (end.has_error)
+		pgqrs_set(step, Steps_error, end.error);
 	return true;
 }
 
@@ -411,12 +437,12 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	require_started(&w);
 	if (pgqrs_park_step_finished(&w))
 		answer(&w, end);
-	else if (read_child(&w, pgqrs_table_slot(w.run.runs), noted_child(&w), end))
+	else if (read_child(w.run.runs, pgqrs_table_slot(w.run.runs),
+						noted_child(&w), end))
 	{
 		Datum input = pgqrs_json_child(end->run_id, end->status);
-		bool succeeded = strcmp(end->status, "SUCCESS") == 0;
 
-		pgqrs_park_step_finish(&w, succeeded ? STEP_SUCCESS : STEP_ERROR,
+		pgqrs_park_step_finish(&w, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
 							   &input, end->has_output ? &end->output : NULL,
 							   end->has_error ? &end->error : NULL);
 	}
@@ -444,10 +470,10 @@ read_children(PgqrsParkStep *w, const int64 *ids, int count, bool all,
 	for (int i = count - 1; i >= 0; i--)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (read_child(w, run, ids[i], &ends[i]))
+		if (read_child(w->run.runs, run, ids[i], &ends[i]))
 		{
 			ended++;
-			if (strcmp(ends[i].status, "SUCCESS") == 0)
+			if (has_succeeded(&ends[i]))
 				(*succeeded)++;
 		}
 		else if (all)

@@ -32,4 +32,11 @@ extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,
 extern bool pgqrs_child_await_many(int64 run_id, int64 lease,
 								   const char *step_id, bool all, Datum *results);
 
+/*
+ * Fills the step of a child with its end, as awaiting it would; slot: one of
+ * runs.  False: it has not ended.
+ */
+extern bool pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *slot,
+								 int64 child, PgqrsRow *step);
+
 #endif /* PGQRS_CHILD_H */

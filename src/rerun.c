@@ -10,6 +10,7 @@
  */
 #include "rerun.h"
 
+#include "child.h"
 #include "clock.h"
 #include "errors.h"
 #include "json.h"
@@ -79,6 +80,8 @@ fill(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
 typedef struct Copying
 {
 	PgqrsTable *steps;
+	PgqrsTable *runs;
+	TupleTableSlot *run; /* of a child */
 	int64 run_id;
 	int64 new_run;
 	const PgqrsRerun *rerun;
@@ -149,50 +152,85 @@ is_kept(const Copying *c, TupleTableSlot *step)
 }
 
 static void
-copy_step(const Copying *c, TupleTableSlot *step, bool finished)
+begin_copy(const Copying *c, TupleTableSlot *step, PgqrsRow *row)
+{
+	pgqrs_row_copy(row, c->steps, step);
+	pgqrs_set(row, Steps_run_id, Int64GetDatum(c->new_run));
+	pgqrs_set_null(row, Steps_lease);
+}
+
+static void
+copy_finished(const Copying *c, TupleTableSlot *step)
 {
 	PgqrsRow row;
 
-	pgqrs_row_copy(&row, c->steps, step);
-	pgqrs_set(&row, Steps_run_id, Int64GetDatum(c->new_run));
-	pgqrs_set_null(&row, Steps_lease);
-	if (!finished)
-	{
-		pgqrs_set(&row, Steps_status,
-				  pgqrs_enum_datum(ENUM_STEP_STATUS, STEP_PENDING));
-		pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
-		pgqrs_set_null(&row, Steps_output);
-		pgqrs_set_null(&row, Steps_error);
-		pgqrs_set_null(&row, Steps_completed_at);
-	}
+	begin_copy(c, step, &row);
+	pgqrs_row_insert(c->steps, &row);
+}
+
+/* As after a replay. */
+static void
+copy_unfinished(const Copying *c, TupleTableSlot *step)
+{
+	PgqrsRow row;
+
+	begin_copy(c, step, &row);
+	pgqrs_set(&row, Steps_status, pgqrs_enum_datum(ENUM_STEP_STATUS, STEP_PENDING));
+	pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
+	pgqrs_set_null(&row, Steps_output);
+	pgqrs_set_null(&row, Steps_error);
+	pgqrs_set_null(&row, Steps_completed_at);
 	pgqrs_row_insert(c->steps, &row);
 }
 
 /*
+ * With the end of its child; false: that has not ended.  It would tell its own
+ * parent, the run that has ended, and not the new one.
+ */
+static bool
+copy_awaited(const Copying *c, TupleTableSlot *step)
+{
+	PgqrsRow row;
+	int64 child;
+
+	begin_copy(c, step, &row);
+	if (!pgqrs_json_int64(pgqrs_get(step, Steps_input), "run_id", &child) ||
+		!pgqrs_child_fill_end(c->runs, c->run, child, &row))
+		return false;
+	pgqrs_row_insert(c->steps, &row);
+	return true;
+}
+
+/*
  * Children that were started together have a step each, and one for all.  Of
- * these either is of use only with the other, so what is not kept goes along
- * with what is, unfinished and with the ids of the children, as after a replay.
+ * these either is of use only with the other.  If that for all is kept, so are
+ * those of children that have ended; if it is not, or others are not, it goes
+ * along unfinished, with the ids of the children, so that the handler comes by
+ * those and starts the others.
  */
 static void
-copy_along(const Copying *c, TupleTableSlot *all, int count)
+copy_together(const Copying *c, TupleTableSlot *all, int count)
 {
 	TupleTableSlot *one = pgqrs_table_slot(c->steps);
 	char *step_id = TextDatumGetCString(pgqrs_get(all, Steps_step_id));
 	bool all_kept = is_kept(c, all);
-	bool any_kept = false;
+	bool any = false;
+	bool whole = all_kept;
 
 	for (int i = 1; i <= count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!fetch_step(c->steps, c->run_id, psprintf("%s[%d]", step_id, i), one))
 			continue;
-		if (is_kept(c, one))
-			any_kept = true;
-		else if (all_kept)
-			copy_step(c, one, false);
+		if (is_kept(c, one) || (all_kept && copy_awaited(c, one)))
+			any = true;
+		else
+			whole = false;
 	}
-	if (any_kept && !all_kept)
-		copy_step(c, all, false);
+	if (whole)
+		copy_finished(c, all);
+	else if (any)
+		copy_unfinished(c, all);
 }
 
 /* All as of one moment: a replay may have the ended run go on meanwhile. */
@@ -210,10 +248,10 @@ copy_steps(const Copying *c)
 		int count = count_children(step);
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_kept(c, step))
-			copy_step(c, step, true);
 		if (count > 0)
-			copy_along(c, step, count);
+			copy_together(c, step, count);
+		else if (is_kept(c, step))
+			copy_finished(c, step);
 	}
 	pgqrs_scan_end(&scan);
 	UnregisterSnapshot(c->steps->snapshot);
@@ -229,6 +267,8 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 
 	pgqrs_run_open(&rows);
 	c.steps = pgqrs_table_open(TABLE_STEPS, true);
+	c.runs = rows.runs;
+	c.run = pgqrs_table_slot(rows.runs);
 	pgqrs_run_require(&rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
 	check_ended(rows.run, run_id);
 	if (rerun->from_step != NULL) /* refused before anything is locked */

@@ -92,6 +92,25 @@ SELECT is(pg_temp.family(mode, one, step, keep), answer, format('children awaite
 		('', 2, NULL, true, 'new kept new, "two"'), ('', 2, 'next', false, 'new kept new, "two"'), ('', 0, NULL, true, 'new new new'),
 		('all', 2, 'many', true, 'new new new'), ('all', 2, 'many', false, 'new new new'), ('', 2, 'many', true, 'new new new')) v (mode, one, step, keep, answer);
 
+-- One that has not ended tells its own parent of its end, not the new run, which
+-- starts another; of the others it has the results.
+SELECT run, lease FROM pg_temp.start('parent') \gset
+SELECT c[1] AS one, c[2] AS two, c[3] AS three FROM pgqrs_start_children(:run, :lease, 'many', 'child', '{1,2,3}') c \gset
+SELECT pgqrs_complete_run(:one, pg_temp.claim(:one), '"one"'), pgqrs_fail_run(:two, pg_temp.claim(:two), '{"type": "e"}', retryable => false), pgqrs_await_children(:run, :lease, 'many', 'any'), pgqrs_complete_run(:run, :lease) \g /dev/null
+SELECT pgqrs_rerun(:run, keep_finished => true) AS again \gset
+SELECT results_eq(format('SELECT step_id, status::text, output, error->>''type'' FROM pgqrs_list_steps(%s) ORDER BY step_id', :again),
+	$$VALUES ('many', 'PENDING', NULL, NULL), ('many[1]', 'SUCCESS', '"one"'::jsonb, NULL), ('many[2]', 'ERROR', NULL, 'e')$$, 'the results of those that have ended');
+SELECT pg_temp.claim(:again) AS lease \gset
+SELECT pgqrs_start_children(:again, :lease, 'many', 'child', '{1,2,3}') AS c \gset
+SELECT is((c[1], c[2], c[3] > :again)::text, format('(%s,%s,t)', :one, :two), 'another for the one that goes on') FROM (VALUES (:'c'::bigint[])) v (c);
+SELECT is((pgqrs_await_children(:again, :lease, 'many')).done, false, 'which is waited for');
+SELECT pgqrs_complete_run(:three, pg_temp.claim(:three), '"not mine"') \g /dev/null
+SELECT is(status, 'PAUSED', 'and not the old one') FROM pgqrs_get_run(:again);
+SELECT pgqrs_complete_run((:'c'::bigint[])[3], pg_temp.claim((:'c'::bigint[])[3]), '"three"') \g /dev/null
+SELECT pg_temp.claim(:again) AS lease \gset
+SELECT is((pgqrs_await_child(:again, :lease, 'many[3]')).output, '"three"', 'its end wakes the run');
+SELECT is((pgqrs_await_child(:again, :lease, 'many[1]')).output, '"one"', 'as for the first');
+
 -- However it ended; of a rerun, too, and of one that was deleted.
 SELECT is(rerun_of, :new::bigint, 'of one that succeeded') FROM pgqrs_get_run(pgqrs_rerun(:new));
 SELECT pgqrs_trigger('job') AS cancelled \gset
