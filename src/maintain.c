@@ -35,6 +35,7 @@
 #include "miscadmin.h"
 #include "numbers.h"
 #include "parked.h"
+#include "probe.h"
 #include "ready.h"
 #include "retention.h"
 #include "run.h"
@@ -528,7 +529,7 @@ pgqrs_maintain_ready(int64 *done)
 
 	for (int i = 0; i < count; i++)
 		if (!pgqrs_queue_by_id(ids[i], &queue))
-			pgqrs_ready_forget(ids[i]);
+			pgqrs_probe_gone(ids[i]);
 	pfree(ids);
 	return DT_NOEND;
 }

@@ -97,7 +97,7 @@ probe(const int64 *queue_ids, int count)
 		if (pgqrs_queue_by_id(queue_ids[i], &queue))
 			pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, 0);
 		else
-			pgqrs_ready_forget(queue_ids[i]);
+			pgqrs_probe_gone(queue_ids[i]);
 	}
 	pgqrs_table_close(messages);
 	pgqrs_batch_end();

@@ -166,6 +166,16 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 	result->next = Max(result->next, start + MIN_PAUSE);
 }
 
+void
+pgqrs_probe_gone(int64 queue_id)
+{
+	PgqrsQueue queue;
+
+	pgqrs_ready_forget(queue_id);
+	if (pgqrs_queue_by_id(queue_id, &queue))
+		pgqrs_ready_unknown();
+}
+
 int
 pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
 				const PgqrsQueue *queue, int max, int own)

@@ -32,4 +32,10 @@ extern void pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 extern int pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
 						   const PgqrsQueue *queue, int max, int own);
 
+/*
+ * Forgets the due instant of a queue that is not there.  Should it be by now,
+ * all queues are looked at: somebody may have told of it in between.
+ */
+extern void pgqrs_probe_gone(int64 queue_id);
+
 #endif /* PGQRS_PROBE_H */
