@@ -730,16 +730,22 @@ find_families(Family *f, int max)
 	return parents;
 }
 
-/* When to come back: at once after a full batch, unless something is in the way. */
+/* When to come back; full: there may be more than this batch could do. */
 static TimestampTz
 next_look(Family *f, bool full)
 {
+	TimestampTz now = pgqrs_clock();
+
 	if (find_families(f, 1) == NIL)
 		return DT_NOEND;
-	full |= f->may_look <= 0 || f->may_cancel <= 0;
-	if (f->busy || full == f->passed_over)
-		return pgqrs_clock() + RETRY;
-	return full ? 0 : pgqrs_clock() + PGQRS_FAULTY_PAUSE;
+	/* whoever has it locked is done soon */
+	if (f->busy)
+		return now + RETRY;
+	/* what it fails at may have kept others out of the batch, or be all there is */
+	if (f->passed_over)
+		return now + (full ? RETRY : PGQRS_FAULTY_PAUSE);
+	/* the others are next, or some that came during the batch */
+	return full ? 0 : now + RETRY;
 }
 
 int
@@ -753,6 +759,7 @@ pgqrs_cancel_left(int max_rows, TimestampTz *next)
 	parents = find_families(&f, max_rows);
 	full = list_length(parents) == max_rows;
 	cancel_families(&f, parents);
+	full |= f.may_look <= 0 || f.may_cancel <= 0;
 	*next = next_look(&f, full);
 	close_family(&f);
 	return f.cancelled;
