@@ -191,8 +191,8 @@ sql('SELECT pg_reload_conf()');
 ok(await_log($node, qr/in the background in ("late", "none0"|"none0", "late")\.\n/), 'and once more when it is another one');
 
 # Those that are not to be served make room, and so does what is dropped.
-my $displaced = $node->background_psql('a');
-$displaced->query_safe("SELECT pgqrs_enqueue('jobs', '1')");
+my @displaced = map { $node->background_psql($_) } @databases;	# one of these
+$_->query_safe("SELECT pgqrs_create_queue('jobs'); SELECT pgqrs_enqueue('jobs', '1')") for @displaced;
 set('pgqrs.databases', 'late, postgres');
 becomes_idle('late', 'paused', 'named it has a place');
 set('pgqrs.paused', 'off');
@@ -200,7 +200,7 @@ ok(is_served($node, 'late'), 'and is served');
 my $listener = $node->background_psql('late');
 $listener->query_safe('LISTEN pgqrs_queue_' . sql(q{SELECT queue_id FROM pgqrs_queues WHERE name = 'q'}, 'late'));
 ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'until nothing is to be done');
-$displaced->query_safe("SELECT pgqrs_enqueue('jobs', '1')");
+$_->query_safe("SELECT pgqrs_enqueue('jobs', '1')") for @displaced;
 sql(q{SELECT pgqrs_enqueue('q', '1')}, 'late');
 my $told = 0;
 for (my $tries = 0; !$told && $tries < 100; $tries++)
@@ -208,7 +208,7 @@ for (my $tries = 0; !$told && $tries < 100; $tries++)
 	$told = $listener->query('SELECT pg_sleep(0.1)') =~ /Asynchronous notification/;
 }
 ok($told, 'whatever they do whose place it has now');
-$_->quit for $listener, $displaced;
+$_->quit for $listener, @displaced;
 set('pgqrs.paused', 'on');
 set('pgqrs.databases', "'*'");
 sql('CREATE DATABASE later');
