@@ -24,9 +24,11 @@
 #include "retention.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "faulty.h"
 #include "grants.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "queue.h"
 #include "run.h"
 #include "schedule.h"
@@ -34,17 +36,20 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
+/* A pass ends when it has removed so many rows, or after this time. */
+#define MAX_ROWS 10000
+#define MAX_TIME (200 * 1000)
+
 /*
- * A pass ends when it has removed so many rows, or after this time.  A gentle
- * one, of which some follow each other, leaves the processors to others before
- * they miss them.
+ * A gentle pass, of which one may follow the other for hours, works for the one
+ * time and rests for the other: who is waked on the processor that it has would
+ * else wait for the time slice of the scheduler.
  */
-#define MAX_ROWS		10000
-#define MAX_TIME		(200 * 1000)
-#define MAX_GENTLE_TIME (20 * 1000)
+#define GENTLE_WORK 100
+#define GENTLE_REST 900
 
 /* The time is looked at once in so many index entries. */
-#define LOOK_EVERY 16
+#define LOOK_EVERY 64
 
 /* Index entries looked at for what is due next. */
 #define MAX_AHEAD 100
@@ -87,6 +92,8 @@ typedef struct Pass
 	PgqrsQueue queue; /* whose turn it is */
 	TimestampTz now;
 	TimestampTz stop_at; /* by the wall clock */
+	bool gently;
+	TimestampTz rest_at;
 	TimestampTz next;
 	int looked;
 	int rows;
@@ -120,11 +127,26 @@ close_tables(Pass *p)
 	pgqrs_table_close(p->archive);
 }
 
+/* Between two rows. */
+static void
+rest_if_gentle(Pass *p)
+{
+	static uint32 wait_event = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!p->gently || GetCurrentTimestamp() < p->rest_at)
+		return;
+	pgstat_report_wait_start(pgqrs_wait_event(&wait_event, "PgqrsRetentionDelay"));
+	pg_usleep(GENTLE_REST);
+	pgstat_report_wait_end();
+	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
+}
+
 /* Notes that an entry was looked at; whether that is enough for this pass. */
 static bool
 is_enough(Pass *p)
 {
-	CHECK_FOR_INTERRUPTS();
+	rest_if_gentle(p);
 	if (p->rows >= MAX_ROWS ||
 		(++p->looked % LOOK_EVERY == 0 && GetCurrentTimestamp() >= p->stop_at))
 		p->enough = true;
@@ -153,7 +175,7 @@ remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
 	pgqrs_scan_begin(&scan, table, index, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		CHECK_FOR_INTERRUPTS();
+		rest_if_gentle(p);
 		pgqrs_row_delete(table, slot);
 		p->rows++;
 	}
@@ -419,7 +441,9 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 {
 	Pass p = {
 		.now = pgqrs_clock(),
-		.stop_at = GetCurrentTimestamp() + (gently ? MAX_GENTLE_TIME : MAX_TIME),
+		.stop_at = GetCurrentTimestamp() + MAX_TIME,
+		.gently = gently,
+		.rest_at = GetCurrentTimestamp() + GENTLE_WORK,
 		.next = DT_NOEND,
 		.removed = removed,
 	};

@@ -17,8 +17,8 @@ typedef struct PgqrsRetained
 } PgqrsRetained;
 
 /*
- * Removes what is due, up to a limit, which is lower if it is done gently,
- * beside others' work; when there may be more to remove.
+ * Removes what is due, up to a limit, and with rests if gently; when there may
+ * be more to remove.
  */
 extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
 
