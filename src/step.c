@@ -89,14 +89,11 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 				 errhint("Use another step id.")));
 }
 
-/* settled: once no transaction is changing the step. */
 static void
-fetch_step(StepRows *s, PgqrsStepKind kind, bool settled)
+fetch_step(StepRows *s, PgqrsStepKind kind)
 {
 	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 
-	if (settled)
-		pgqrs_row_await_writer(s->steps, INDEX_STEPS_PKEY, 2, keys);
 	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
 	if (s->found)
 		pgqrs_step_require_kind(s->step, kind);
@@ -283,6 +280,15 @@ begin_again(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	return true;
 }
 
+/* Until no transaction is changing the step. */
+static void
+await_writer(StepRows *s)
+{
+	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
+
+	pgqrs_row_await_writer(s->steps, INDEX_STEPS_PKEY, 2, keys);
+}
+
 /*
  * One look at the step and what follows from it; false: look again.  What is
  * stored stays; what runs under this lease already gets the same answer, unless
@@ -294,7 +300,7 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 {
 	PgqrsStepStatus status;
 
-	fetch_step(s, STEP_KIND_FUNCTION, false);
+	fetch_step(s, STEP_KIND_FUNCTION);
 	if (!s->found)
 		return begin_first(s, has_input, input, state);
 	status = step_status(s->step);
@@ -305,7 +311,8 @@ try_begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 	}
 	if (status == STEP_RUNNING && step_lease_is(s->step, s->lease))
 	{
-		fetch_step(s, STEP_KIND_FUNCTION, true);
+		await_writer(s);
+		fetch_step(s, STEP_KIND_FUNCTION);
 		answer(s, state, step_status(s->step) == STEP_RUNNING);
 		return true;
 	}
@@ -333,7 +340,7 @@ answer_again(StepRows *s, PgqrsStepState *state)
 {
 	if (!pgqrs_run_completed_under(&s->run, s->lease))
 		return false;
-	fetch_step(s, STEP_KIND_FUNCTION, false);
+	fetch_step(s, STEP_KIND_FUNCTION);
 	if (!s->found || step_status(s->step) == STEP_RUNNING)
 		return false;
 	answer(s, state, false);
@@ -378,7 +385,7 @@ try_complete(StepRows *s, Datum output, bool *stored)
 	PgqrsRow row;
 
 	*stored = true;
-	fetch_step(s, STEP_KIND_FUNCTION, false);
+	fetch_step(s, STEP_KIND_FUNCTION);
 	if (s->found && step_status(s->step) == STEP_SUCCESS)
 	{
 		*stored = false; /* the first stored output stays */
@@ -405,7 +412,7 @@ was_stored(StepRows *s)
 	require_run(s, LockTupleKeyShare);
 	if (pgqrs_run_completed_under(&s->run, s->lease))
 	{
-		fetch_step(s, STEP_KIND_FUNCTION, false);
+		fetch_step(s, STEP_KIND_FUNCTION);
 		if (s->found && step_status(s->step) == STEP_SUCCESS)
 			return true;
 	}
@@ -486,7 +493,7 @@ fail_step(StepRows *s, const PgqrsStepFailure *f, Datum error, TimestampTz *retr
 {
 	PgqrsStepOutcome outcome;
 
-	fetch_step(s, STEP_KIND_FUNCTION, false);
+	fetch_step(s, STEP_KIND_FUNCTION);
 	if (s->found && step_status(s->step) == STEP_ERROR)
 	{
 		if (step_lease_is(s->step, s->lease) && !f->fail_run)
