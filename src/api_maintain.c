@@ -14,9 +14,9 @@
 #include "sweep.h"
 #include "utils/fmgrprotos.h"
 
-/* Counts from one to another, both included. */
+/* Counts from one to another, both included, and more members. */
 static Datum
-counts(const int64 *done, PgqrsDone first, PgqrsDone last)
+counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 {
 	StringInfoData json;
 
@@ -24,7 +24,7 @@ counts(const int64 *done, PgqrsDone first, PgqrsDone last)
 	for (int i = first; i <= last; i++)
 		appendStringInfo(&json, "%c \"%s\": " INT64_FORMAT, i == first ? '{' : ',',
 						 pgqrs_maintain_label(i), done[i]);
-	appendStringInfoChar(&json, '}');
+	appendStringInfo(&json, "%s}", members);
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
 }
 
@@ -37,7 +37,7 @@ pgqrs_maintain(PG_FUNCTION_ARGS)
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_maintain_pass(done);
-	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1));
+	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, ""));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_apply_retention);
@@ -45,11 +45,13 @@ Datum
 pgqrs_apply_retention(PG_FUNCTION_ARGS)
 {
 	int64 done[DONE_COUNT] = {0};
+	TimestampTz next;
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
-	(void) pgqrs_maintain_run(pgqrs_maintain_retention, done);
-	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED));
+	next = pgqrs_maintain_run(pgqrs_maintain_retention, done);
+	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
+						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_below_floors);

@@ -589,11 +589,13 @@ pgqrs_maintain_retention(int64 *done)
 	return remove_old(false, done);
 }
 
-/* For who comes again soon. */
+/* For who comes again soon, and has other duties between two batches. */
 TimestampTz
 pgqrs_maintain_retention_gently(int64 *done)
 {
-	return remove_old(true, done);
+	TimestampTz next = remove_old(true, done);
+
+	return next == 0 ? pgqrs_clock() : next;
 }
 
 void

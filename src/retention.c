@@ -456,5 +456,5 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 		remove_firings(&p);
 	close_tables(&p);
 	under_way = false;
-	return p.enough ? p.now : Max(p.next, p.now + INTERVAL);
+	return p.enough ? 0 : Max(p.next, p.now + INTERVAL);
 }

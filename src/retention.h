@@ -18,7 +18,7 @@ typedef struct PgqrsRetained
 
 /*
  * Removes what is due, up to a limit, and with rests if gently; when there may
- * be more to remove.
+ * be more to remove: 0 if the limit was reached.
  */
 extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
 

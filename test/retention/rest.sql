@@ -10,7 +10,7 @@ BEGIN
 		removed := pgqrs_apply_retention();
 		COMMIT;
 		INSERT INTO calls VALUES (clock_timestamp() - began);
-		EXIT WHEN NOT EXISTS (SELECT FROM jsonb_each_text(removed) WHERE value <> '0');
+		EXIT WHEN removed->'more' = 'false';
 	END LOOP;
 END
 $$;
