@@ -251,12 +251,15 @@ has_entry(const PgqrsIndex *index, const Datum *values, const bool *nulls)
 	return true;
 }
 
-/* Whether no column of the index differs from the version before. */
+/* Whether the version before has the same entry. */
 static bool
 is_unchanged(const PgqrsIndex *index, const bool *changed)
 {
 	for (int i = 0; i < index->natts; i++)
 		if (changed[index->columns[i] - 1])
+			return false;
+	for (int i = 0; i < index->ntests; i++)
+		if (changed[index->tests[i].column - 1])
 			return false;
 	return true;
 }
@@ -268,6 +271,7 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 {
 	Datum keys[INDEX_MAX_KEYS];
 	bool no_keys[INDEX_MAX_KEYS];
+	bool unchanged = changed != NULL && is_unchanged(index, changed);
 	Relation rel;
 
 	if (!has_entry(index, values, nulls))
@@ -278,9 +282,12 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 		keys[i] = values[index->columns[i] - 1];
 		no_keys[i] = nulls[index->columns[i] - 1];
 	}
-	/* btree looks at no IndexInfo */
+	/*
+	 * The version before, which this transaction has replaced, keeps the same key
+	 * from others, so there is nothing to check: that would read every version of
+	 * the row that an old snapshot keeps.  btree looks at no IndexInfo.
+	 */
 	index_insert(rel, keys, no_keys, tid, table,
-				 index->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-				 changed != NULL && is_unchanged(index, changed),
-				 index->is_gin ? index_info(open, rel) : NULL);
+				 index->unique && !unchanged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 unchanged, index->is_gin ? index_info(open, rel) : NULL);
 }

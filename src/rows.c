@@ -592,13 +592,29 @@ lock_result(PgqrsTable *table, TM_Result result)
 	}
 }
 
+/* Whether this transaction has written the version that the slot holds, last. */
+static bool
+is_own(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *held = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header;
+
+	if (!TTS_IS_BUFFERTUPLE(slot) || !BufferIsValid(held->buffer))
+		return false;
+	header = held->base.tuple->t_data;
+	return (header->t_infomask & HEAP_XMAX_INVALID) != 0 &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header));
+}
+
 /*
  * Locks the version of a row that the slot holds.  ROW_CHANGED: it is no
  * longer the current one; fetch again and look again.
  *
  * A key-share lock does not wait for an update that leaves the key alone; then
  * the version that is being made is locked with it, so that the lock holds
- * whichever way the update ends.
+ * whichever way the update ends.  What this transaction has written is locked
+ * that far without a lock: others wait for its end, and so a step that begins
+ * in the transaction of the claim costs no WAL for it.
  */
 PgqrsLockResult
 pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
@@ -611,6 +627,8 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 		0;
 	TM_Result result;
 
+	if (mode == LockTupleKeyShare && is_own(slot))
+		return ROW_LOCKED;
 	/* heap tables look at no snapshot here */
 	result = table_tuple_lock(table->rel, &tid, InvalidSnapshot, slot,
 							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);

@@ -59,6 +59,7 @@ sub is_flat
 }
 
 sql("SELECT pgqrs_create_queue(q, retention => '1 day') FROM unnest('{small,waiting,future,held,done,churn,snapshot}'::text[]) AS q");
+sql("SELECT pgqrs_create_queue('again', max_attempts => 1000000)");
 
 # F6: analyzed while empty, then filled.
 sql('VACUUM ANALYZE');
@@ -94,12 +95,26 @@ pass_through('done', $rows);
 enqueue('done', 100);
 is_flat(cost('done'), $small, 'F3: many have ended');
 
+# Claims all of a queue, so often, by leases that run out at once.
+sub claim_again
+{
+	my ($queue, $times) = @_;
+	sql("SELECT count(*) FROM pgqrs_dequeue('$queue', batch_size => 1000, visibility_timeout => '1 us');\n" x $times);
+	return;
+}
+
+enqueue('again', 200);
+claim_again('again', 1);
+my $again = cost('again');
+
 # F1: nothing can be removed that a snapshot sees
 my $holder = $node->background_psql('postgres');
 $holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pgqrs_messages');
 pass_through('snapshot', $rows);
 enqueue('snapshot', 200);
 is_flat(cost('snapshot'), $small, 'F1: a snapshot keeps what has ended');
+claim_again('again', 200);
+is_flat(cost('again'), $again, 'F1: a snapshot keeps many versions of each message');
 sql('VACUUM pgqrs_messages');
 is_flat(cost('snapshot'), $small, 'F1: the same after a vacuum that can remove nothing');
 $holder->query_safe('COMMIT');
