@@ -299,8 +299,7 @@ push @workloads, {
 		plain(id => 'plain', label => 'UPDATE … SKIP LOCKED', script => 'plain/claim', left => waiting('plain_messages'),
 			prepare => sub { load_plain($_[1]) }, buffers_of => 'plain/claim'),
 		plain(id => 'known', label => 'UPDATE of a row whose key is known, asynchronous', script => 'plain/update_one',
-			prepare => sub { load_plain($_[1]) }, vars => { rows => $backlog },
-			server => { synchronous_commit => 'off' }),
+			prepare => sub { load_plain($_[1]) }, server => { synchronous_commit => 'off' }),
 		null(label => 'null: 1 round trip', script => 'null/claim'),
 		pgmq(label => 'pgmq.read', script => 'pgmq/claim', prepare => sub { load_pgmq($_[1]) }),
 		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', left => waiting('pgqrs_messages'),
@@ -445,7 +444,7 @@ sub run_once
 			seconds => $workload->{seconds} // $seconds,
 			transactions => $transactions && int($transactions / $clients),
 			sampling => $contender->{sampling} // $workload->{sampling} // $default,
-			vars => { %vars, %{ $contender->{vars} // {} } },
+			vars => { %vars, backlog => $rows_of_backlog, %{ $contender->{vars} // {} } },
 			window => $contender->{hold} || $contender->{window} ? $held_window : undef);
 	}
 	else
