@@ -168,6 +168,7 @@ learn_index(PgqrsIndex *index, Relation rel)
 		return false;
 	index->oid = RelationGetRelid(rel);
 	index->unique = form->indisunique;
+	index->is_id = form->indisprimary && form->indnatts == 1;
 	index->natts = form->indnatts;
 	for (int i = 0; i < form->indnatts; i++)
 	{
@@ -251,15 +252,12 @@ has_entry(const PgqrsIndex *index, const Datum *values, const bool *nulls)
 	return true;
 }
 
-/* Whether the version before has the same entry. */
+/* Whether no column of the index differs from the version before. */
 static bool
 is_unchanged(const PgqrsIndex *index, const bool *changed)
 {
 	for (int i = 0; i < index->natts; i++)
 		if (changed[index->columns[i] - 1])
-			return false;
-	for (int i = 0; i < index->ntests; i++)
-		if (changed[index->tests[i].column - 1])
 			return false;
 	return true;
 }
@@ -272,6 +270,7 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 	Datum keys[INDEX_MAX_KEYS];
 	bool no_keys[INDEX_MAX_KEYS];
 	bool unchanged = changed != NULL && is_unchanged(index, changed);
+	IndexUniqueCheck check = UNIQUE_CHECK_NO;
 	Relation rel;
 
 	if (!has_entry(index, values, nulls))
@@ -283,11 +282,15 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 		no_keys[i] = nulls[index->columns[i] - 1];
 	}
 	/*
-	 * The version before, which this transaction has replaced, keeps the same key
-	 * from others, so there is nothing to check: that would read every version of
-	 * the row that an old snapshot keeps.  btree looks at no IndexInfo.
+	 * Ids come of sequences, so that nobody inserts one that is there: a new
+	 * version of its row need not be looked for among all that an old snapshot
+	 * keeps.  Other keys are looked for with each version: that begins by locking
+	 * the page on which their entries begin, so that who inserts one and who
+	 * updates its row take turns.
 	 */
-	index_insert(rel, keys, no_keys, tid, table,
-				 index->unique && !unchanged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-				 unchanged, index->is_gin ? index_info(open, rel) : NULL);
+	if (index->unique && !(index->is_id && unchanged))
+		check = UNIQUE_CHECK_YES;
+	/* btree looks at no IndexInfo */
+	index_insert(rel, keys, no_keys, tid, table, check, unchanged,
+				 index->is_gin ? index_info(open, rel) : NULL);
 }

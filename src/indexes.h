@@ -39,6 +39,7 @@ typedef struct PgqrsIndex
 	Oid oid;
 	bool is_gin; /* otherwise btree */
 	bool unique;
+	bool is_id; /* the primary key, of one column */
 	int natts;
 	AttrNumber columns[INDEX_MAX_KEYS];
 	int ntests;
