@@ -11,7 +11,7 @@ const statements = {
 	claim: "SELECT * FROM pgqrs_dequeue('bench', visibility_timeout => '1 hour')",
 	dequeue: "SELECT * FROM pgqrs_dequeue('bench')",
 	archive: 'SELECT pgqrs_archive_message($1, $2)',
-	dequeue_50: "SELECT * FROM pgqrs_dequeue('bench', batch_size => 50)",
+	dequeue_50: "SELECT message_id, lease, payload FROM pgqrs_dequeue('bench', batch_size => 50)",
 	archive_50: 'SELECT pgqrs_archive_messages($1, $2)',
 	trigger: "SELECT pgqrs_trigger('bench_wf', $1)",
 	dequeue_begin: `SELECT d.run_id, d.lease, d.input, (pgqrs_step_begin(d.run_id, d.lease, 'one')).should_execute
