@@ -269,7 +269,7 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 {
 	Datum keys[INDEX_MAX_KEYS];
 	bool no_keys[INDEX_MAX_KEYS];
-	bool unchanged = changed != NULL && is_unchanged(index, changed);
+	bool unchanged;
 	IndexUniqueCheck check = UNIQUE_CHECK_NO;
 	Relation rel;
 
@@ -281,6 +281,7 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 		keys[i] = values[index->columns[i] - 1];
 		no_keys[i] = nulls[index->columns[i] - 1];
 	}
+	unchanged = changed != NULL && is_unchanged(index, changed);
 	/*
 	 * Ids come of sequences, so that nobody inserts one that is there: a new
 	 * version of its row need not be looked for among all that an old snapshot
