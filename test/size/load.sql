@@ -10,7 +10,6 @@
 \set ON_ERROR_STOP on
 \set QUIET on
 SET client_min_messages = error;
-SET synchronous_commit = off;
 
 SELECT count(pgqrs_create_queue('queue.' || n)) FROM generate_series(1, 20) AS n \g /dev/null
 SELECT count(pgqrs_create_workflow('flow.' || n)) FROM generate_series(1, 20) AS n \g /dev/null
