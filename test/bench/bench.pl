@@ -295,12 +295,13 @@ push @workloads, {
 			buffers_of => "SELECT * FROM pgqrs_dequeue('bench', visibility_timeout => '1 hour')"),
 		ours(id => 'sync', label => 'the same, async_claims = off', script => 'pgqrs/claim', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) }, server => { 'pgqrs.async_claims' => 'off' },
-			against => 'pgqrs', null => undef),
+			against => 'pgqrs', null => 'null_durable'),
 		plain(id => 'plain', label => 'UPDATE … SKIP LOCKED', script => 'plain/claim', left => waiting('plain_messages'),
 			prepare => sub { load_plain($_[1]) }, buffers_of => 'plain/claim'),
 		plain(id => 'known', label => 'UPDATE of a row whose key is known, asynchronous', script => 'plain/update_one',
 			prepare => sub { load_plain($_[1]) }, server => { synchronous_commit => 'off' }),
 		null(label => 'null: 1 round trip', script => 'null/claim'),
+		null(id => 'null_durable', label => 'null: 1 round trip, durable', script => 'null/enqueue', against => 'sync'),
 		pgmq(label => 'pgmq.read', script => 'pgmq/claim', prepare => sub { load_pgmq($_[1]) }),
 		node_ours(label => 'Node: pgqrs_dequeue', workload => 'claim', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) }),
@@ -595,6 +596,7 @@ sub requirements
 	return (
 		{ text => 'claim 1 ÷ SKIP LOCKED', min => 6, values => rate_of('claim', 'pgqrs', 'plain') },
 		{ text => 'claim 1, async_claims off ÷ SKIP LOCKED', min => 3, values => rate_of('claim', 'sync', 'plain') },
+		{ text => 'null cycle, durable ÷ SKIP LOCKED', values => rate_of('claim', 'null_durable', 'plain') },
 		{ text => 'claim 1 of 1 client ÷ SKIP LOCKED', values =>
 			[ ratios($results{claim}{1}{pgqrs} // [], $results{claim}{1}{plain} // [], 'rate') ] },
 		{ text => 'claim 1 ÷ UPDATE of a row whose key is known, asynchronous', values => rate_of('claim', 'pgqrs', 'known') },
