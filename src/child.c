@@ -406,6 +406,9 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 							   has_succeeded(&end) ? STEP_SUCCESS : STEP_ERROR));
 	pgqrs_set(step, Steps_input, pgqrs_json_child(child, end.status));
 	pgqrs_set(step, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
+	/* what it says of an end before a replay of the child is no longer so */
+	pgqrs_set_null(step, Steps_output);
+	pgqrs_set_null(step, Steps_error);
 	if (end.has_output)
 		pgqrs_set(step, Steps_output, end.output);
 	if (end.has_error)

@@ -111,6 +111,19 @@ SELECT pg_temp.claim(:again) AS lease \gset
 SELECT is((pgqrs_await_child(:again, :lease, 'many[3]')).output, '"three"', 'its end wakes the run');
 SELECT is((pgqrs_await_child(:again, :lease, 'many[1]')).output, '"one"', 'as for the first');
 
+-- A child that failed, and ended well after a replay.
+SELECT pgqrs_trigger('parent') AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT c[1] AS one, c[2] AS two FROM pgqrs_start_children(:run, :lease, 'many', 'child', '{1,2}') c \gset
+SELECT pgqrs_fail_run(:one, pg_temp.claim(:one), '{"type": "e"}', retryable => false), pgqrs_complete_run(:two, pg_temp.claim(:two), '"two"'), pgqrs_await_children(:run, :lease, 'many', 'any'), pgqrs_complete_run(:run, :lease) \g /dev/null
+SELECT pgqrs_rerun(:run, keep_finished => true) AS again \gset
+SELECT is((status, output, error->>'type')::text, '(ERROR,,e)', 'the end of a child that failed') FROM pgqrs_list_steps(:again) WHERE step_id = 'many[1]';
+SELECT pgqrs_complete_run(:again, pg_temp.claim(:again)), pgqrs_replay_message(:one) \g /dev/null
+SELECT pgqrs_complete_run(:one, pg_temp.claim(:one), '1') \g /dev/null
+SELECT pgqrs_rerun(:again, keep_finished => true) AS again \gset
+SELECT is((status, output, error)::text, '(SUCCESS,1,)', 'and that of its replay, without the error') FROM pgqrs_list_steps(:again) WHERE step_id = 'many[1]';
+SELECT is_empty('SELECT * FROM pgqrs_verify() WHERE NOT ok', 'which is a state that can be');
+
 -- However it ended; of a rerun, too, and of one that was deleted.
 SELECT is(rerun_of, :new::bigint, 'of one that succeeded') FROM pgqrs_get_run(pgqrs_rerun(:new));
 SELECT pgqrs_trigger('job') AS cancelled \gset
