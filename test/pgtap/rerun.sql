@@ -112,8 +112,7 @@ SELECT is((pgqrs_await_child(:again, :lease, 'many[3]')).output, '"three"', 'its
 SELECT is((pgqrs_await_child(:again, :lease, 'many[1]')).output, '"one"', 'as for the first');
 
 -- A child that failed, and ended well after a replay.
-SELECT pgqrs_trigger('parent') AS run \gset
-SELECT pg_temp.claim(:run) AS lease \gset
+SELECT run, lease FROM pg_temp.start('parent') \gset
 SELECT c[1] AS one, c[2] AS two FROM pgqrs_start_children(:run, :lease, 'many', 'child', '{1,2}') c \gset
 SELECT pgqrs_fail_run(:one, pg_temp.claim(:one), '{"type": "e"}', retryable => false), pgqrs_complete_run(:two, pg_temp.claim(:two), '"two"'), pgqrs_await_children(:run, :lease, 'many', 'any'), pgqrs_complete_run(:run, :lease) \g /dev/null
 SELECT pgqrs_rerun(:run, keep_finished => true) AS again \gset
