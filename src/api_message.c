@@ -13,6 +13,7 @@
 #include "floor.h"
 #include "funcapi.h"
 #include "json.h"
+#include "levels.h"
 #include "message.h"
 #include "replay.h"
 #include "taken.h"
@@ -243,6 +244,7 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
 	{
 		pgqrs_taken_foreign_write(DatumGetInt64(values[3]));
+		pgqrs_levels_written(DatumGetInt64(values[0]), DatumGetInt16(values[1]));
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));

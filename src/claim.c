@@ -25,6 +25,7 @@
 #include "floor.h"
 #include "json.h"
 #include "lease.h"
+#include "levels.h"
 #include "miscadmin.h"
 #include "names.h"
 #include "taken.h"
@@ -32,8 +33,6 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "worker_registry.h"
-
-#define USUAL_PRIORITY 0
 
 /* One call may end this many messages that are due to end. */
 #define MAX_ENDED 1000
@@ -423,12 +422,14 @@ scan_priority(Claim *claim, int priority)
 /*
  * The priorities of a queue from high to low.  They are found by index entries
  * whose rows may be dead, so that a level of nothing else costs one of them.
+ * False: there is none.
  */
-static void
+static bool
 scan_priorities(Claim *claim, int high, int low)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	int priority;
+	bool found = false;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
@@ -441,26 +442,34 @@ scan_priorities(Claim *claim, int high, int low)
 	pgqrs_scan_raw(&scan);
 	while (wants_more(claim) && pgqrs_scan_next_key(&scan))
 	{
+		found = true;
 		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
 		scan_priority(claim, priority);
 		if (!pgqrs_scan_restart_below(&scan, 1, priority))
 			break;
 	}
 	pgqrs_scan_end(&scan);
+	return found;
 }
 
 /*
  * Most messages have the usual priority, so that it is worth not to look for
- * it: a scan for other ones ends at the first entry that it reads.
+ * it, and to remember that there is none above.
  */
 static void
 scan_queue(Claim *claim)
 {
-	scan_priorities(claim, PG_INT16_MAX, USUAL_PRIORITY + 1);
+	int64 queue_id = claim->rows.queue.queue_id;
+	uint64 count;
+
+	Assert(wants_more(claim));
+	if (!pgqrs_levels_none_above(queue_id, &count) &&
+		!scan_priorities(claim, PG_INT16_MAX, PGQRS_USUAL_PRIORITY + 1))
+		pgqrs_levels_note_none(queue_id, count);
 	if (wants_more(claim))
-		scan_priority(claim, USUAL_PRIORITY);
+		scan_priority(claim, PGQRS_USUAL_PRIORITY);
 	if (wants_more(claim))
-		scan_priorities(claim, USUAL_PRIORITY - 1, PG_INT16_MIN);
+		(void) scan_priorities(claim, PGQRS_USUAL_PRIORITY - 1, PG_INT16_MIN);
 }
 
 static void
@@ -479,7 +488,7 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
 		others = Max(0, claim->wanted - room);
 	}
 	claim->wanted -= others;
-	if (claim->wanted > 0)
+	if (wants_more(claim))
 		scan_queue(claim);
 	claim->wanted += others;
 }

@@ -22,6 +22,7 @@
 #include "common/controldata_utils.h"
 #include "floor.h"
 #include "guc.h"
+#include "levels.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 #include "taken.h"
@@ -239,12 +240,14 @@ transaction_event(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			lower_durability();
+			pgqrs_levels_pre_end();
 			if (PGQRS_FLOOR_BROKEN('c'))
 				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pgqrs_floor_pre_prepare();
 			pgqrs_wake_pre_prepare();
+			pgqrs_levels_pre_end();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
@@ -253,7 +256,11 @@ transaction_event(XactEvent event, void *arg)
 			if (event == XACT_EVENT_COMMIT)
 				pgqrs_taken_committed();
 			else
+			{
 				pgqrs_taken_forget();
+				pgqrs_levels_forget();
+			}
+			pgqrs_levels_end();
 			pgqrs_floor_end();
 			ended = event;
 			break;
@@ -271,6 +278,7 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		pgqrs_taken_forget();
+		pgqrs_levels_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
 	}
 }

@@ -16,6 +16,7 @@
 #include "heartbeat.h"
 #include "indexes.h"
 #include "launcher.h"
+#include "levels.h"
 #include "miscadmin.h"
 #include "ready.h"
 #include "storage/ipc.h"
@@ -41,6 +42,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
 	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
 	RequestAddinShmemSpace(pgqrs_taken_shmem_size());
+	RequestAddinShmemSpace(pgqrs_levels_shmem_size());
 	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
 	RequestAddinShmemSpace(pgqrs_databases_shmem_size());
 	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
@@ -65,6 +67,7 @@ start_shmem(void)
 	pgqrs_clock_shmem_init();
 	pgqrs_floor_shmem_init();
 	pgqrs_taken_shmem_init();
+	pgqrs_levels_shmem_init();
 	pgqrs_commit_shmem_init();
 	pgqrs_databases_shmem_init();
 	pgqrs_heartbeat_shmem_init();

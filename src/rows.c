@@ -33,6 +33,7 @@
 #include "errors.h"
 #include "executor/executor.h"
 #include "floor.h"
+#include "levels.h"
 #include "miscadmin.h"
 #include "recent.h"
 #include "storage/lmgr.h"
@@ -302,13 +303,8 @@ static void
 make_scan_key(ScanKey key, Relation index, const PgqrsKey *k)
 {
 	int i = k->column - 1;
-	Oid type = TupleDescAttr(RelationGetDescr(index), i)->atttypid;
+	Oid type = index->rd_opcintype[i];
 
-	/* an index on name stores cstring */
-	if (type == CSTRINGOID)
-		type = NAMEOID;
-	else if (type_is_enum(type))
-		type = ANYENUMOID;
 	ScanKeyEntryInitialize(key, 0, k->column, k->strategy, InvalidOid,
 						   index->rd_indcollation[i],
 						   comparison(type, k->strategy), k->value);
@@ -783,7 +779,11 @@ note_written(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 	if (key != InvalidAttrNumber)
 		pgqrs_recent_note(table->id, DatumGetInt64(row->values[key - 1]),
 						  &slot->tts_tid);
-	if (table->id == TABLE_MESSAGES && row->changed[Messages_visible_after - 1])
+	if (table->id != TABLE_MESSAGES)
+		return;
+	pgqrs_levels_written(DatumGetInt64(row->values[Messages_queue_id - 1]),
+						 DatumGetInt16(row->values[Messages_priority - 1]));
+	if (row->changed[Messages_visible_after - 1])
 		pgqrs_wake_mark_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
 								DatumGetTimestampTz(
 									row->values[Messages_visible_after - 1]),

@@ -14,6 +14,7 @@
 
 #include "catalog/pg_type.h"
 #include "floor.h"
+#include "levels.h"
 #include "miscadmin.h"
 #include "rows.h"
 #include "utils/timestamp.h"
@@ -97,6 +98,7 @@ pgqrs_sweep(int max_entries)
 	Sweep sweep = {.budget = max_entries};
 
 	open_messages(&sweep);
+	pgqrs_levels_forget_all();
 	while (sweep.budget > 0 && pgqrs_floor_sweep_next(&sweep.at))
 		sweep_floor(&sweep);
 	pgqrs_floor_sweep_end(&sweep.at);

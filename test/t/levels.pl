@@ -1,0 +1,117 @@
+# A session that knows of no urgent message in a queue claims without looking for
+# one.  Whatever brings one into the queue is seen by the next claim all the same.
+use strict;
+use warnings;
+
+use Pgqrs;
+use Test::More;
+
+my $node = new_node('levels', "max_prepared_transactions = 20\nfsync = off\nautovacuum = off\nshared_preload_libraries = 'pgqrs'\n");
+my $writer = $node->background_psql('postgres');
+my $claimer = $node->background_psql('postgres');
+my $claim = q{SELECT payload FROM pgqrs_dequeue('jobs')};
+my $enqueue = q{SELECT pgqrs_enqueue('jobs', '"urgent"', priority => 1)};
+my $insert = q{INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
+	SELECT nextval('pgqrs_message_id_seq'), queue_id, now(), now(), 0, 0, 1, '"urgent"' FROM pgqrs_queues WHERE name = 'jobs'};
+
+sub buffers_of_claim
+{
+	my $plan = $claimer->query_safe(q{EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT FROM pgqrs_dequeue('jobs')});
+
+	return $plan =~ /shared hit=(\d+)/ ? $1 : die "no buffers in: $plan";
+}
+
+# Only usual messages, and the claimer knows.
+sub begin
+{
+	$writer->query_safe('TRUNCATE pgqrs_messages');
+	$writer->query_safe(q{SELECT pgqrs_enqueue_batch('jobs', array_fill('"usual"'::jsonb, ARRAY[5]))});
+	is($claimer->query_safe($claim), '"usual"', 'nothing else is there') for 1 .. 2;
+	return;
+}
+
+sub seen_after
+{
+	my ($what, @statements) = @_;
+
+	begin();
+	$writer->query_safe($_) for @statements;
+	is($claimer->query_safe($claim), '"urgent"', "urgent after $what");
+	is($claimer->query_safe($claim), '"usual"', "usual then");
+	return;
+}
+
+$node->safe_psql('postgres', q{SELECT pgqrs_create_queue('jobs', visibility_timeout => '1 hour')});
+
+begin();
+my $known = buffers_of_claim();
+$node->safe_psql('postgres', q{SELECT pgqrs_maintain()});
+cmp_ok(buffers_of_claim(), '>', $known, 'maintenance has every session look again');
+is(buffers_of_claim(), $known, 'a look is remembered');
+
+seen_after('an enqueue', $enqueue);
+seen_after('a batch', q{SELECT pgqrs_enqueue_batch('jobs', '{"\"urgent\""}', priority => 1)});
+seen_after('an enqueue with a key', q{SELECT pgqrs_enqueue('jobs', '"urgent"', priority => 1, idempotency_key => gen_random_uuid()::text)});
+seen_after('a released savepoint', 'BEGIN', 'SAVEPOINT s', $enqueue, 'RELEASE s', 'COMMIT');
+seen_after('COMMIT PREPARED', 'BEGIN', $enqueue, "PREPARE TRANSACTION 'urgent'", "COMMIT PREPARED 'urgent'");
+seen_after('an INSERT by hand', $insert);
+seen_after('COPY', q{CREATE TEMP TABLE copied AS SELECT * FROM pgqrs_messages LIMIT 0}, $insert =~ s/INTO pgqrs_messages/INTO copied/r,
+	"COPY copied TO '@{[ $node->data_dir ]}/copied'", "COPY pgqrs_messages FROM '@{[ $node->data_dir ]}/copied'");
+seen_after('an UPDATE by hand', q{UPDATE pgqrs_messages SET priority = 1, payload = '"urgent"' WHERE message_id = (SELECT max(message_id) FROM pgqrs_messages)});
+
+# Where the claimer looks while the other is writing.
+for my $end ('COMMIT', "PREPARE TRANSACTION 'urgent'", 'ROLLBACK')
+{
+	begin();
+	$writer->query_safe('BEGIN');
+	$writer->query_safe($enqueue);
+	is($claimer->query_safe($claim), '"usual"', "nothing to be seen before $end");
+	$writer->query_safe($end);
+	if ($end =~ /PREPARE/)
+	{
+		is($claimer->query_safe($claim), '"usual"', 'nor when prepared');
+		$writer->query_safe("COMMIT PREPARED 'urgent'");
+	}
+	is($claimer->query_safe($claim), $end eq 'ROLLBACK' ? '"usual"' : '"urgent"', "after $end");
+}
+
+# What the session itself has written, and what it takes back.
+begin();
+$claimer->query_safe('BEGIN');
+$claimer->query_safe($enqueue);
+is($claimer->query_safe($claim), '"urgent"', 'its own, in the same transaction');
+is($claimer->query_safe($claim), '"usual"', 'and no other');
+$claimer->query_safe('ROLLBACK');
+is($claimer->query_safe($claim), '"usual"', 'none after a rollback');
+
+for my $savepoint ('', 'SAVEPOINT s')
+{
+	begin();
+	$writer->query_safe($enqueue);
+	$claimer->query_safe('BEGIN');
+	$claimer->query_safe($savepoint) if $savepoint;
+	$claimer->query_safe('TRUNCATE pgqrs_messages');
+	is($claimer->query_safe($claim), '', 'nothing in a table that was truncated') for 1 .. 2;
+	$claimer->query_safe($savepoint ? 'ROLLBACK TO s' : 'ROLLBACK');
+	is($claimer->query_safe($claim), '"urgent"', 'all back after ROLLBACK' . ($savepoint ? ' TO' : ''));
+	$claimer->query_safe('COMMIT') if $savepoint;
+}
+
+# Written past everything: found by maintenance.
+begin();
+$writer->query_safe('ALTER TABLE pgqrs_messages DISABLE TRIGGER ALL');
+$writer->query_safe($insert);
+$writer->query_safe('ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written');
+$node->safe_psql('postgres', q{SELECT pgqrs_maintain()});
+is($claimer->query_safe($claim), '"urgent"', 'found after maintenance');
+
+# The urgent messages of one queue are none of another.
+$node->safe_psql('postgres', q{SELECT pgqrs_create_queue('others')});
+begin();
+$node->safe_psql('postgres', q{SELECT pgqrs_enqueue('others', '1', priority => 1)});
+is($claimer->query_safe($claim), '"usual"', 'nothing urgent here');
+
+$writer->quit;
+$claimer->quit;
+$node->stop;
+done_testing;
