@@ -214,13 +214,15 @@ pgqrs_indexes_of(PgqrsTableId id, Relation table)
 {
 	Known *k = &known[id];
 	PgqrsIndexes *indexes;
+	Size size;
 
 	if (k->table != RelationGetRelid(table) || !k->whole)
 		learn(k, table);
 	if (!k->plain)
 		return NULL;
-	indexes = palloc(sizeof(PgqrsIndexes));
-	memcpy(indexes, &k->indexes, sizeof(PgqrsIndexes));
+	size = offsetof(PgqrsIndexes, indexes) + k->indexes.count * sizeof(PgqrsIndex);
+	indexes = palloc(size);
+	memcpy(indexes, &k->indexes, size);
 	return indexes;
 }
 

@@ -6,8 +6,7 @@
  * the version that the call before read or wrote costs a quarter of a descent
  * of the index.  The place is a hint: whatever is there counts only if it has
  * the key and the snapshot sees it, and then it is what the index would have
- * led to, since a key has at most one visible version.  The lock on the table
- * keeps its end from being cut off between our look at its size and the read.
+ * led to, since a key has at most one visible version.
  */
 #include "recent.h"
 
@@ -16,7 +15,9 @@
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "storage/bufmgr.h"
+#include "storage/smgr.h"
 #include "utils/builtins.h"
+#include "utils/rel.h"
 
 /* Places per table; the keys of rows in use at a time are near each other. */
 #define PLACES 64
@@ -80,6 +81,20 @@ has_key(PgqrsTableId id, TupleTableSlot *slot, const Datum *keys)
 														  &isnull)));
 }
 
+/*
+ * What the last look at the size of the table found holds as long as the storage
+ * manager keeps it: the end is cut off with an invalidation, which has arrived
+ * with our lock on the table.
+ */
+static bool
+has_block(Relation table, BlockNumber block)
+{
+	BlockNumber known = RelationGetSmgr(table)->smgr_cached_nblocks[MAIN_FORKNUM];
+
+	return (known != InvalidBlockNumber && block < known) ||
+		block < RelationGetNumberOfBlocks(table);
+}
+
 static void
 prune(Relation table, BlockNumber block)
 {
@@ -103,7 +118,7 @@ pgqrs_recent_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 	if (IsolationIsSerializable())
 		return false;
 	block = ItemPointerGetBlockNumber(&place->tid);
-	if (block >= RelationGetNumberOfBlocks(table))
+	if (!has_block(table, block))
 		return false;
 	if (places[id].fetches++ % RECENT_PRUNE_EVERY == 0)
 		prune(table, block);

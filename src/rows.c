@@ -35,6 +35,7 @@
 #include "floor.h"
 #include "levels.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "recent.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -211,13 +212,26 @@ pgqrs_require_writable(void)
 	pgqrs_clock_note_serving();
 }
 
-/* The extension may be dropped, or made anew, while we wait for the lock. */
+/*
+ * The extension may be dropped, or made anew, while we wait for the lock.  As
+ * try_table_open() does it, but for the search of pg_class: whether the table
+ * is there the relation cache knows, too.
+ */
 static Relation
 open_relation(PgqrsTableId id, LOCKMODE lock)
 {
-	Relation rel = try_table_open(pgqrs_catalog_table(id), lock);
+	Oid oid = pgqrs_catalog_table(id);
+	Relation rel;
 
-	return rel != NULL ? rel : table_open(pgqrs_catalog_table(id), lock);
+	LockRelationOid(oid, lock);
+	rel = RelationIdGetRelation(oid);
+	if (!RelationIsValid(rel))
+	{
+		UnlockRelationOid(oid, lock);
+		return table_open(pgqrs_catalog_table(id), lock);
+	}
+	pgstat_init_relation(rel);
+	return rel;
 }
 
 PgqrsTable *
@@ -523,18 +537,6 @@ pgqrs_scan_end(PgqrsScan *scan)
  * Reading
  */
 
-static bool
-fetch_recent(PgqrsTable *table, const Datum *keys, TupleTableSlot *slot)
-{
-	bool found;
-
-	PushActiveSnapshot(read_snapshot(table));
-	found = pgqrs_recent_fetch(table->id, table->rel, GetActiveSnapshot(), keys,
-							   slot);
-	PopActiveSnapshot();
-	return found;
-}
-
 /* Fetches the row whose first index columns equal the keys. */
 bool
 pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
@@ -546,7 +548,9 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 		pgqrs_recent_key(table->id) != InvalidAttrNumber;
 	bool found;
 
-	if (by_key && fetch_recent(table, keys, slot))
+	/* no other snapshot is taken before it is used, so that it need not be kept */
+	if (by_key &&
+		pgqrs_recent_fetch(table->id, table->rel, read_snapshot(table), keys, slot))
 		return true;
 	for (int i = 0; i < nkeys; i++)
 		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i], false, (Datum) 0};
@@ -750,13 +754,19 @@ fill_slot(PgqrsTable *table, TupleTableSlot *slot, const PgqrsRow *row)
 	return slot;
 }
 
-/* Puts the row into the table's one slot for writing. */
+/* The table's one slot for writing. */
 static TupleTableSlot *
-store_row(PgqrsTable *table, const PgqrsRow *row)
+writer_slot(PgqrsTable *table)
 {
 	if (table->writer == NULL)
 		table->writer = pgqrs_table_slot(table);
-	return fill_slot(table, table->writer, row);
+	return table->writer;
+}
+
+static TupleTableSlot *
+store_row(PgqrsTable *table, const PgqrsRow *row)
+{
+	return fill_slot(table, writer_slot(table), row);
 }
 
 /* A transaction that changes messages sees them differently from then on. */
@@ -963,7 +973,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 static bool
 exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *keys)
 {
-	TupleTableSlot *slot = pgqrs_table_slot(table);
+	TupleTableSlot *slot = writer_slot(table);
 	ScanKeyData scankeys[PGQRS_MAX_KEYS];
 	TransactionId busy = InvalidTransactionId;
 	ItemPointerData tid;
