@@ -3,7 +3,8 @@
  *	  What happens at the end of a transaction.
  *
  * One callback, so that the order of what happens stands in one place.  It is
- * registered before those of other libraries, so that it is called after them.
+ * registered before those of libraries that are loaded later, so that it is
+ * called after them.
  * For commit and abort it is called when the end of the transaction is visible
  * to snapshots; floor.c depends on that.
  *

@@ -46,6 +46,7 @@ typedef struct PgqrsIndex
 	PgqrsIndexTest tests[PGQRS_MAX_TESTS];
 } PgqrsIndex;
 
+/* A copy has room for as many as there are. */
 typedef struct PgqrsIndexes
 {
 	int count;

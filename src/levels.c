@@ -10,20 +10,23 @@
  *
  * The count is read before the search begins.  A transaction is counted when its
  * last entry has been written and nobody else can see its rows yet, before it
- * commits or is prepared.  So an entry that the search did not find was written
+ * commits or is prepared; what a callback of another library writes later than
+ * that, at once after it.  So an entry that the search did not find was written
  * after the count was read, and is counted before its row can be claimed.  The
  * transaction itself sees its rows earlier, and searches until its end.
  *
  * A rollback may bring entries back that the transaction could not see, those
- * of a truncated table: it takes all that its session remembers.
+ * of a truncated table: rollback and PREPARE take all that their session
+ * remembers.  So does whatever changes the table's relation, such as the trigger
+ * that tells of rows that are written by hand, and each sweep (sweep.c).
  *
  * Runs in every backend that writes or claims messages.  The counters alone are
  * in shared memory.
  */
 #include "levels.h"
 
+#include "catalog.h"
 #include "common/hashfn.h"
-#include "compat.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/shmem.h"
@@ -40,16 +43,19 @@ typedef union Counter
 	char pad[PG_CACHE_LINE_SIZE];
 } Counter;
 
-/* A queue of this database without entries above, by counter. */
+/* A queue of this database without entries above. */
 typedef struct None
 {
-	int64 queue_id; /* or 0: nothing is known */
+	bool known;
+	int64 queue_id;
 	uint64 count;
+	uint64 generation; /* of the table */
 } None;
 
 static Counter *shared = NULL;
-static None none[COUNTERS];
-static uint64 written = 0;
+static None none[COUNTERS]; /* each by its counter */
+static uint64 written = 0;	/* what the transaction has to count in, */
+static uint64 counted = 0;	/* and has */
 
 Size
 pgqrs_levels_shmem_size(void)
@@ -95,7 +101,9 @@ pgqrs_levels_none_above(int64 queue_id, uint64 *count)
 		return false;
 	*count = pg_atomic_read_u64(&shared[at].count);
 	pg_memory_barrier();
-	return none[at].queue_id == queue_id && none[at].count == *count &&
+	return none[at].known && none[at].queue_id == queue_id &&
+		none[at].count == *count &&
+		none[at].generation == pgqrs_catalog_generation(TABLE_MESSAGES) &&
 		(written & UINT64CONST(1) << at) == 0;
 }
 
@@ -103,7 +111,8 @@ void
 pgqrs_levels_note_none(int64 queue_id, uint64 count)
 {
 	if (shared != NULL)
-		none[counter_of(queue_id)] = (None){queue_id, count};
+		none[counter_of(queue_id)] = (None){true, queue_id, count,
+											pgqrs_catalog_generation(TABLE_MESSAGES)};
 }
 
 void
@@ -119,18 +128,24 @@ pgqrs_levels_forget(void)
 	memset(none, 0, sizeof(none));
 }
 
+static void
+count_in(uint64 counters)
+{
+	for (int i = 0; i < COUNTERS && shared != NULL && counters != 0; i++)
+		if ((counters & UINT64CONST(1) << i) != 0)
+			pg_atomic_fetch_add_u64(&shared[i].count, 1);
+}
+
 void
 pgqrs_levels_pre_end(void)
 {
-	if (written == 0 || shared == NULL)
-		return;
-	for (int i = 0; i < COUNTERS; i++)
-		if ((written & UINT64CONST(1) << i) != 0)
-			pg_atomic_fetch_add_u64(&shared[i].count, 1);
+	count_in(written);
+	counted = written;
 }
 
 void
 pgqrs_levels_end(void)
 {
-	written = 0;
+	count_in(written & ~counted);
+	written = counted = 0;
 }

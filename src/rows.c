@@ -230,6 +230,8 @@ open_relation(PgqrsTableId id, LOCKMODE lock)
 		UnlockRelationOid(oid, lock);
 		return table_open(pgqrs_catalog_table(id), lock);
 	}
+	if (RelationUsesLocalBuffers(rel))
+		MyXactFlags |= XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
 	pgstat_init_relation(rel);
 	return rel;
 }
@@ -537,6 +539,18 @@ pgqrs_scan_end(PgqrsScan *scan)
  * Reading
  */
 
+static bool
+fetch_recent(PgqrsTable *table, const Datum *keys, TupleTableSlot *slot)
+{
+	bool found;
+
+	PushActiveSnapshot(read_snapshot(table));
+	found = pgqrs_recent_fetch(table->id, table->rel, GetActiveSnapshot(), keys,
+							   slot);
+	PopActiveSnapshot();
+	return found;
+}
+
 /* Fetches the row whose first index columns equal the keys. */
 bool
 pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
@@ -548,9 +562,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 		pgqrs_recent_key(table->id) != InvalidAttrNumber;
 	bool found;
 
-	/* no other snapshot is taken before it is used, so that it need not be kept */
-	if (by_key &&
-		pgqrs_recent_fetch(table->id, table->rel, read_snapshot(table), keys, slot))
+	if (by_key && fetch_recent(table, keys, slot))
 		return true;
 	for (int i = 0; i < nkeys; i++)
 		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i], false, (Datum) 0};

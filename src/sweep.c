@@ -5,7 +5,8 @@
  * Below a floor there is nothing to claim, or floor.c is wrong, or somebody
  * wrote to pgqrs_messages with its trigger disabled.  The sweep looks for it
  * where claims no longer do, and lowers the floor to the first message that it
- * finds.  Or it only lists what it finds.
+ * finds.  Or it only lists what it finds.  For the same reason it has every session
+ * look above the usual priority again.
  *
  * Runs in any backend, any number at a time, and locks nothing.  It goes on
  * where the last one, of whatever backend, had looked at enough.

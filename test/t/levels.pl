@@ -65,6 +65,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'urgent'", 'ROLLBACK')
 	begin();
 	$writer->query_safe('BEGIN');
 	$writer->query_safe($enqueue);
+	$node->safe_psql('postgres', 'SELECT pgqrs_maintain()');
 	is($claimer->query_safe($claim), '"usual"', "nothing to be seen before $end");
 	$writer->query_safe($end);
 	if ($end =~ /PREPARE/)
@@ -84,32 +85,35 @@ is($claimer->query_safe($claim), '"usual"', 'and no other');
 $claimer->query_safe('ROLLBACK');
 is($claimer->query_safe($claim), '"usual"', 'none after a rollback');
 
-for my $savepoint ('', 'SAVEPOINT s')
+for my $end ('ROLLBACK', 'ROLLBACK TO s', "PREPARE TRANSACTION 'truncated'; ROLLBACK PREPARED 'truncated'")
 {
 	begin();
 	$writer->query_safe($enqueue);
-	$claimer->query_safe('BEGIN');
-	$claimer->query_safe($savepoint) if $savepoint;
+	$claimer->query_safe('BEGIN; SAVEPOINT s');
 	$claimer->query_safe('TRUNCATE pgqrs_messages');
 	is($claimer->query_safe($claim), '', 'nothing in a table that was truncated') for 1 .. 2;
-	$claimer->query_safe($savepoint ? 'ROLLBACK TO s' : 'ROLLBACK');
-	is($claimer->query_safe($claim), '"urgent"', 'all back after ROLLBACK' . ($savepoint ? ' TO' : ''));
-	$claimer->query_safe('COMMIT') if $savepoint;
+	$claimer->query_safe($end);
+	is($claimer->query_safe($claim), '"urgent"', "all back after $end");
+	$claimer->query_safe('COMMIT') if $end =~ /TO/;
 }
 
-# Written past everything: found by maintenance.
-begin();
-$writer->query_safe('ALTER TABLE pgqrs_messages DISABLE TRIGGER ALL');
-$writer->query_safe($insert);
-$writer->query_safe('ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written');
-$node->safe_psql('postgres', q{SELECT pgqrs_maintain()});
-is($claimer->query_safe($claim), '"urgent"', 'found after maintenance');
+# Written past everything: found when the trigger is back, or by maintenance.
+my $disable = 'ALTER TABLE pgqrs_messages DISABLE TRIGGER ALL';
+my $enable = 'ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written';
+seen_after('DISABLE TRIGGER', $disable, $insert, $enable);
+seen_after('DISABLE TRIGGER and maintenance', $disable, $claim, $insert, 'SELECT pgqrs_maintain()');
+$writer->query_safe($enable);
 
-# The urgent messages of one queue are none of another.
-$node->safe_psql('postgres', q{SELECT pgqrs_create_queue('others')});
-begin();
-$node->safe_psql('postgres', q{SELECT pgqrs_enqueue('others', '1', priority => 1)});
-is($claimer->query_safe($claim), '"usual"', 'nothing urgent here');
+# What is known of one queue is not of another, whichever counter they share.
+$node->safe_psql('postgres', q{SELECT pgqrs_create_queue('other' || n) FROM generate_series(1, 200) n});
+$node->safe_psql('postgres', 'TRUNCATE pgqrs_messages');
+$node->safe_psql('postgres', q{SELECT pgqrs_enqueue('other' || n, '"urgent"', priority => 1) FROM generate_series(1, 200) n});
+for my $n (1 .. 200)
+{
+	$claimer->query_safe($claim);
+	my $payload = $claimer->query_safe("SELECT payload FROM pgqrs_dequeue('other$n')");
+	is($payload, '"urgent"', "urgent in queue $n after a look at another") if $payload ne '"urgent"' || $n == 200;
+}
 
 $writer->quit;
 $claimer->quit;
