@@ -47,12 +47,14 @@ CREATE TABLE pgqrs_messages (
 	headers jsonb,
 	last_error jsonb,
 	exhausted_at timestamptz,
-	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id),
+	-- each claim adds an entry beside the one that is there
+	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id) WITH (fillfactor = 50),
 	CONSTRAINT pgqrs_messages_queue_fkey FOREIGN KEY (queue_id) REFERENCES pgqrs_queues
 );
 COMMENT ON TABLE pgqrs_messages IS 'messages that have not ended; a run''s message has the run''s id and no payload of its own';
 COMMENT ON COLUMN pgqrs_messages.visible_after IS 'when work continues: the end of the lease while one is held';
-CREATE INDEX pgqrs_messages_claim_idx ON pgqrs_messages (queue_id, priority DESC, visible_after, message_id);
+CREATE INDEX pgqrs_messages_claim_idx ON pgqrs_messages (queue_id, priority DESC, visible_after, message_id)
+	WITH (deduplicate_items = off);	-- no two entries are equal
 COMMENT ON INDEX pgqrs_messages_claim_idx IS 'the order of claims';
 CREATE UNIQUE INDEX pgqrs_messages_key_idx ON pgqrs_messages (queue_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_key_idx IS 'idempotency keys of messages, and of runs whose key holds only while they have not ended';
@@ -199,7 +201,8 @@ COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
 CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
 	WHERE idempotency_key IS NOT NULL AND key_scope = 'retained' AND deleted_at IS NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_key_idx IS 'idempotency keys of runs that keep theirs after the end';
-CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_id, run_id);
+CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_id, run_id)
+	WITH (deduplicate_items = off);
 COMMENT ON INDEX pgqrs_workflow_runs_workflow_idx IS 'the runs of a workflow, for lists and for deleting it';
 CREATE INDEX pgqrs_workflow_runs_tags_idx ON pgqrs_workflow_runs USING gin (tags jsonb_path_ops) WITH (fastupdate = off) WHERE tags IS NOT NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_tags_idx IS 'tags, for lists of runs';
