@@ -135,7 +135,7 @@ sub workload_table
 sub requirements_table
 {
 	my @requirements = @_;
-	my @rows = [ 'figure', 'required', 'measured', 'min – max', 'reached' ];
+	my @rows = [ 'figure', 'required', 'measured', 'min – max', 'null cycle', 'reached' ];
 
 	for my $r (@requirements)
 	{
@@ -150,7 +150,7 @@ sub requirements_table
 		  :                     '';
 
 		push @rows, [ $r->{text}, $bound, defined $m ? $format->($m) . " $unit" : '',
-			spread($format, @{ $r->{values} }), $reached ];
+			spread($format, @{ $r->{values} }), $r->{null} ? ratio(median(@{ $r->{null} })) : '', $reached ];
 	}
 	return table(@rows);
 }

@@ -1,1 +1,2 @@
-SELECT * FROM pgqrs_dequeue('ring', visibility_timeout => '1 ms');
+SELECT message_id, lease, attempt, failures, priority, enqueued_at, visible_after, payload, headers
+	FROM pgqrs_dequeue('ring', visibility_timeout => '1 ms');
