@@ -357,15 +357,16 @@ read_snapshot(PgqrsTable *table)
 
 /*
  * Starts a scan in index order.  The snapshot stays active until the end of
- * the scan.
+ * the scan.  Only a scan that keeps the entries, which takes two pages of
+ * memory, knows their columns.
  *
  * Under SERIALIZABLE an index scan with an MVCC snapshot would leave predicate
  * locks on the pages where everybody writes, and make strangers fail.  A scan
  * that sees everything leaves none, so there we check visibility ourselves.
  */
-void
-pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
-				 int nkeys, const PgqrsKey *keys)
+static void
+scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index, int nkeys,
+		   const PgqrsKey *keys, bool keep_entries)
 {
 	Assert(nkeys <= PGQRS_MAX_KEYS);
 	scan->table = table;
@@ -390,8 +391,15 @@ pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
 	scan->desc = pgqrs_index_beginscan(table->rel, scan->index,
 									   scan->by_hand ? SnapshotAny : scan->snapshot,
 									   nkeys);
-	scan->desc->xs_want_itup = true;
+	scan->desc->xs_want_itup = keep_entries;
 	index_rescan(scan->desc, scan->keys, nkeys, NULL, 0);
+}
+
+void
+pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index,
+				 int nkeys, const PgqrsKey *keys)
+{
+	scan_begin(scan, table, index, nkeys, keys, true);
 }
 
 /* All rows of a table in the order of its primary key. */
@@ -557,7 +565,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 				const Datum *keys, TupleTableSlot *slot)
 {
 	PgqrsScan scan;
-	PgqrsKey k[PGQRS_MAX_KEYS];
+	PgqrsKey k[PGQRS_MAX_KEYS] = {{0}};
 	bool by_key = index == primary_key[table->id] &&
 		pgqrs_recent_key(table->id) != InvalidAttrNumber;
 	bool found;
@@ -566,7 +574,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 		return true;
 	for (int i = 0; i < nkeys; i++)
 		k[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, keys[i], false, (Datum) 0};
-	pgqrs_scan_begin(&scan, table, index, nkeys, k);
+	scan_begin(&scan, table, index, nkeys, k, false);
 	found = pgqrs_scan_next(&scan, slot);
 	pgqrs_scan_end(&scan);
 	if (found && by_key)
