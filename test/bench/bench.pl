@@ -292,12 +292,12 @@ push @workloads, {
 	contenders => [
 		ours(id => 'pgqrs', label => 'pgqrs_dequeue', script => 'pgqrs/claim', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) },
-			buffers_of => "SELECT * FROM pgqrs_dequeue('bench', visibility_timeout => '1 hour')"),
+			count_buffers => 1),
 		ours(id => 'sync', label => 'the same, async_claims = off', script => 'pgqrs/claim', left => waiting('pgqrs_messages'),
 			prepare => sub { load_pgqrs('bench', $_[1]) }, server => { 'pgqrs.async_claims' => 'off' },
 			against => 'pgqrs', null => 'null_durable'),
 		plain(id => 'plain', label => 'UPDATE … SKIP LOCKED', script => 'plain/claim', left => waiting('plain_messages'),
-			prepare => sub { load_plain($_[1]) }, buffers_of => 'plain/claim'),
+			prepare => sub { load_plain($_[1]) }, count_buffers => 1),
 		plain(id => 'known', label => 'UPDATE of a row whose key is known, asynchronous', script => 'plain/update_one',
 			prepare => sub { load_plain($_[1]) }, server => { synchronous_commit => 'off' }),
 		null(label => 'null: 1 round trip', script => 'null/claim'),
@@ -320,9 +320,9 @@ for my $size (1_000, $large)
 		contenders => [
 			ours(id => 'pgqrs', label => 'pgqrs_dequeue', script => 'pgqrs/claim_ring', null => undef, keeps => 1,
 				prepare => sub { keep_loaded('pgqrs', $size, sub { load_pgqrs('ring', $_[0]) }) },
-				buffers_of => "SELECT * FROM pgqrs_dequeue('ring', visibility_timeout => '1 ms')"),
+				count_buffers => 1),
 			plain(id => 'plain', label => 'UPDATE … SKIP LOCKED', script => 'plain/claim_ring', keeps => 1,
-				prepare => sub { keep_loaded('plain', $size, \&load_plain) }, buffers_of => 'plain/claim_ring'),
+				prepare => sub { keep_loaded('plain', $size, \&load_plain) }, count_buffers => 1),
 		],
 	};
 	push @workloads, {
@@ -512,13 +512,10 @@ sub run_workload
 sub count_buffers
 {
 	my ($contender) = @_;
-	my $statement = $contender->{buffers_of} or return;
+	my $statement;
 
-	if ($statement =~ /^plain/)
-	{
-		local (@ARGV, $/) = (script($statement));
-		$statement = <> =~ s/;\s*$//r;
-	}
+	return if !$contender->{count_buffers};
+	$statement = slurp(script($contender->{script})) =~ s/;\s*$//r;
 	$contender->{prepare}->(1, $backlog);
 	$contender->{buffers} = buffers_per_call($contender->{database}, $statement, $quick ? 50 : 300);
 	return;

@@ -150,7 +150,7 @@ sub requirements_table
 		  :                     '';
 
 		push @rows, [ $r->{text}, $bound, defined $m ? $format->($m) . " $unit" : '',
-			spread($format, @{ $r->{values} }), $r->{null} ? ratio(median(@{ $r->{null} })) : '', $reached ];
+			spread($format, @{ $r->{values} }), ratio(median(@{ $r->{null} // [] })), $reached ];
 	}
 	return table(@rows);
 }
