@@ -284,7 +284,7 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output)
 	pgqrs_run_fence(&rows, lease, false);
 	if (pgqrs_is_null(rows.run, Runs_cancel_requested_at))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("run " INT64_FORMAT " was not asked to stop", run_id),
 				 errdetail("It is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS,

@@ -79,7 +79,7 @@ void
 pgqrs_error_run_late(int64 run_id)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("run " INT64_FORMAT " has run out of time", run_id),
 			 errdetail("It is past its deadline."),
 			 errhint("Drop it; nothing more can be stored for it.")));

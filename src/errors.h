@@ -14,7 +14,7 @@
 #define ERRCODE_PGQRS_MESSAGE_NOT_FOUND	 MAKE_SQLSTATE('P', 'Q', '0', '0', '4')
 #define ERRCODE_PGQRS_WORKER_NOT_FOUND	 MAKE_SQLSTATE('P', 'Q', '0', '0', '5')
 #define ERRCODE_PGQRS_LEASE_LOST		 MAKE_SQLSTATE('P', 'Q', '0', '0', '6')
-#define ERRCODE_PGQRS_INVALID_STATE		 MAKE_SQLSTATE('P', 'Q', '0', '0', '7')
+#define ERRCODE_PGQRS_ENDED				 MAKE_SQLSTATE('P', 'Q', '0', '0', '7')
 #define ERRCODE_PGQRS_PAYLOAD_TOO_LARGE	 MAKE_SQLSTATE('P', 'Q', '0', '0', '8')
 #define ERRCODE_PGQRS_IN_USE			 MAKE_SQLSTATE('P', 'Q', '0', '0', '9')
 #define ERRCODE_PGQRS_RUN_CANCELLED		 MAKE_SQLSTATE('P', 'Q', '0', '1', '0')
@@ -22,6 +22,7 @@
 #define ERRCODE_PGQRS_NO_WORKER			 MAKE_SQLSTATE('P', 'Q', '0', '1', '3')
 #define ERRCODE_PGQRS_WORKER_STOPPED	 MAKE_SQLSTATE('P', 'Q', '0', '1', '4')
 #define ERRCODE_PGQRS_SCHEDULE_INVALID	 MAKE_SQLSTATE('P', 'Q', '0', '1', '5')
+#define ERRCODE_PGQRS_INVALID_STATE		 MAKE_SQLSTATE('P', 'Q', '0', '1', '6')
 
 /* PostgreSQL 18 has this one in place of the other. */
 #ifndef pg_noreturn

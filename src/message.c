@@ -221,7 +221,7 @@ require_plain_queue(const char *name, PgqrsQueue *queue)
 	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, queue);
 	if (queue->is_workflow)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("\"%s\" is the queue of a workflow", name),
 				 errdetail("Its messages belong to runs."),
 				 errhint("Start a run with pgqrs_trigger().")));
@@ -372,7 +372,7 @@ static void
 refuse_run(int64 id)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("message " INT64_FORMAT " belongs to a run", id),
 			 errdetail("It ends with its run."),
 			 errhint("Use pgqrs_complete_run() or pgqrs_fail_run().")));

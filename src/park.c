@@ -353,7 +353,7 @@ refuse_ended(PgqrsParkStep *w)
 
 	if (pgqrs_run_is_terminal(status))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("run " INT64_FORMAT " has ended", w->run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Only a run that goes on can be resumed.")));

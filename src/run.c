@@ -71,7 +71,7 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 
 	if (!pgqrs_state_run_may(from, to))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("run " INT64_FORMAT " cannot become %s",
 						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
 						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
@@ -615,7 +615,7 @@ static void
 error_ended(int64 run_id, PgqrsRunStatus status)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("run " INT64_FORMAT " has ended", run_id),
 			 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 			 errhint("Drop it; nothing more can be stored for it.")));

@@ -58,7 +58,7 @@ move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
 
 	if (!pgqrs_state_step_may(from, to))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
 						DatumGetInt64(pgqrs_get(step, Steps_run_id)),
@@ -80,7 +80,7 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 
 	if (found != kind)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				(errcode(ERRCODE_PGQRS_ENDED),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
 						DatumGetInt64(pgqrs_get(step, Steps_run_id))),
@@ -480,7 +480,7 @@ static void
 error_finished(const StepRows *s)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has failed already",
 					s->step_id, s->run_id),
 			 errdetail("It is ERROR."),
