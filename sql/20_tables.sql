@@ -2,6 +2,11 @@
 -- writes them.  The order of the columns is known to src/catalog.h; a new
 -- column is appended, never inserted.
 --
+-- No foreign key is declared.  The functions keep rows together, in the order of
+-- their locks, and pgqrs_verify() checks each.  pg_restore loads the data of an
+-- extension's tables with its constraints in place, in any order and in parallel:
+-- a foreign key would refuse the rows that come before those they point to.
+--
 -- Names and keys are COLLATE "C": they are compared for equality and prefix,
 -- and an operating system's new collation must not be able to break an index.
 
@@ -48,8 +53,7 @@ CREATE TABLE pgqrs_messages (
 	last_error jsonb,
 	exhausted_at timestamptz,
 	-- each claim adds an entry beside the one that is there
-	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id) WITH (fillfactor = 50),
-	CONSTRAINT pgqrs_messages_queue_fkey FOREIGN KEY (queue_id) REFERENCES pgqrs_queues
+	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id) WITH (fillfactor = 50)
 );
 COMMENT ON TABLE pgqrs_messages IS 'messages that have not ended; a run''s message has the run''s id and no payload of its own';
 COMMENT ON COLUMN pgqrs_messages.visible_after IS 'when work continues: the end of the lease while one is held';
@@ -149,8 +153,7 @@ CREATE TABLE pgqrs_workflows (
 	outbox_queue text COLLATE "C",
 	non_retryable text[] NOT NULL,
 	CONSTRAINT pgqrs_workflows_pkey PRIMARY KEY (workflow_id),
-	CONSTRAINT pgqrs_workflows_name_key UNIQUE (name),
-	CONSTRAINT pgqrs_workflows_queue_fkey FOREIGN KEY (workflow_id) REFERENCES pgqrs_queues
+	CONSTRAINT pgqrs_workflows_name_key UNIQUE (name)
 );
 COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes';
 
@@ -194,8 +197,7 @@ CREATE TABLE pgqrs_workflow_runs (
 	input jsonb,
 	output jsonb,
 	error jsonb,
-	CONSTRAINT pgqrs_workflow_runs_pkey PRIMARY KEY (run_id),
-	CONSTRAINT pgqrs_workflow_runs_workflow_fkey FOREIGN KEY (workflow_id) REFERENCES pgqrs_workflows
+	CONSTRAINT pgqrs_workflow_runs_pkey PRIMARY KEY (run_id)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
 CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
@@ -224,8 +226,7 @@ CREATE TABLE pgqrs_workflow_steps (
 	error jsonb,
 	history jsonb,
 	reason jsonb,
-	CONSTRAINT pgqrs_workflow_steps_pkey PRIMARY KEY (run_id, step_id),
-	CONSTRAINT pgqrs_workflow_steps_run_fkey FOREIGN KEY (run_id) REFERENCES pgqrs_workflow_runs
+	CONSTRAINT pgqrs_workflow_steps_pkey PRIMARY KEY (run_id, step_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE pgqrs_workflow_steps IS 'steps of workflow runs, one row each with its last ten failures';
 
@@ -238,8 +239,7 @@ CREATE TABLE pgqrs_signals (
 	idempotency_key text COLLATE "C",
 	payload jsonb,
 	headers jsonb,
-	CONSTRAINT pgqrs_signals_pkey PRIMARY KEY (signal_id),
-	CONSTRAINT pgqrs_signals_run_fkey FOREIGN KEY (run_id) REFERENCES pgqrs_workflow_runs
+	CONSTRAINT pgqrs_signals_pkey PRIMARY KEY (signal_id)
 );
 COMMENT ON TABLE pgqrs_signals IS 'signals sent to runs; consumed_by is the step that took it';
 CREATE INDEX pgqrs_signals_run_idx ON pgqrs_signals (run_id, signal_id);
@@ -278,8 +278,7 @@ CREATE TABLE pgqrs_schedule_firings (
 	slot timestamptz NOT NULL,
 	fired_at timestamptz NOT NULL,
 	run_id bigint,
-	CONSTRAINT pgqrs_schedule_firings_pkey PRIMARY KEY (schedule_id, slot),
-	CONSTRAINT pgqrs_schedule_firings_schedule_fkey FOREIGN KEY (schedule_id) REFERENCES pgqrs_schedules
+	CONSTRAINT pgqrs_schedule_firings_pkey PRIMARY KEY (schedule_id, slot)
 );
 COMMENT ON TABLE pgqrs_schedule_firings IS 'the slots of schedules that were served, one run each; without one it was skipped';
 

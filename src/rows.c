@@ -23,7 +23,6 @@
 #include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
@@ -100,45 +99,36 @@ refuse(Relation rel, const char *what)
 			 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
 }
 
-static bool
-has_triggers(Relation rel)
+/* A trigger that is neither the extension's nor a constraint's, or NULL. */
+static const Trigger *
+foreign_trigger(Relation rel)
 {
 	if (rel->trigdesc == NULL)
-		return false;
+		return NULL;
 	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-		if (!rel->trigdesc->triggers[i].tgisinternal &&
-			strcmp(rel->trigdesc->triggers[i].tgname, OUR_TRIGGER) != 0)
-			return true;
-	return false;
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (!trigger->tgisinternal && strcmp(trigger->tgname, OUR_TRIGGER) != 0)
+			return trigger;
+	}
+	return NULL;
 }
 
-/* Whether a foreign key is one of the extension's own, which C upholds. */
-static bool
-is_declared(Oid constraint)
+/* pg_repack keeps its trigger on a table while it copies it, and when it is killed. */
+static void
+refuse_trigger(Relation rel, const Trigger *trigger)
 {
-	static const char *const declared[][2] = {
-		{"pgqrs_messages", "pgqrs_messages_queue_fkey"},
-		{"pgqrs_schedule_firings", "pgqrs_schedule_firings_schedule_fkey"},
-		{"pgqrs_signals", "pgqrs_signals_run_fkey"},
-		{"pgqrs_workflow_runs", "pgqrs_workflow_runs_workflow_fkey"},
-		{"pgqrs_workflow_steps", "pgqrs_workflow_steps_run_fkey"},
-		{"pgqrs_workflows", "pgqrs_workflows_queue_fkey"},
-	};
-	HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-	Form_pg_constraint form;
-	char *table;
-	bool found = false;
+	bool repack = strstr(trigger->tgname, "repack_trigger") != NULL;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for constraint %u", constraint);
-	form = (Form_pg_constraint) GETSTRUCT(tuple);
-	table = get_rel_name(form->conrelid);
-	for (int i = 0; i < lengthof(declared); i++)
-		if (table != NULL && strcmp(table, declared[i][0]) == 0 &&
-			strcmp(NameStr(form->conname), declared[i][1]) == 0)
-			found = get_rel_namespace(form->conrelid) == pgqrs_catalog_schema();
-	ReleaseSysCache(tuple);
-	return found;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" has triggers", RelationGetRelationName(rel)),
+			 errdetail("The functions of pgqrs write its tables directly and would bypass trigger \"%s\".",
+					   trigger->tgname),
+			 repack ?
+				 errhint("Stop pg_repack, drop its trigger, and use VACUUM FULL, CLUSTER or REINDEX CONCURRENTLY instead.") :
+				 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
 }
 
 /* A foreign key from the table or to it is a set of triggers on it. */
@@ -148,13 +138,9 @@ has_foreign_keys(Relation rel)
 	if (rel->trigdesc == NULL)
 		return false;
 	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-	{
-		Trigger *trigger = &rel->trigdesc->triggers[i];
-
-		if (trigger->tgisinternal && OidIsValid(trigger->tgconstrrelid) &&
-			!is_declared(trigger->tgconstraint))
+		if (rel->trigdesc->triggers[i].tgisinternal &&
+			OidIsValid(rel->trigdesc->triggers[i].tgconstrrelid))
 			return true;
-	}
 	return false;
 }
 
@@ -172,6 +158,7 @@ check_plain(PgqrsTableId id, Relation rel)
 	} plain[TABLE_COUNT];
 	uint64 generation = pgqrs_catalog_generation(id);
 	TupleConstr *constraints = RelationGetDescr(rel)->constr;
+	const Trigger *trigger;
 
 	if (plain[id].known && plain[id].generation == generation)
 		return;
@@ -190,10 +177,11 @@ check_plain(PgqrsTableId id, Relation rel)
 		refuse(rel, "has check constraints");
 	if (constraints != NULL && constraints->has_generated_stored)
 		refuse(rel, "has generated columns");
-	if (has_triggers(rel))
-		refuse(rel, "has triggers");
+	trigger = foreign_trigger(rel);
+	if (trigger != NULL)
+		refuse_trigger(rel, trigger);
 	if (has_foreign_keys(rel))
-		refuse(rel, "takes part in a foreign key that is not the extension's");
+		refuse(rel, "takes part in a foreign key");
 	plain[id].known = true;
 	plain[id].generation = generation;
 }
@@ -1094,6 +1082,17 @@ require_locked(PgqrsTable *table, PgqrsLockResult result)
 }
 
 /*
+ * Refuses what UPDATE and DELETE refuse: a published table of which a subscriber
+ * could not tell the row, or the row filter not decide.  The relation cache
+ * holds the answer.
+ */
+static void
+require_identity(PgqrsTable *table, CmdType command)
+{
+	CheckCmdReplicaIdentity(table->rel, command);
+}
+
+/*
  * Replaces the version of a row that the slot holds.  With LockWaitBlock it
  * waits for whoever has locked the row against that; with LockWaitSkip any lock
  * is ROW_BUSY, our own included.  ROW_CHANGED: the version is not the current
@@ -1110,6 +1109,7 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 	bool all_indexes;
 	bool any_index;
 
+	require_identity(table, CMD_UPDATE);
 	note_write(table);
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
 								GetCurrentCommandId(true), wait == LockWaitBlock,
@@ -1133,6 +1133,7 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait
 	TM_FailureData tmfd;
 	TM_Result result;
 
+	require_identity(table, CMD_DELETE);
 	note_write(table);
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,

@@ -139,8 +139,42 @@ for my $table ('pgqrs_messages', 'pgqrs_archive', 'pgqrs_workflow_runs', 'pgqrs_
 	my $query = "SELECT t FROM $table t ORDER BY t::text";
 	is($copy->safe_psql('postgres', $query), sql($query), "replicated: $table");
 }
-is($copy->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs')"), '"later"', 'a copy can be claimed from');
 $copy->safe_psql('postgres', 'DROP SUBSCRIPTION copied');
+is($copy->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs')"), '"later"', 'a copy can be claimed from');
+
+# A publication that could not tell a subscriber which row it is: the functions
+# refuse what UPDATE and DELETE refuse, and nothing else.
+sub by_sql
+{
+	my ($command) = @_;
+	return state_in_session("BEGIN; $command; ROLLBACK");
+}
+my $claim = "SELECT pgqrs_dequeue('jobs')";
+my $archive = "SELECT pgqrs_archive_message(message_id, lease) FROM identity_held";
+for my $case (
+	[ 'no replica identity', 'ALTER TABLE pgqrs_messages REPLICA IDENTITY NOTHING', 'ALTER TABLE pgqrs_messages REPLICA IDENTITY DEFAULT' ],
+	[ 'a row filter outside of the identity', 'DROP PUBLICATION everything; CREATE PUBLICATION filtered FOR TABLE pgqrs_messages WHERE (attempt < 5)', 'DROP PUBLICATION filtered' ])
+{
+	my ($name, $add, $remove) = @$case;
+	sql("DROP TABLE IF EXISTS identity_held; SELECT pgqrs_enqueue('jobs', '1', priority => 99); CREATE TABLE identity_held AS SELECT message_id, lease FROM pgqrs_dequeue('jobs')");
+	sql($add);
+	$session->query('ROLLBACK');
+	is(join(' ', by_sql('UPDATE pgqrs_messages SET attempt = 9'), by_sql('DELETE FROM pgqrs_messages')), '55000 55000', "$name: SQL may neither update nor delete");
+	$session->query('ROLLBACK');
+	is(by_sql("SELECT pgqrs_enqueue('jobs', '2')"), '', "$name: a message can be sent, as by INSERT");
+	is(by_sql($claim), '55000', "$name: a claim is refused as UPDATE is");
+	$session->query('ROLLBACK');
+	is(by_sql($archive), '55000', "$name: an end is refused as DELETE is");
+	$session->query('ROLLBACK');
+	sql($remove);
+	is(join('', by_sql($claim), by_sql($archive)), '', "$name: the session goes on when it is mended");
+}
+
+# pg_repack
+sql('CREATE TRIGGER repack_trigger AFTER INSERT ON pgqrs_messages FOR EACH ROW EXECUTE FUNCTION nothing()');
+(undef, undef, $err) = $node->psql('postgres', "SELECT pgqrs_enqueue('jobs', '3')");
+like($err, qr/bypass trigger "repack_trigger".*\nHINT:  Stop pg_repack.*VACUUM FULL/, 'a trigger of pg_repack is named, and what to do instead');
+sql('DROP TRIGGER repack_trigger ON pgqrs_messages');
 $session->quit;
 
 done_testing();
