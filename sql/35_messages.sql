@@ -22,7 +22,7 @@ CREATE FUNCTION pgqrs_enqueue_batch(queue text, payloads jsonb[], delay interval
 	priority int = 0, headers jsonb[] = NULL)
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue_batch';
 COMMENT ON FUNCTION pgqrs_enqueue_batch(text, jsonb[], interval, timestamptz, int, jsonb[]) IS
-'stores 1 to 10000 messages in order and returns their ids in order; headers, if given, one per payload. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_enqueue().';
+'stores up to 10000 messages in order and returns their ids in order, of none an empty array; headers, if given, one per payload. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_enqueue().';
 
 -- A type of its own: a list of OUT parameters is put together anew by every call.
 CREATE TYPE pgqrs_delivery AS (
@@ -35,7 +35,7 @@ COMMENT ON TYPE pgqrs_delivery IS 'a claimed message as pgqrs_dequeue() returns 
 CREATE FUNCTION pgqrs_dequeue(queue text = NULL, worker_id bigint = NULL, batch_size int = 1, visibility_timeout interval = NULL)
 RETURNS SETOF pgqrs_delivery LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_dequeue';
 COMMENT ON FUNCTION pgqrs_dequeue(text, bigint, int, interval) IS
-'claims up to batch_size (1..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent, or the call ended 1000 exhausted messages and stopped there. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
+'claims up to batch_size (0..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent, or the call ended 1000 exhausted messages and stopped there. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
 
 CREATE FUNCTION pgqrs_archive_message(message_id bigint, lease bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_message';
@@ -45,7 +45,7 @@ COMMENT ON FUNCTION pgqrs_archive_message(bigint, bigint) IS
 CREATE FUNCTION pgqrs_archive_messages(message_ids bigint[], leases bigint[])
 RETURNS boolean[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_messages';
 COMMENT ON FUNCTION pgqrs_archive_messages(bigint[], bigint[]) IS
-'the same for 1 to 10000 different messages; answers true or false for each in order and raises for no state. Errors: 22004, 22023, 42501.';
+'the same for up to 10000 different messages; answers true or false for each in order and raises for no state. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_delete_message(message_id bigint, lease bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_delete_message';
@@ -72,7 +72,7 @@ CREATE FUNCTION pgqrs_extend_leases(message_ids bigint[], leases bigint[], visib
 RETURNS TABLE (message_id bigint, extended boolean, cancel_requested boolean)
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_extend_leases';
 COMMENT ON FUNCTION pgqrs_extend_leases(bigint[], bigint[], interval) IS
-'the same for 1 to 10000 different messages, one row each in order. Errors: 22004, 22023, 42501.';
+'the same for up to 10000 different messages, one row each in order. Errors: 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_set_visibility(message_id bigint, visible_after timestamptz)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_set_visibility';
@@ -97,4 +97,4 @@ COMMENT ON FUNCTION pgqrs_purge_dead_letters(text, interval) IS
 CREATE FUNCTION pgqrs_consume(queue text, handler text, batch_size int = 1)
 RETURNS int LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_consume';
 COMMENT ON FUNCTION pgqrs_consume(text, text, int) IS
-'claims up to batch_size (1..10000) messages of a queue, calls handler, a function that takes one jsonb, with the payload of each, and archives them, all in the caller''s transaction, so that what the handler writes happens exactly once; returns how many the handler took. If it fails, what it did to that message is undone and the message is nacked with {"type": SQLSTATE, "message"}; serialization failures, deadlocks and cancelled queries are passed on. Errors: PQ001 no such queue, PQ007 the queue of a workflow, 42883 no such function, 22004, 22023, 42501.';
+'claims up to batch_size (0..10000) messages of a queue, calls handler, a function that takes one jsonb, with the payload of each, and archives them, all in the caller''s transaction, so that what the handler writes happens exactly once; returns how many the handler took. If it fails, what it did to that message is undone and the message is nacked with {"type": SQLSTATE, "message"}; serialization failures, deadlocks and cancelled queries are passed on. Errors: PQ001 no such queue, PQ007 the queue of a workflow, 42883 no such function, 22004, 22023, 42501.';

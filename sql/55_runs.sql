@@ -11,7 +11,7 @@ CREATE FUNCTION pgqrs_trigger_batch(workflow text, inputs jsonb[], idempotency_k
 	run_at timestamptz = NULL, priority int = 0, tags jsonb = NULL)
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_trigger_batch';
 COMMENT ON FUNCTION pgqrs_trigger_batch(text, jsonb[], text[], interval, timestamptz, int, jsonb) IS
-'starts 1 to 10000 runs in order and returns their ids in order; idempotency_keys, if given, one per input, each may be NULL. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_trigger().';
+'starts up to 10000 runs in order and returns their ids in order, of none an empty array; idempotency_keys, if given, one per input, each may be NULL. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_trigger().';
 
 CREATE FUNCTION pgqrs_complete_run(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_complete_run';

@@ -41,7 +41,7 @@ COMMENT ON FUNCTION pgqrs_start_child(bigint, bigint, text, text, jsonb, text, i
 CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[])
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_children';
 COMMENT ON FUNCTION pgqrs_start_children(bigint, bigint, text, text, jsonb[]) IS
-'the same for 1 to 10000 children in order, which are cancelled with the parent; returns their ids. They are the steps step_id[1] to step_id[n], for pgqrs_await_child(), and step_id stands for all of them, for pgqrs_await_children(). Errors as pgqrs_start_child().';
+'the same for up to 10000 children in order, which are cancelled with the parent; returns their ids. Of none the step has succeeded with an empty list. Repeated with another number of inputs: PQ016. They are the steps step_id[1] to step_id[n], for pgqrs_await_child(), and step_id stands for all of them, for pgqrs_await_children(). Errors as pgqrs_start_child().';
 
 CREATE FUNCTION pgqrs_await_child(run_id bigint, lease bigint, step_id text,
 	OUT done boolean, OUT status text, OUT output jsonb, OUT error jsonb)

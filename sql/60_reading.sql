@@ -91,7 +91,7 @@ CREATE FUNCTION pgqrs_list_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
 AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 1 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status or the tags. Errors: 22004, 22023.';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status or the tags. Errors: 22004, 22023.';
 
 CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,
@@ -113,7 +113,7 @@ CREATE FUNCTION pgqrs_peek(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'pgqrs_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
-'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 1 to 10000. visible_after of a leased one is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
+'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased one is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT

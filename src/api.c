@@ -69,20 +69,18 @@ pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name)
 	return PG_GETARG_BOOL(n);
 }
 
-double
-pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name, double min,
-				 double max)
+bool
+pgqrs_arg_bool_or(FunctionCallInfo fcinfo, int n, bool missing)
 {
-	double value;
+	return PG_ARGISNULL(n) ? missing : PG_GETARG_BOOL(n);
+}
 
-	require(fcinfo, n, name);
-	value = PG_GETARG_FLOAT8(n);
-	if (!(value >= min && value <= max)) /* NaN too */
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"%s\" is %g", name, value),
-				 errhint("Use a value from %g to %g.", min, max)));
-	return value;
+/* A smallint, given as int. */
+int
+pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing)
+{
+	return pgqrs_arg_int_or(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY,
+							PGQRS_MAX_PRIORITY, missing);
 }
 
 char *
@@ -114,6 +112,12 @@ pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name)
 
 	pgqrs_check_pattern(value, name);
 	return value;
+}
+
+char *
+pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_pattern(fcinfo, n, name);
 }
 
 char *
@@ -151,6 +155,14 @@ pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name, int nlabels,
 			 errhint("Use one of %s.", known.data)));
 }
 
+int
+pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
+				   int nlabels, const char *const *labels, int missing)
+{
+	return PG_ARGISNULL(n) ? missing :
+							 pgqrs_arg_label(fcinfo, n, name, nlabels, labels);
+}
+
 int64
 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -184,7 +196,7 @@ pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
 {
 	PgqrsWhen when;
 
-	when.delay = pgqrs_arg_duration(fcinfo, delay, "delay");
+	when.delay = pgqrs_arg_duration_or(fcinfo, delay, "delay", 0);
 	when.run_at = PG_ARGISNULL(run_at) ?
 		0 :
 		pgqrs_arg_instant(fcinfo, run_at, "run_at");
@@ -229,12 +241,12 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 	require(fcinfo, n, name);
 	array = PG_GETARG_ARRAYTYPE_P(n);
 	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_NDIM(array) > 1 || count < 1 || count > PGQRS_MAX_BATCH)
+	if (ARR_NDIM(array) > 1 || count > PGQRS_MAX_BATCH)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("array \"%s\" has %d dimensions and %d elements", name,
 						ARR_NDIM(array), count),
-				 errhint("Pass a one-dimensional array of 1 to %d elements.",
+				 errhint("Pass a one-dimensional array of at most %d elements.",
 						 PGQRS_MAX_BATCH)));
 	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
 	deconstruct_array(array, type, typlen, typbyval, typalign, values, nulls,

@@ -3,7 +3,10 @@
  *	  Arguments of SQL-callable functions: fetched, checked, refused.
  *
  * Every function here raises 22004 for a NULL where none is allowed and 22023
- * for a value out of its bounds, naming the argument.
+ * for a value out of its bounds, naming the argument.  An argument that has a
+ * default in SQL is read by a function whose name ends in _or, or _or_null:
+ * NULL means the default, which stands in both places; test/pgtap/defaults.sql
+ * compares them for every function.
  */
 #ifndef PGQRS_API_H
 #define PGQRS_API_H
@@ -24,18 +27,22 @@ extern int pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
 extern int pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
 							int min, int max, int missing);
 extern bool pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name);
-extern double pgqrs_arg_double(FunctionCallInfo fcinfo, int n, const char *name,
-							   double min, double max);
+extern bool pgqrs_arg_bool_or(FunctionCallInfo fcinfo, int n, bool missing);
+extern int pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing);
 extern char *pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n);
 extern char *pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n,
+									   const char *name);
 extern char *pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name);
 
 /* One of the labels; the number of the one given. */
 extern int pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
 						   int nlabels, const char *const *labels);
+extern int pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
+							  int nlabels, const char *const *labels, int missing);
 
 /* Microseconds; no months, no infinity, not negative. */
 extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
@@ -56,7 +63,7 @@ extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n,
 									 const char *name);
 
 /*
- * A one-dimensional array of 1 to 10000 elements (refuse_nulls: none of them
+ * A one-dimensional array of at most 10000 elements (refuse_nulls: none of them
  * NULL, naming the 1-based index).  Returns the number of elements.
  */
 extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
@@ -79,10 +86,10 @@ extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 /* A deadline's distance, 0 would be one that has passed; -1: the workflow's. */
 extern int64 pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n);
 
-/* -1 for unlimited, 1 or more, or 0 where it is not given. */
 /* The status of a run, -1 for NULL. */
 extern int pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n);
 
+/* -1 for unlimited, 1 or more, or 0 where it is not given. */
 extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
 /* The places of the ids in ascending order of the ids. */

@@ -29,7 +29,7 @@ pgqrs_cancel_runs(PG_FUNCTION_ARGS)
 
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
-	max_rows = pgqrs_arg_int(fcinfo, 3, "max_rows", 1, PG_INT32_MAX);
+	max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
 	PG_RETURN_INT64(pgqrs_cancel_many(workflow, &filter, NULL, max_rows));
 }
 

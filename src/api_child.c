@@ -24,8 +24,9 @@ pgqrs_start_child(PG_FUNCTION_ARGS)
 	bool own_priority = !PG_ARGISNULL(8);
 
 	pgqrs_arg_new_run(fcinfo, 4, &r);
-	r.on_parent_end = pgqrs_arg_label(fcinfo, 16, "on_parent_end",
-									  lengthof(on_parent_end), on_parent_end);
+	r.on_parent_end = pgqrs_arg_label_or(fcinfo, 16, "on_parent_end",
+										 lengthof(on_parent_end), on_parent_end,
+										 PARENT_END_CANCEL);
 	PG_RETURN_INT64(
 		pgqrs_child_start(run_id, lease, step_id, workflow, &r, own_priority));
 }
@@ -47,8 +48,8 @@ pgqrs_start_children(PG_FUNCTION_ARGS)
 	for (int i = 0; i < count; i++)
 		if (!no_inputs[i])
 			pgqrs_json_check_size(inputs[i], "inputs", i + 1);
-	count = pgqrs_child_start_many(run_id, lease, step_id, workflow, count,
-								   inputs, no_inputs, &ids);
+	pgqrs_child_start_many(run_id, lease, step_id, workflow, count, inputs,
+						   no_inputs, &ids);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
 }
 
@@ -85,7 +86,7 @@ pgqrs_await_children(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
-	bool all = pgqrs_arg_label(fcinfo, 3, "mode", lengthof(modes), modes) == 0;
+	bool all = pgqrs_arg_label_or(fcinfo, 3, "mode", lengthof(modes), modes, 0) == 0;
 	Datum values[2] = {0};
 	bool nulls[2] = {0};
 	bool done = pgqrs_child_await_many(run_id, lease, step_id, all, &values[1]);

@@ -45,9 +45,10 @@ PG_FUNCTION_INFO_V1(pgqrs_dequeue);
 Datum
 pgqrs_dequeue(PG_FUNCTION_ARGS)
 {
-	char *queue = PG_ARGISNULL(0) ? NULL : pgqrs_arg_pattern(fcinfo, 0, "queue");
+	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
 	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
-	int batch_size = pgqrs_arg_int(fcinfo, 2, "batch_size", 1, PGQRS_MAX_BATCH);
+	int batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
+									  PGQRS_MAX_BATCH, 1);
 	int64 timeout = pgqrs_arg_lease_time(fcinfo, 3);
 
 	if (queue == NULL && PG_ARGISNULL(1))

@@ -22,14 +22,6 @@
 #include "utils/builtins.h"
 #include "wake.h"
 
-/* Priorities are a smallint, given as int. */
-static int
-arg_priority(FunctionCallInfo fcinfo, int n)
-{
-	return pgqrs_arg_int(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY,
-						 PGQRS_MAX_PRIORITY);
-}
-
 PG_FUNCTION_INFO_V1(pgqrs_enqueue);
 Datum
 pgqrs_enqueue(PG_FUNCTION_ARGS)
@@ -39,7 +31,7 @@ pgqrs_enqueue(PG_FUNCTION_ARGS)
 
 	m.payload = pgqrs_arg_json_required(fcinfo, 1, "payload");
 	m.when = pgqrs_arg_when(fcinfo, 2, 3);
-	m.priority = arg_priority(fcinfo, 4);
+	m.priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
 	m.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 5, "idempotency_key");
 	m.has_headers = pgqrs_arg_json(fcinfo, 6, "headers", &m.headers);
 	if (!PG_ARGISNULL(7))
@@ -59,7 +51,7 @@ pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 	int count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
 								&payloads, &nulls);
 	PgqrsWhen when = pgqrs_arg_when(fcinfo, 2, 3);
-	int priority = arg_priority(fcinfo, 4);
+	int priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
 	int64 *ids;
 
 	for (int i = 0; i < count; i++)
@@ -122,7 +114,7 @@ pgqrs_release_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	int64 delay = pgqrs_arg_duration(fcinfo, 2, "delay");
+	int64 delay = pgqrs_arg_duration_or(fcinfo, 2, "delay", 0);
 
 	if (!pgqrs_message_release(id, lease, delay))
 		pgqrs_cancel_finish(id);
@@ -267,7 +259,7 @@ Datum
 pgqrs_replay_queue(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_replay_many(pgqrs_arg_name(fcinfo, 0, "queue"),
-									  pgqrs_arg_int_or(fcinfo, 1, "max_rows", 1,
+									  pgqrs_arg_int_or(fcinfo, 1, "max_rows", 0,
 													   PG_INT32_MAX, PG_INT32_MAX)));
 }
 

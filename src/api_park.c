@@ -16,7 +16,8 @@ pgqrs_pause_run(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
-	int64 check_after = pgqrs_arg_duration(fcinfo, 3, "check_after");
+	int64 check_after = pgqrs_arg_duration_or(fcinfo, 3, "check_after",
+											  USECS_PER_HOUR);
 	Datum reason;
 	bool has_reason = pgqrs_arg_json(fcinfo, 4, "reason", &reason);
 	Datum values[2] = {0};

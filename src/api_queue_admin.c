@@ -26,7 +26,7 @@ Datum
 pgqrs_create_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings, false};
+	PgqrsSettingArgs args = {fcinfo, &settings};
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
 	get_settings(&args);
@@ -38,7 +38,7 @@ Datum
 pgqrs_alter_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings, true};
+	PgqrsSettingArgs args = {fcinfo, &settings};
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
 	get_settings(&args);
@@ -52,7 +52,7 @@ Datum
 pgqrs_delete_queue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	bool force = pgqrs_arg_bool(fcinfo, 1, "force");
+	bool force = pgqrs_arg_bool_or(fcinfo, 1, false);
 
 	PG_RETURN_BOOL(pgqrs_queue_delete(queue, force));
 }

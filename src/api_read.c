@@ -53,14 +53,15 @@ pgqrs_list_runs(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgqrsRunFilter filter;
 
-	filter.workflow = PG_ARGISNULL(0) ? NULL :
-										pgqrs_arg_pattern(fcinfo, 0, "workflow");
+	filter.workflow = pgqrs_arg_pattern_or_null(fcinfo, 0, "workflow");
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
 	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
-	filter.page_size = pgqrs_arg_int(fcinfo, 4, "page_size", 1, PGQRS_MAX_BATCH);
+	filter.page_size = pgqrs_arg_int_or(fcinfo, 4, "page_size", 0,
+										PGQRS_MAX_BATCH, 50);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgqrs_read_runs(&filter, result->setResult, result->setDesc);
+	if (filter.page_size > 0)
+		pgqrs_read_runs(&filter, result->setResult, result->setDesc);
 	return (Datum) 0;
 }
 
@@ -82,7 +83,7 @@ pgqrs_peek(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	int n = pgqrs_arg_int(fcinfo, 1, "n", 1, PGQRS_MAX_BATCH);
+	int n = pgqrs_arg_int_or(fcinfo, 1, "n", 0, PGQRS_MAX_BATCH, 10);
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_read_peek(queue, n, result->setResult, result->setDesc);

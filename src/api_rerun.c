@@ -17,6 +17,6 @@ pgqrs_rerun(PG_FUNCTION_ARGS)
 
 	rerun.input = has_input ? &input : NULL;
 	rerun.from_step = pgqrs_arg_key_or_null(fcinfo, 2, "from_step");
-	rerun.keep_finished = pgqrs_arg_bool(fcinfo, 3, "keep_finished");
+	rerun.keep_finished = pgqrs_arg_bool_or(fcinfo, 3, false);
 	PG_RETURN_INT64(pgqrs_rerun_start(run_id, &rerun));
 }

@@ -21,16 +21,16 @@ pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
 	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
 	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
-	r->priority = pgqrs_arg_int_or(fcinfo, first + 4, "priority",
-								   -PGQRS_MAX_PRIORITY, PGQRS_MAX_PRIORITY, 0);
+	r->priority = pgqrs_arg_priority_or(fcinfo, first + 4, 0);
 	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
 	r->has_tags = pgqrs_arg_json(fcinfo, first + 6, "tags", &r->tags);
 	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
 	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
 										 &r->retry_policy);
-	r->raise_duplicate = pgqrs_arg_label(fcinfo, first + 9, "on_duplicate",
-										 lengthof(on_duplicate), on_duplicate) == 1;
-	r->require_worker = pgqrs_arg_bool(fcinfo, first + 10, "require_worker");
+	r->raise_duplicate = pgqrs_arg_label_or(fcinfo, first + 9, "on_duplicate",
+											lengthof(on_duplicate),
+											on_duplicate, 0) == 1;
+	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
 	if (!PG_ARGISNULL(first + 11))
 		pgqrs_error_not_built("concurrency_key");
 }
@@ -42,8 +42,6 @@ pgqrs_trigger(PG_FUNCTION_ARGS)
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {0};
 
-	if (PG_ARGISNULL(5))
-		pgqrs_error_null("priority");
 	pgqrs_arg_new_run(fcinfo, 1, &r);
 	PG_RETURN_INT64(pgqrs_run_trigger(workflow, &r));
 }
@@ -88,8 +86,7 @@ pgqrs_trigger_batch(PG_FUNCTION_ARGS)
 	int64 *ids = palloc(count * sizeof(int64));
 
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);
-	r.priority = pgqrs_arg_int(fcinfo, 5, "priority", -PGQRS_MAX_PRIORITY,
-							   PGQRS_MAX_PRIORITY);
+	r.priority = pgqrs_arg_priority_or(fcinfo, 5, 0);
 	r.has_tags = pgqrs_arg_json(fcinfo, 6, "tags", &r.tags);
 	for (int i = 0; i < count; i++)
 		if (!no_inputs[i])
@@ -118,7 +115,7 @@ pgqrs_fail_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	bool retryable = pgqrs_arg_bool(fcinfo, 3, "retryable");
+	bool retryable = pgqrs_arg_bool_or(fcinfo, 3, false);
 	int64 retry_after = pgqrs_arg_duration_or(fcinfo, 4, "retry_after", -1);
 	TimestampTz retry_at;
 

@@ -13,6 +13,14 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+static char *
+arg_timezone(FunctionCallInfo fcinfo, int n)
+{
+	char *zone = pgqrs_arg_text_or_null(fcinfo, n);
+
+	return zone != NULL ? zone : "UTC";
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_next_firings);
 Datum
 pgqrs_next_firings(PG_FUNCTION_ARGS)
@@ -24,8 +32,8 @@ pgqrs_next_firings(PG_FUNCTION_ARGS)
 	int n;
 
 	pgqrs_cron_parse(pgqrs_arg_text(fcinfo, 0, "cron"), &cron);
-	zone = pgqrs_cron_zone(pgqrs_arg_text(fcinfo, 1, "timezone"));
-	n = pgqrs_arg_int(fcinfo, 2, "n", 1, PGQRS_MAX_BATCH);
+	zone = pgqrs_cron_zone(arg_timezone(fcinfo, 1));
+	n = pgqrs_arg_int_or(fcinfo, 2, "n", 0, PGQRS_MAX_BATCH, 5);
 	slot = PG_ARGISNULL(3) ? pgqrs_clock() : pgqrs_arg_instant(fcinfo, 3, "after");
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -48,7 +56,8 @@ arg_overlap(FunctionCallInfo fcinfo, int n)
 
 	for (int i = 0; i < OVERLAP_COUNT; i++)
 		labels[i] = pgqrs_enum_label(ENUM_OVERLAP, i);
-	return pgqrs_arg_label(fcinfo, n, "overlap", OVERLAP_COUNT, labels);
+	return pgqrs_arg_label_or(fcinfo, n, "overlap", OVERLAP_COUNT, labels,
+							  OVERLAP_ALLOW);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_schedule);
@@ -61,11 +70,11 @@ pgqrs_schedule(PG_FUNCTION_ARGS)
 	s.cron = pgqrs_arg_text(fcinfo, 1, "cron");
 	s.workflow = pgqrs_arg_name(fcinfo, 2, "workflow");
 	s.has_input = pgqrs_arg_json(fcinfo, 3, "input", &s.input);
-	s.timezone = pgqrs_arg_text(fcinfo, 4, "timezone");
-	s.max_catchup = pgqrs_arg_int(fcinfo, 5, "max_catchup", 0, PGQRS_MAX_BATCH);
+	s.timezone = arg_timezone(fcinfo, 4);
+	s.max_catchup = pgqrs_arg_int_or(fcinfo, 5, "max_catchup", 0,
+									 PGQRS_MAX_BATCH, 100);
 	s.overlap = arg_overlap(fcinfo, 6);
-	s.priority = pgqrs_arg_int(fcinfo, 7, "priority", -PGQRS_MAX_PRIORITY,
-							   PGQRS_MAX_PRIORITY);
+	s.priority = pgqrs_arg_priority_or(fcinfo, 7, 0);
 	s.timeout = pgqrs_arg_timeout(fcinfo, 8);
 	s.has_tags = pgqrs_arg_json(fcinfo, 9, "tags", &s.tags);
 	s.keep_enabled = PG_ARGISNULL(10);

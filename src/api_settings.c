@@ -18,20 +18,13 @@ setting_name(const PgqrsSettingArgs *args, int setting)
 	return args->settings->known[setting].name;
 }
 
-/*
- * False for a NULL that leaves the setting as it is, or at its default of
- * NULL; a NULL where none is allowed is refused.
- */
+/* NULL leaves the setting as it is, or at its default. */
 bool
 pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting)
 {
 	FunctionCallInfo fcinfo = args->fcinfo;
 
-	if (!PG_ARGISNULL(setting + 1))
-		return true;
-	if (!args->alter && !args->settings->defaults[setting].isnull)
-		pgqrs_error_null(setting_name(args, setting));
-	return false;
+	return !PG_ARGISNULL(setting + 1);
 }
 
 static char *
@@ -90,8 +83,6 @@ get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
 	bool *nulls;
 
 	if (PG_ARGISNULL(n))
-		pgqrs_error_null(name);
-	if (ARR_NDIM(PG_GETARG_ARRAYTYPE_P(n)) == 0)
 		return 0;
 	return pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, values, &nulls);
 }
@@ -107,10 +98,8 @@ pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting)
 	count = get_texts(args->fcinfo, setting + 1, setting_name(args, setting),
 					  &values);
 	pgqrs_settings_give(args->settings, setting,
-						PointerGetDatum(
-							count == 0 ? construct_empty_array(TEXTOID) :
-										 construct_array(values, count, TEXTOID, -1,
-														 false, TYPALIGN_INT)));
+						PointerGetDatum(construct_array(values, count, TEXTOID,
+														-1, false, TYPALIGN_INT)));
 }
 
 /* The name of a queue. */

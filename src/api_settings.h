@@ -13,14 +13,12 @@
 
 /*
  * A call whose first argument is the name and whose others are the settings in
- * their order; alter, where NULL leaves a setting as it is, has "reset" after
- * them.
+ * their order; alter has "reset" after them.  NULL leaves a setting as it is.
  */
 typedef struct PgqrsSettingArgs
 {
 	FunctionCallInfo fcinfo;
 	PgqrsSettings *settings;
-	bool alter;
 } PgqrsSettingArgs;
 
 extern void pgqrs_arg_setting_duration(const PgqrsSettingArgs *args,

@@ -70,10 +70,10 @@ pgqrs_step_fail(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(3))
 		pgqrs_error_null("error");
 	f.error = PG_GETARG_DATUM(3);
-	f.retryable = pgqrs_arg_bool(fcinfo, 4, "retryable");
+	f.retryable = pgqrs_arg_bool_or(fcinfo, 4, true);
 	f.retry_after = pgqrs_arg_duration_or(fcinfo, 5, "retry_after", -1);
 	f.max_attempts = pgqrs_arg_max_attempts(fcinfo, 6);
-	f.fail_run = pgqrs_arg_bool(fcinfo, 7, "fail_run");
+	f.fail_run = pgqrs_arg_bool_or(fcinfo, 7, true);
 
 	outcome = pgqrs_step_failed(run_id, lease, step_id, &f, &retry_at);
 	if (outcome == STEP_OUTCOME_RUN_FAILED)

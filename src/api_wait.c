@@ -29,9 +29,9 @@ require_nonatomic(FunctionCallInfo fcinfo, const char *procedure)
 
 /* Milliseconds, rounded up. */
 static int64
-arg_timeout(FunctionCallInfo fcinfo, int n)
+arg_timeout(FunctionCallInfo fcinfo, int n, int64 missing)
 {
-	return (pgqrs_arg_duration(fcinfo, n, "timeout") + 999) / 1000;
+	return (pgqrs_arg_duration_or(fcinfo, n, "timeout", missing) + 999) / 1000;
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_wait);
@@ -39,7 +39,7 @@ Datum
 pgqrs_wait(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	int64 timeout = arg_timeout(fcinfo, 1);
+	int64 timeout = arg_timeout(fcinfo, 1, 300 * USECS_PER_SEC);
 	HeapTuple result;
 
 	require_nonatomic(fcinfo, "pgqrs_wait");
@@ -56,9 +56,9 @@ PG_FUNCTION_INFO_V1(pgqrs_wait_for_work);
 Datum
 pgqrs_wait_for_work(PG_FUNCTION_ARGS)
 {
-	char *queue = PG_ARGISNULL(0) ? NULL : pgqrs_arg_pattern(fcinfo, 0, "queue");
+	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
 	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
-	int64 timeout = arg_timeout(fcinfo, 2);
+	int64 timeout = arg_timeout(fcinfo, 2, 30 * USECS_PER_SEC);
 	Datum value;
 	bool isnull = false;
 

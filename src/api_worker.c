@@ -22,6 +22,11 @@ arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 	int count = pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, &values, &nulls);
 	char **patterns = palloc(count * sizeof(char *));
 
+	if (count == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" is empty", name),
+				 errhint("Pass the names or patterns of what the worker serves.")));
 	for (int i = 0; i < count; i++)
 	{
 		patterns[i] = TextDatumGetCString(values[i]);

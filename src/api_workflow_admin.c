@@ -87,7 +87,7 @@ Datum
 pgqrs_create_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings, false};
+	PgqrsSettingArgs args = {fcinfo, &settings};
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 
 	get_settings(&args);
@@ -99,7 +99,7 @@ Datum
 pgqrs_alter_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings, true};
+	PgqrsSettingArgs args = {fcinfo, &settings};
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 
 	get_settings(&args);
@@ -113,7 +113,7 @@ Datum
 pgqrs_delete_workflow(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
-	bool force = pgqrs_arg_bool(fcinfo, 1, "force");
+	bool force = pgqrs_arg_bool_or(fcinfo, 1, false);
 
 	PG_RETURN_BOOL(pgqrs_workflow_delete(workflow, force));
 }

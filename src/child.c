@@ -93,7 +93,7 @@ noted_children(const PgqrsParkStep *w, int64 **ids)
 	if (!pgqrs_park_step_value(w, Steps_input, &input))
 		return -1;
 	count = pgqrs_json_count(input, "run_ids");
-	if (count == 0)
+	if (count < 0)
 		error_not_many(w);
 	*ids = palloc(count * sizeof(int64));
 	for (int i = 0; i < count; i++)
@@ -249,11 +249,11 @@ static void
 refuse_count(const PgqrsParkStep *w, int started, int count)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has %d children, not %d",
 					w->step_id, w->run_id, started, count),
-			 errdetail("They were started before the run was replayed."),
-			 errhint("Pass as many inputs as before.")));
+			 errdetail("They were started by an earlier call."),
+			 errhint("Pass as many inputs as in that call, or use another step id.")));
 }
 
 static void
@@ -267,17 +267,34 @@ note_children(PgqrsParkStep *w, const int64 *ids, int count)
 			 w->step_id, w->run_id);
 }
 
+/* A step without children has succeeded; false: look again. */
+static bool
+start_none(PgqrsParkStep *w)
+{
+	Datum input = pgqrs_json_children(NULL, 0);
+	Datum output = pgqrs_json_child_ends(NULL, 0);
+
+	if (!pgqrs_park_step_write(w, STEP_RUNNING, &input))
+		return false;
+	pgqrs_park_step_fetch(w);
+	pgqrs_park_step_finish(w, STEP_SUCCESS, NULL, &output, NULL);
+	return true;
+}
+
 /* Starts them, or again those that failed; false: look again. */
 static bool
 start_many(PgqrsParkStep *w, const char *workflow, int count,
 		   const Datum *inputs, const bool *no_inputs, int64 **ids)
 {
 	PgqrsNewRun r = {.timeout = -1, .priority = parent_priority(w)};
-	char **steps = step_ids(w->step_id, count);
 	int before = noted_children(w, ids);
+	char **steps;
 
 	if (before >= 0 && before != count)
 		refuse_count(w, before, count);
+	if (count == 0)
+		return start_none(w);
+	steps = step_ids(w->step_id, count);
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
 		return false;
 	fill_parent(w, &r);
@@ -294,7 +311,7 @@ start_many(PgqrsParkStep *w, const char *workflow, int count,
 	return true;
 }
 
-int
+void
 pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 					   const char *workflow, int count, const Datum *inputs,
 					   const bool *no_inputs, int64 **ids)
@@ -310,7 +327,10 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 	{
 		if (is_started(&w))
 		{
-			count = noted_children(&w, ids);
+			int before = noted_children(&w, ids);
+
+			if (before != count)
+				refuse_count(&w, before, count);
 			break;
 		}
 		if (start_many(&w, workflow, count, inputs, no_inputs, ids))
@@ -318,7 +338,6 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 		pgqrs_park_step_fetch(&w);
 	}
 	pgqrs_park_step_close(&w);
-	return count;
 }
 
 /*

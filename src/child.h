@@ -18,11 +18,11 @@ extern int64 pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 							   const char *workflow, PgqrsNewRun *r,
 							   bool own_priority);
 
-/* The same for many, as steps step_id[1..n]; how many there are, and their ids. */
-extern int pgqrs_child_start_many(int64 run_id, int64 lease,
-								  const char *step_id, const char *workflow,
-								  int count, const Datum *inputs,
-								  const bool *no_inputs, int64 **ids);
+/* The same for many, as steps step_id[1..n]; their ids. */
+extern void pgqrs_child_start_many(int64 run_id, int64 lease,
+								   const char *step_id, const char *workflow,
+								   int count, const Datum *inputs,
+								   const bool *no_inputs, int64 **ids);
 
 /* False: it has not ended, and the run is parked. */
 extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,

@@ -443,7 +443,7 @@ pgqrs_json_count(Datum object, const char *key)
 {
 	JsonbContainer *array = array_value(object, key);
 
-	return array != NULL ? JsonContainerSize(array) : 0;
+	return array != NULL ? JsonContainerSize(array) : -1;
 }
 
 /* A number of the array, which has one there; place: from 0. */

@@ -54,7 +54,7 @@ extern Datum pgqrs_json_children(const int64 *run_ids, int count);
 
 extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 
-/* Values under a key; false, or 0, if there is none of that kind. */
+/* Values under a key; false, or a count of -1, if there is none of that kind. */
 extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
 extern int pgqrs_json_count(Datum object, const char *key);

@@ -204,19 +204,6 @@ fill_end(PgqrsRow *row, const Datum *output, const Datum *error)
 		pgqrs_set(row, Steps_error, *error);
 }
 
-/* A step has finished: what crashed before it no longer counts. */
-static void
-forget_crashes(PgqrsParkStep *w)
-{
-	PgqrsRow row;
-
-	if (w->run.failures == 0)
-		return;
-	pgqrs_row_copy(&row, w->run.messages, w->run.message);
-	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
-	pgqrs_row_update(w->run.messages, w->run.message, &row);
-}
-
 void
 pgqrs_park_step_finish(PgqrsParkStep *w, PgqrsStepStatus status,
 					   const Datum *input, const Datum *output, const Datum *error)
@@ -230,7 +217,7 @@ pgqrs_park_step_finish(PgqrsParkStep *w, PgqrsStepStatus status,
 				w->run_id, .step_id = w->step_id,
 				.attempt = DatumGetInt32(row.values[Steps_attempt - 1]),
 				.error = error);
-	forget_crashes(w);
+	pgqrs_run_forget_crashes(&w->run);
 }
 
 static void

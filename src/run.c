@@ -449,6 +449,7 @@ pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 	PgqrsRow *runs;
 
 	pgqrs_run_open(&rows);
+	r->no_warning |= count == 0;
 	prepare(name, r, &workflow);
 	if (keys != NULL)
 	{
@@ -812,6 +813,22 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
 		*retry_at <
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
+}
+
+void
+pgqrs_run_forget_crashes(PgqrsRunRows *rows)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+	PgqrsRow row;
+
+	if (rows->failures == 0)
+		return;
+	if (!pgqrs_row_fetch_locked(rows->messages, run_id, LockTupleNoKeyExclusive,
+								rows->message))
+		pgqrs_error_lease_lost("run", run_id);
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
+	pgqrs_row_update(rows->messages, rows->message, &row);
 }
 
 void

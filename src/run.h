@@ -146,6 +146,12 @@ extern bool pgqrs_run_may_retry(PgqrsRunRows *rows, int failures,
 								int max_attempts, Datum error,
 								int64 retry_after, TimestampTz *retry_at);
 
+/*
+ * A step has succeeded: crashes before it no longer count.  The message is
+ * locked at least key-share.
+ */
+extern void pgqrs_run_forget_crashes(PgqrsRunRows *rows);
+
 /* Gives the lease up until the retry. */
 extern void pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after,
 							  Datum error);

@@ -196,22 +196,6 @@ note(PgqrsEventKind kind, const StepRows *s, const PgqrsRow *row, const Datum *e
 				.error = error);
 }
 
-/* A step succeeded: what crashed before it no longer counts. */
-static void
-forget_crashes(StepRows *s)
-{
-	PgqrsRow row;
-
-	if (s->run.failures == 0)
-		return;
-	if (!pgqrs_row_fetch_locked(s->run.messages, s->run_id,
-								LockTupleNoKeyExclusive, s->run.message))
-		pgqrs_error_lease_lost("run", s->run_id);
-	pgqrs_row_copy(&row, s->run.messages, s->run.message);
-	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
-	pgqrs_row_update(s->run.messages, s->run.message, &row);
-}
-
 /*
  * Begin
  */
@@ -432,7 +416,7 @@ pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 		while (!try_complete(&s, output, &stored))
 			;
 		if (stored)
-			forget_crashes(&s);
+			pgqrs_run_forget_crashes(&s.run);
 	}
 	close_step(&s);
 }

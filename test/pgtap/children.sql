@@ -97,7 +97,9 @@ SELECT pgqrs_cancel_runs('child'), pgqrs_cancel_runs('short') \g /dev/null
 
 SELECT * FROM pg_temp.start('parent') \gset
 SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,NULL,3}') AS ids \gset
-SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{4,5}'), :'ids'::bigint[], 'started once');
+SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{4,5,6}'), :'ids'::bigint[], 'started once');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', %L)', :run, :lease, inputs)), 'PQ016 They were started by an earlier call.', 'another number of inputs is refused: ' || inputs)
+	FROM unnest(ARRAY['{}', '{1,2}', '{1,2,3,4}']) inputs;
 SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs WHERE parent_run_id = %s ORDER BY 1', :run),
 	format($$SELECT id, 'm[' || n || ']', i FROM unnest(%L::bigint[], '{1,NULL,3}'::jsonb[]) WITH ORDINALITY u (id, i, n)$$, :'ids'), 'in order, each with its step');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)), 'PQ007 They were started with pgqrs_start_children().', 'many are not one');
@@ -115,6 +117,15 @@ SELECT results_eq(format($$SELECT r.* FROM pgqrs_await_children(%s, %s, 'm') a, 
 	format($$VALUES ((%1$L::bigint[])[1], 'SUCCESS', 'of ' || (%1$L::bigint[])[1], NULL::jsonb), ((%1$L::bigint[])[2], 'ERROR', NULL, '{"type": "e"}'), ((%1$L::bigint[])[3], 'SUCCESS', 'of ' || (%1$L::bigint[])[3], NULL)$$, :'ids'), 'what became of each, in order');
 SELECT is((pgqrs_await_child(:run, :lease, 'm[2]')).status, 'ERROR', 'each is a step of its own, too');
 SELECT is(left(pg_temp.step(:run, 'm'), 11), 'CHILD ERROR', 'one that failed is a failure of the step');
+
+-- None: a step that has succeeded, for which there is nothing to wait.
+SELECT is(pgqrs_start_children(:run, :lease, 'none', 'child', '{}'), '{}', 'no inputs start no run');
+SELECT is(pg_temp.step(:run, 'none'), 'CHILD SUCCESS []', 'the step is recorded');
+SELECT is((kind, status, output, completed_at IS NOT NULL)::text, '(CHILD,SUCCESS,[],t)', 'as one that has succeeded with an empty list') FROM pgqrs_list_steps(:run) WHERE step_id = 'none';
+SELECT is(pgqrs_start_children(:run, :lease, 'none', 'child', '{}'), '{}', 'a repeated call answers the same');
+SELECT is(pgqrs_await_children(:run, :lease, 'none', mode)::text, '(t,[])', 'there is nothing to wait for: ' || mode) FROM unnest('{all,any}'::text[]) mode;
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''none'', ''child'', ''{1}'')', :run, :lease)), 'PQ016 They were started by an earlier call.', 'a later call with an input is refused');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''no'', ''nothing'', ''{}'')', :run, :lease)), 5), 'PQ002', 'the workflow is looked up all the same');
 
 -- Any one.
 SELECT pgqrs_start_children(:run, :lease, 'n', 'child', '{1,2}') AS ids \gset
@@ -208,7 +219,7 @@ SELECT is(pgqrs_start_child(:run, :lease, 'good', 'child'), :good::bigint, 'a ch
 SELECT isnt(pgqrs_start_child(:run, :lease, 'bad', 'child'), :bad::bigint, 'one that failed is started again');
 SELECT isnt(pgqrs_start_child(:run, :lease, 'open', 'child'), :open::bigint, 'so is one that was cancelled with the parent');
 SELECT is(pgqrs_start_child(:run, :lease, 'abandoned', 'child'), :abandoned::bigint, 'one that went on is still the parent''s');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', ''{1,2,3}'')', :run, :lease)), 'PQ007 They were started before the run was replayed.', 'as many as before');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', ''{1,2,3}'')', :run, :lease)), 'PQ016 They were started by an earlier call.', 'as many as before');
 SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}') AS again \gset
 SELECT is((:'again'::bigint[])[1], (:'ids'::bigint[])[1], 'of many, those that succeeded stay');
 SELECT isnt((:'again'::bigint[])[2], (:'ids'::bigint[])[2], 'those that failed are started again');

@@ -56,14 +56,14 @@ INSERT INTO arguments (function, argument, kind, good) VALUES
 	('archive_messages', 'message_ids', 'ids', format('ARRAY[%s, %s]', :id, :id2)), ('archive_messages', 'leases', 'leases', format('ARRAY[%s, %s]', :lease, :lease2)),
 	('delete_message', 'message_id', 'id', :'id'), ('delete_message', 'lease', 'id', :'lease'),
 	('release_message', 'message_id', 'id', :'id'), ('release_message', 'lease', 'id', :'lease'), ('release_message', 'delay', 'duration', '''0'''),
-	('nack_message', 'message_id', 'id', :'id'), ('nack_message', 'lease', 'id', :'lease'), ('nack_message', 'error', 'any json', '''{}'''), ('nack_message', 'delay', 'duration or null', 'NULL'),
+	('nack_message', 'message_id', 'id', :'id'), ('nack_message', 'lease', 'id', :'lease'), ('nack_message', 'error', 'any json', '''{}'''), ('nack_message', 'delay', 'duration', 'NULL'),
 	('extend_lease', 'message_id', 'id', :'id'), ('extend_lease', 'lease', 'id', :'lease'), ('extend_lease', 'visibility_timeout', 'lease time', '''1 ms'''),
 	('extend_leases', 'message_ids', 'ids', format('ARRAY[%s, %s]', :id, :id2)), ('extend_leases', 'leases', 'leases', format('ARRAY[%s, %s]', :lease, :lease2)),
 	('extend_leases', 'visibility_timeout', 'lease time', '''1 ms'''),
 	('set_visibility', 'message_id', 'id', :'id'), ('set_visibility', 'visible_after', 'required instant', '''2100-01-01'''),
 	('replay_message', 'message_id', 'id', :'letter'),
 	('replay_queue', 'queue', 'name', '''dead'''), ('replay_queue', 'max_rows', 'max rows', '1'),
-	('purge_dead_letters', 'queue', 'name', '''dead'''), ('purge_dead_letters', 'older_than', 'duration', '''0'''),
+	('purge_dead_letters', 'queue', 'name', '''dead'''), ('purge_dead_letters', 'older_than', 'required duration', '''0'''),
 	('peek', 'queue', 'name', '''q'''), ('peek', 'n', 'batch size', '1');
 SELECT is(array_agg(name ORDER BY name), ARRAY(SELECT DISTINCT function FROM arguments WHERE function <> 'peek' ORDER BY 1), 'every function is here') FROM signatures;
 
@@ -96,21 +96,21 @@ INSERT INTO bad VALUES
 	('pattern', '''pgqrs.q''', '22023'),
 	('payload', 'NULL', '22004'), ('payload', 'to_jsonb(repeat(''x'', 2097152))', 'PQ008'), ('payload', 'jsonb_build_array(repeat(''x'', 3000000), 1)', 'PQ008'),
 	('json', 'to_jsonb(repeat(''x'', 2097152))', 'PQ008'),
-	('duration', 'NULL', '22004'),
-	('priority', 'NULL', '22004'), ('priority', '-101', '22023'), ('priority', '101', '22023'), ('priority', '-2147483648', '22023'), ('priority', '2147483647', '22023'), ('priority', '65536', '22023'),
-	('batch size', 'NULL', '22004'), ('batch size', '0', '22023'), ('batch size', '-1', '22023'), ('batch size', '10001', '22023'), ('batch size', '2147483647', '22023'), ('batch size', '-2147483648', '22023'),
-	('max rows', '0', '22023'), ('max rows', '-1', '22023'), ('max rows', '-2147483648', '22023'),
+	('required duration', 'NULL', '22004'),
+	('priority', '-101', '22023'), ('priority', '101', '22023'), ('priority', '-2147483648', '22023'), ('priority', '2147483647', '22023'), ('priority', '65536', '22023'),
+	('batch size', '-1', '22023'), ('batch size', '10001', '22023'), ('batch size', '2147483647', '22023'), ('batch size', '-2147483648', '22023'),
+	('max rows', '-1', '22023'), ('max rows', '-2147483648', '22023'),
 	('instant', '''infinity''', '22023'), ('required instant', '''infinity''', '22023'), ('required instant', 'NULL', '22004'),
 	('key', '''''', '22023'), ('key', 'repeat(''k'', 256)', '22023'), ('key', 'repeat(''é'', 128)', '22023'), ('key', 'E''a\tb''', '22023'), ('key', 'E''\x7f''', '22023'),
 	('reserved', '''k''', '0A000'), ('id', 'NULL', '22004'),
 	('lease time', '''0''', '22023');
 -- Months, negative and endless durations.
-INSERT INTO bad SELECT kind, quote_literal(value), '22023' FROM unnest('{duration,duration or null,lease time}'::text[]) kind,
+INSERT INTO bad SELECT kind, quote_literal(value), '22023' FROM unnest('{duration,required duration,lease time}'::text[]) kind,
 	unnest('{-1 us,-1 day,1 day -25 h,1 month,1 year,-1 month,1 month -30 days,1000 years,366001 days,2147483647 days,2147483647 days 2000000000 h,-2147483648 days,213503983 days,-213503982 days}'::text[]) value;
 -- Arrays; item: which one the message has to name.
 INSERT INTO bad SELECT kind, v.* FROM (VALUES
 	('payloads', 'jsonb', '1'), ('ids', 'bigint', '1'), ('leases', 'bigint', '1'), ('many headers', 'jsonb', '1')) a (kind, type, element),
-	LATERAL (VALUES (CASE kind WHEN 'many headers' THEN NULL ELSE 'NULL' END, '22004', NULL::int), ('''{}''', '22023', NULL), ('''{{1,2,3}}''', '22023', NULL), ('''{{1},{2}}''', '22023', NULL),
+	LATERAL (VALUES (CASE kind WHEN 'many headers' THEN NULL ELSE 'NULL' END, '22004', NULL::int), (CASE WHEN kind <> 'payloads' THEN '''{}''' END, '22023', NULL), ('''{{1,2,3}}''', '22023', NULL), ('''{{1},{2}}''', '22023', NULL),
 		('''{{{1}},{{2}}}''', '22023', NULL), (format('array_fill(1::%s, ARRAY[10001])', replace(type, 'jsonb', 'text')) || '::' || type || '[]', '22023', NULL),
 		(CASE WHEN kind <> 'payloads' THEN '''{1,2,3,4}''' END, '22023', NULL), (CASE WHEN kind <> 'payloads' THEN '''{1}''' END, '22023', NULL)) v (value, state, item)
 	WHERE v.value IS NOT NULL;
@@ -139,8 +139,8 @@ SELECT unalike(pg_temp.answer('SELECT ' || pg_temp.call(function, argument, 'NUL
 
 -- Limits that are still allowed.
 SELECT unalike(pg_temp.answer('SELECT ' || call), '_____ %', 'accepted: ' || left(call, 120)) FROM arguments JOIN (VALUES
-	('priority', '-100'), ('priority', '100'), ('batch size', '10000'), ('max rows', '2147483647'), ('key', 'repeat(''k'', 255)'), ('key', 'repeat(''é'', 127)'), ('duration', '''366000 days'''),
-	('duration or null', '''366000 days'''), ('lease time', '''0.000001 s'''), ('lease time', '''366 days'''), ('pattern', 'repeat(''n'', 253) || ''.*'''), ('pattern', '''*'''),
+	('priority', '-100'), ('priority', '100'), ('batch size', '10000'), ('batch size', '0'), ('max rows', '0'), ('max rows', '2147483647'), ('key', 'repeat(''k'', 255)'), ('key', 'repeat(''é'', 127)'), ('duration', '''366000 days'''),
+	('required duration', '''366000 days'''), ('lease time', '''0.000001 s'''), ('lease time', '''366 days'''), ('pattern', 'repeat(''n'', 253) || ''.*'''), ('pattern', '''*'''),
 	('payload', 'to_jsonb(repeat(''x'', 2097100))'), ('json', 'to_jsonb(repeat(''x'', 2097100))'), ('any json', 'to_jsonb(repeat(''x'', 3000000))'), ('instant', '''-infinity''')) v (kind, value)
 	USING (kind), LATERAL (SELECT pg_temp.call(function, argument, value) AS call) c;
 SELECT unalike(pg_temp.answer(format('SELECT pgqrs_peek(%L)', name)), '22%', 'a name: ' || left(name, 20))

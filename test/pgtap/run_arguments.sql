@@ -9,40 +9,41 @@ SELECT pgqrs_start_child(:run, :lease, 'one child', 'job'), pgqrs_start_children
 SELECT run AS asked, lease AS asked_lease, pgqrs_cancel_run(run) FROM pg_temp.start('job') \gset
 SELECT pgqrs_trigger('job', idempotency_key => 'k') AS keyed \gset
 
--- A call that is accepted, by argument; what NULL does to each of them.
-CREATE TEMP TABLE arguments (function text, position int, argument text, value text, null_allowed boolean, PRIMARY KEY (function, argument));
+-- A call that is accepted, by argument.  NULL is, too, for an argument with a
+-- default, and clears the progress; a sleep needs one of two.
+CREATE TEMP TABLE arguments (function text, position int, argument text, value text, PRIMARY KEY (function, argument));
 INSERT INTO arguments
-	SELECT function, n, trim(a[1]), replace(replace(replace(replace(replace(trim(a[2]), 'ENDED', :'ended'), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease'), cardinality(a) = 3
+	SELECT function, n, trim(a[1]), replace(replace(replace(replace(replace(trim(a[2]), 'ENDED', :'ended'), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease')
 	FROM (VALUES
-		('pgqrs_create_workflow', $$workflow = 'new' | handler = NULL = null | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}' | timeout = '1 s' = null
-			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL = null$$),
-		('pgqrs_alter_workflow', $$workflow = 'job' | handler = NULL = null | max_attempts = 3 = null | initial_interval = '1 s' = null | backoff_coefficient = 2 = null | max_interval = '1 s' = null | jitter = 0 = null | non_retryable = '{a}' = null
-			| timeout = '1 s' = null | visibility_timeout = '1 s' = null | max_crashes = 1 = null | key_scope = 'active' = null | outbox_queue = NULL = null | reset = '{}'$$),
+		('pgqrs_create_workflow', $$workflow = 'new' | handler = NULL | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}' | timeout = '1 s'
+			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL$$),
+		('pgqrs_alter_workflow', $$workflow = 'job' | handler = NULL | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}'
+			| timeout = '1 s' | visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL | reset = '{}'$$),
 		('pgqrs_delete_workflow', $$workflow = 'nothing' | force = false$$),
-		('pgqrs_trigger', $$workflow = 'job' | input = '1' = null | idempotency_key = 'key' = null | delay = '0' | run_at = '2100-01-01' = null | priority = 1 | timeout = '1 s' = null | tags = '1' = null | headers = '1' = null | retry_policy = '{}' = null
-			| on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL = null$$),
-		('pgqrs_trigger_batch', $$workflow = 'job' | inputs = '{1}' | idempotency_keys = '{key}' = null | delay = '0' | run_at = '2100-01-01' = null | priority = 1 | tags = '1' = null$$),
+		('pgqrs_trigger', $$workflow = 'job' | input = '1' | idempotency_key = 'key' | delay = '0' | run_at = '2100-01-01' | priority = 1 | timeout = '1 s' | tags = '1' | headers = '1' | retry_policy = '{}'
+			| on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL$$),
+		('pgqrs_trigger_batch', $$workflow = 'job' | inputs = '{1}' | idempotency_keys = '{key}' | delay = '0' | run_at = '2100-01-01' | priority = 1 | tags = '1'$$),
 		('pgqrs_get_run', $$run_id = RUN$$),
 		('pgqrs_find_run', $$workflow = 'job' | idempotency_key = 'k'$$),
 		('pgqrs_result', $$run_id = RUN$$),
-		('pgqrs_step_begin', $$run_id = RUN | lease = LEASE | step_id = 's' | input = '1' = null$$),
-		('pgqrs_step_complete', $$run_id = RUN | lease = LEASE | step_id = 's' | output = '1' = null$$),
-		('pgqrs_step_fail', $$run_id = RUN | lease = LEASE | step_id = 's' | error = '{}' | retryable = true | retry_after = '1 s' = null | max_attempts = 2 = null | fail_run = true$$),
-		('pgqrs_complete_run', $$run_id = RUN | lease = LEASE | output = '1' = null$$),
-		('pgqrs_fail_run', $$run_id = RUN | lease = LEASE | error = '{}' | retryable = true | retry_after = '1 s' = null$$),
-		('pgqrs_set_progress', $$run_id = RUN | lease = LEASE | progress = '1' = null$$),
-		('pgqrs_pause_run', $$run_id = RUN | lease = LEASE | step_id = 's' | check_after = '1 s' | reason = '1' = null$$),
-		('pgqrs_resume_run', $$run_id = RUN | step_id = 's' = null | output = '1' = null$$),
-		('pgqrs_sleep', $$run_id = RUN | lease = LEASE | step_id = 's' | duration = '1 s' | until = NULL = null$$),
-		('pgqrs_await_signal', $$run_id = RUN | lease = LEASE | step_id = 's' | signal = 'go' | timeout = '1 s' = null$$),
-		('pgqrs_signal', $$run_id = RUN | signal = 'go' | payload = '1' = null | idempotency_key = 'key' = null | headers = '1' = null$$),
-		('pgqrs_cancel_run', $$run_id = RUN | reason = 'why' = null$$),
-		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' = null | tags = '1' = null | max_rows = 10$$),
-		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1' = null$$),
-		('pgqrs_delete_run', $$run_id = RUN | reason = 'why' = null$$),
-		('pgqrs_rerun', $$run_id = ENDED | input = '1' = null | from_step = NULL = null | keep_finished = false$$),
-		('pgqrs_start_child', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | input = '1' = null | idempotency_key = 'key' = null | delay = '0' | run_at = '2100-01-01' = null | priority = 1 = null | timeout = '1 s' = null | tags = '1' = null
-			| headers = '1' = null | retry_policy = '{}' = null | on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL = null | on_parent_end = 'abandon'$$),
+		('pgqrs_step_begin', $$run_id = RUN | lease = LEASE | step_id = 's' | input = '1'$$),
+		('pgqrs_step_complete', $$run_id = RUN | lease = LEASE | step_id = 's' | output = '1'$$),
+		('pgqrs_step_fail', $$run_id = RUN | lease = LEASE | step_id = 's' | error = '{}' | retryable = true | retry_after = '1 s' | max_attempts = 2 | fail_run = true$$),
+		('pgqrs_complete_run', $$run_id = RUN | lease = LEASE | output = '1'$$),
+		('pgqrs_fail_run', $$run_id = RUN | lease = LEASE | error = '{}' | retryable = true | retry_after = '1 s'$$),
+		('pgqrs_set_progress', $$run_id = RUN | lease = LEASE | progress = '1'$$),
+		('pgqrs_pause_run', $$run_id = RUN | lease = LEASE | step_id = 's' | check_after = '1 s' | reason = '1'$$),
+		('pgqrs_resume_run', $$run_id = RUN | step_id = 's' | output = '1'$$),
+		('pgqrs_sleep', $$run_id = RUN | lease = LEASE | step_id = 's' | duration = '1 s' | until = NULL$$),
+		('pgqrs_await_signal', $$run_id = RUN | lease = LEASE | step_id = 's' | signal = 'go' | timeout = '1 s'$$),
+		('pgqrs_signal', $$run_id = RUN | signal = 'go' | payload = '1' | idempotency_key = 'key' | headers = '1'$$),
+		('pgqrs_cancel_run', $$run_id = RUN | reason = 'why'$$),
+		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' | tags = '1' | max_rows = 10$$),
+		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1'$$),
+		('pgqrs_delete_run', $$run_id = RUN | reason = 'why'$$),
+		('pgqrs_rerun', $$run_id = ENDED | input = '1' | from_step = NULL | keep_finished = false$$),
+		('pgqrs_start_child', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | input = '1' | idempotency_key = 'key' | delay = '0' | run_at = '2100-01-01' | priority = 1 | timeout = '1 s' | tags = '1'
+			| headers = '1' | retry_policy = '{}' | on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL | on_parent_end = 'abandon'$$),
 		('pgqrs_start_children', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | inputs = '{1}'$$),
 		('pgqrs_await_child', $$run_id = RUN | lease = LEASE | step_id = 'one child'$$),
 		('pgqrs_await_children', $$run_id = RUN | lease = LEASE | step_id = 'children' | mode = 'any'$$)
@@ -51,6 +52,9 @@ INSERT INTO arguments
 SELECT results_eq('SELECT function, argument FROM arguments ORDER BY 1, position',
 	$$SELECT proname::text COLLATE "default", a::text COLLATE "default" FROM pg_proc p, unnest(proargnames[:pronargs]) WITH ORDINALITY u (a, n) WHERE proname IN (SELECT function FROM arguments) ORDER BY 1, n$$,
 	'these are the arguments, and no function is overloaded');
+
+ALTER TABLE arguments ADD null_allowed boolean;
+UPDATE arguments SET null_allowed = (position > pronargs - pronargdefaults AND argument <> 'duration') OR argument = 'progress' FROM pg_proc WHERE proname = function;
 
 CREATE FUNCTION pg_temp.call(f text, argument text, value text) RETURNS text LANGUAGE sql AS
 $$
@@ -69,7 +73,7 @@ INSERT INTO bad (argument, value, state) VALUES
 	('workflow', $$E'a\nb'$$, '22023'), ('workflow', $$E'a\x7f'$$, '22023'), ('workflow', $$E'\t'$$, '22023'), ('workflow', $$repeat('x', 256)$$, '22023'), ('workflow', $$repeat('ä', 128)$$, '22023'),
 	('idempotency_key', $$''$$, '22023'), ('idempotency_key', $$repeat('x', 256)$$, '22023'), ('idempotency_key', $$E'a\nb'$$, '22023'),
 	('idempotency_keys', $$'{""}'$$, '22023'), ('idempotency_keys', $$'{a,b}'$$, '22023'), ('idempotency_keys', $$'{}'$$, '22023'), ('idempotency_keys', $$ARRAY[repeat('x', 256)]$$, '22023'), ('idempotency_keys', $$'{{a}}'$$, '22023'),
-	('inputs', $$'{}'$$, '22023'), ('inputs', $$'{{1}}'$$, '22023'), ('inputs', $$array_fill('1'::jsonb, '{10001}')$$, '22023'), ('inputs', $$'{1,2}'$$, '22023'),
+	('inputs', $$'{{1}}'$$, '22023'), ('inputs', $$array_fill('1'::jsonb, '{10001}')$$, '22023'), ('inputs', $$'{1,2}'$$, '22023'),
 	('step_id', $$''$$, '22023'), ('step_id', $$repeat('x', 256)$$, '22023'), ('step_id', $$E'a\nb'$$, '22023'),
 	('delay', $$'-1 us'$$, '22023'), ('delay', $$'1 month'$$, '22023'), ('delay', $$'1 year'$$, '22023'), ('delay', $$'366001 days'$$, '22023'), ('delay', $$'1 month -29 days'$$, '22023'), ('delay', $$'2000000000 days 2000000000 h'$$, '22023'),
 	('run_at', $$'infinity'$$, '22023'),
@@ -97,7 +101,7 @@ INSERT INTO bad (argument, value, state) VALUES
 	('duration', $$'-1 s'$$, '22023'), ('duration', $$'1 month'$$, '22023'), ('duration', $$'366001 days'$$, '22023'), ('until', $$'infinity'$$, '22023'), ('until', 'now()', '22023'),
 	('from_step', $$''$$, '22023'), ('from_step', $$repeat('x', 256)$$, '22023'), ('from_step', $$'nothing'$$, '22023'), ('on_parent_end', $$''$$, '22023'), ('on_parent_end', $$'ABANDON'$$, '22023'), ('mode', $$''$$, '22023'), ('mode', $$'All'$$, '22023'),
 	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
-	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '0', '22023'), ('max_rows', '-1', '22023');
+	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023');
 INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_children'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
 	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008', 'pgqrs_pause_run'),
 	('idempotency_key', $$'k'$$, '23505', 'pgqrs_trigger');

@@ -259,8 +259,7 @@ DROP ROLE ada, bob;
 --
 
 SELECT throws_ok(format('SELECT pgqrs_%s', call), state, NULL, call) FROM (VALUES
-	('schedule(NULL, ''@daily'', ''flow'')', '22004'), ('schedule(''a'', NULL, ''flow'')', '22004'), ('schedule(''a'', ''@daily'', NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', timezone => NULL)', '22004'),
-	('schedule(''a'', ''@daily'', ''flow'', max_catchup => NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', overlap => NULL)', '22004'), ('schedule(''a'', ''@daily'', ''flow'', priority => NULL)', '22004'),
+	('schedule(NULL, ''@daily'', ''flow'')', '22004'), ('schedule(''a'', NULL, ''flow'')', '22004'), ('schedule(''a'', ''@daily'', NULL)', '22004'),
 	('schedule('''', ''@daily'', ''flow'')', '22023'), ('schedule(''a*'', ''@daily'', ''flow'')', '22023'), ('schedule(''pgqrs.a'', ''@daily'', ''flow'')', '22023'),
 	('schedule(''a'', ''@daily'', ''nothing'')', 'PQ002'), ('schedule(''a'', ''@dayly'', ''flow'')', 'PQ015'), ('schedule(''a'', ''0 0 30 2 *'', ''flow'')', 'PQ015'),
 	('schedule(''a'', ''@daily'', ''flow'', timezone => ''CEST'')', 'PQ015'), ('schedule(''a'', ''@daily'', ''flow'', max_catchup => -1)', '22023'),

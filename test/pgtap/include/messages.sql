@@ -40,10 +40,11 @@ CREATE FUNCTION pg_temp.archived(id bigint) RETURNS pgqrs_archive LANGUAGE sql A
 $$ SELECT a FROM pgqrs_archive a WHERE message_id = id $$;
 
 -- A message becomes claimable: its lease has run out, its delay is over.
-CREATE FUNCTION pg_temp.due(id bigint) RETURNS bigint LANGUAGE sql AS
+CREATE FUNCTION pg_temp.due(INOUT id bigint) LANGUAGE plpgsql AS
 $$
-	UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = id
-	RETURNING message_id
+BEGIN
+	UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = id RETURNING message_id INTO id;
+END
 $$;
 
 -- Claims a message, which becomes the first of its priority for that, and

@@ -18,16 +18,19 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
+-- In plpgsql, so that the rest of a query sees what these write.
 -- A run's message becomes claimable: its lease has run out, its delay or its
 -- wait for a retry is over.
-CREATE FUNCTION pg_temp.due(run bigint) RETURNS void LANGUAGE sql AS
-$$ UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = run $$;
+CREATE FUNCTION pg_temp.due(run bigint) RETURNS void LANGUAGE plpgsql AS
+$$ BEGIN UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = run; END $$;
 
 -- A run's deadline has passed.
-CREATE FUNCTION pg_temp.late(run bigint) RETURNS void LANGUAGE sql AS
+CREATE FUNCTION pg_temp.late(run bigint) RETURNS void LANGUAGE plpgsql AS
 $$
+BEGIN
 	UPDATE pgqrs_messages SET deadline_at = clock_timestamp() - interval '1 s' WHERE message_id = run;
 	UPDATE pgqrs_workflow_runs SET deadline_at = clock_timestamp() - interval '1 s' WHERE run_id = run;
+END
 $$;
 
 -- Claims a run, which becomes the first in its queue for that, and returns its
