@@ -7,9 +7,9 @@
  * that somebody has locked is passed over.  The version that was locked is the
  * version that was found due, so nothing needs to be looked at twice.
  *
- * A message that somebody held is locked exclusively first, so that the holder
- * and the claim exclude each other.  On one that nobody holds nobody can act,
- * and the update itself is lock enough.
+ * A message that was held is locked exclusively first, so that the holder and
+ * the claim exclude each other.  One without a lease is updated at once, if it is
+ * free; see taken.c.
  *
  * What may not be delivered is ended, in a subtransaction, so that one that
  * cannot be ended keeps nobody from the others.
@@ -186,14 +186,45 @@ update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 	if (claim->worker_version != NULL)
 		pgqrs_set(&row, Runs_worker_version,
 				  CStringGetTextDatum(claim->worker_version));
-	return pgqrs_row_try_update(rows->runs, rows->run, &row, LockWaitBlock) ==
-		ROW_LOCKED;
+	return pgqrs_row_try_update(rows->runs, rows->run, &row) == ROW_LOCKED;
 }
 
-/* The message's new version; false: it was not locked, and somebody else has it. */
+/* Writes the new version of a message that is locked. */
+static void
+take_locked(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
+			TimestampTz now)
+{
+	pgqrs_row_update(rows->messages, rows->message, row);
+	pgqrs_taken_note(key, now);
+}
+
+/* The same for one that is not; false: another transaction has it. */
 static bool
-update_message(Claim *claim, PgqrsRow *row, bool locked, int failures,
-			   TimestampTz now)
+take(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key, TimestampTz now)
+{
+	PgqrsTake how = pgqrs_taken_begin(key, now);
+
+	if (how == TAKE_NOTHING)
+		return false;
+	if (how == TAKE_UPDATE && !pgqrs_row_is_busy(rows->message))
+	{
+		bool taken = pgqrs_row_try_update(rows->messages, rows->message, row) ==
+			ROW_LOCKED;
+
+		pgqrs_taken_end(taken);
+		return taken;
+	}
+	if (how == TAKE_UPDATE)
+		pgqrs_taken_end(false);
+	if (!lock_message(rows)) /* it may be locked by this transaction */
+		return false;
+	take_locked(rows, row, key, now);
+	return true;
+}
+
+/* The message's new version. */
+static void
+fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	int64 timeout = claim->timeout >= 0 ? claim->timeout :
@@ -210,16 +241,6 @@ update_message(Claim *claim, PgqrsRow *row, bool locked, int failures,
 	pgqrs_set_null(row, Messages_waiting_for);
 	if (claim->worker_id != 0)
 		pgqrs_set(row, Messages_worker_id, Int64GetDatum(claim->worker_id));
-	if (!locked)
-	{
-		PgqrsLockResult result = pgqrs_row_try_update(rows->messages, rows->message,
-													  row, LockWaitSkip);
-
-		if (result != ROW_BUSY || !lock_message(rows))
-			return result == ROW_LOCKED;
-	}
-	pgqrs_row_update(rows->messages, rows->message, row);
-	return true;
 }
 
 static void
@@ -325,10 +346,13 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	if (is_run)
 		fetch_run(rows);
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
-	if (end_if_due(claim, failures, now) ||
-		!update_message(claim, &row, held, failures, now))
+	if (end_if_due(claim, failures, now))
 		return;
-	pgqrs_taken_note(key, now);
+	fill_message(claim, &row, failures, now);
+	if (held)
+		take_locked(rows, &row, key, now);
+	else if (!take(rows, &row, key, now))
+		return;
 	while (is_run && !update_run(claim, &row, now))
 		fetch_run(rows);
 	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,

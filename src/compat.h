@@ -43,8 +43,8 @@
 /* 16: a result of three values, since HOT may leave only BRIN indexes to do */
 static inline TM_Result
 pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
-				   CommandId cid, bool wait, TM_FailureData *tmfd,
-				   LockTupleMode *lockmode, bool *all_indexes, bool *any_index)
+				   CommandId cid, TM_FailureData *tmfd, LockTupleMode *lockmode,
+				   bool *all_indexes, bool *any_index)
 {
 	TM_Result result;
 
@@ -52,7 +52,7 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 	TU_UpdateIndexes update_indexes;
 
 	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
-								InvalidSnapshot, wait, tmfd, lockmode,
+								InvalidSnapshot, true, tmfd, lockmode,
 								&update_indexes);
 	*any_index = update_indexes != TU_None;
 	*all_indexes = update_indexes == TU_All;
@@ -60,7 +60,7 @@ pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 	bool update_indexes;
 
 	result = table_tuple_update(rel, tid, slot, cid, InvalidSnapshot,
-								InvalidSnapshot, wait, tmfd, lockmode,
+								InvalidSnapshot, true, tmfd, lockmode,
 								&update_indexes);
 	*any_index = *all_indexes = update_indexes;
 #endif

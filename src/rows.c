@@ -39,6 +39,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/procarray.h"
+#include "taken.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -615,6 +616,17 @@ is_own(TupleTableSlot *slot)
 }
 
 /*
+ * A message without a lease may be in the hands of a claim that has seen that
+ * it is free and has not yet updated it.
+ */
+static void
+keep_claims_out(PgqrsTable *table, TupleTableSlot *slot)
+{
+	if (table->id == TABLE_MESSAGES && pgqrs_is_null(slot, Messages_lease))
+		pgqrs_taken_lock_begin(DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+}
+
+/*
  * Locks the version of a row that the slot holds.  ROW_CHANGED: it is no
  * longer the current one; fetch again and look again.
  *
@@ -637,9 +649,11 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 
 	if (mode == LockTupleKeyShare && is_own(slot))
 		return ROW_LOCKED;
+	keep_claims_out(table, slot);
 	/* heap tables look at no snapshot here */
 	result = table_tuple_lock(table->rel, &tid, InvalidSnapshot, slot,
 							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);
+	pgqrs_taken_lock_end();
 	return lock_result(table, result);
 }
 
@@ -1093,14 +1107,13 @@ require_identity(PgqrsTable *table, CmdType command)
 }
 
 /*
- * Replaces the version of a row that the slot holds.  With LockWaitBlock it
- * waits for whoever has locked the row against that; with LockWaitSkip any lock
- * is ROW_BUSY, our own included.  ROW_CHANGED: the version is not the current
- * one; fetch and look again.
+ * Replaces the version of a row that the slot holds; waits for the transaction
+ * that has locked the row against that.  heap_update() has no other way: its
+ * wait = false is not for rows that are locked.  ROW_CHANGED: the version is not
+ * the current one; fetch and look again.
  */
 PgqrsLockResult
-pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
-					 const PgqrsRow *row, LockWaitPolicy wait)
+pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 {
 	TupleTableSlot *slot = store_row(table, row);
 	TM_FailureData tmfd;
@@ -1112,8 +1125,8 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 	require_identity(table, CMD_UPDATE);
 	note_write(table);
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
-								GetCurrentCommandId(true), wait == LockWaitBlock,
-								&tmfd, &mode, &all_indexes, &any_index);
+								GetCurrentCommandId(true), &tmfd, &mode,
+								&all_indexes, &any_index);
 	if (result != TM_Ok)
 		return lock_result(table, result);
 	if (any_index)
@@ -1124,8 +1137,9 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
 }
 
 /*
- * Deletes the version of a row that the slot holds.  Who has it locked is waited
- * for or not as by pgqrs_row_try_update().
+ * Deletes the version of a row that the slot holds.  With LockWaitBlock it waits
+ * as pgqrs_row_try_update() does; with LockWaitSkip any lock is ROW_BUSY, our own
+ * included.
  */
 PgqrsLockResult
 pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait)
@@ -1135,10 +1149,12 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait
 
 	require_identity(table, CMD_DELETE);
 	note_write(table);
+	keep_claims_out(table, old);
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,
 								InvalidSnapshot, wait == LockWaitBlock, &tmfd,
 								false);
+	pgqrs_taken_lock_end();
 	if (result == TM_Ok)
 		CommandCounterIncrement();
 	return lock_result(table, result);
@@ -1148,7 +1164,7 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait
 void
 pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 {
-	require_locked(table, pgqrs_row_try_update(table, old, row, LockWaitBlock));
+	require_locked(table, pgqrs_row_try_update(table, old, row));
 }
 
 /* Locked by the caller in LockTupleExclusive mode. */

@@ -139,8 +139,7 @@ extern void pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old);
 
 /* The same for a version that is not locked, if it is the current one. */
 extern PgqrsLockResult pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old,
-											const PgqrsRow *row,
-											LockWaitPolicy wait);
+											const PgqrsRow *row);
 extern PgqrsLockResult pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old,
 											LockWaitPolicy wait);
 

@@ -155,7 +155,7 @@ insert_step(StepRows *s, const PgqrsRow *row)
 static bool
 update_step(StepRows *s, const PgqrsRow *row)
 {
-	return pgqrs_row_try_update(s->steps, s->step, row, LockWaitBlock) == ROW_LOCKED;
+	return pgqrs_row_try_update(s->steps, s->step, row) == ROW_LOCKED;
 }
 
 /*

@@ -15,6 +15,14 @@
  * of it is undone, its notes go before its locks.  A note that cannot be kept, or
  * is older than MAX_AGE, costs a look at the row.
  *
+ * A claim must not wait, and heap_update() can only wait.  So the note is made
+ * before the update, and reserves the place until the update is done: no other
+ * claim updates, and no function locks, a message of that place meanwhile, so
+ * that a row that was seen free then is free in heap_update(), too.  Where the
+ * place is not to be had, the claim locks the row first, which costs WAL.  Only a
+ * transaction that locks rows of pgqrs_messages by its own SQL, just between the
+ * claim's look and its update, is waited for.
+ *
  * Runs in every backend that claims.  Shared memory only, without it nothing is
  * known; a place is guarded by its spinlock.
  */
@@ -33,11 +41,17 @@
 
 #define MAX_AGE USECS_PER_SEC
 
+/* How often, and how long each time, a lock waits for an update to be done. */
+#define LOCK_TRIES 100
+#define LOCK_PAUSE 100L /* microseconds */
+
 typedef struct Place
 {
 	slock_t mutex;
 	bool committed;
-	Oid db; /* invalid: nothing is noted */
+	bool updating; /* the backend is about to write what is noted */
+	int lockers;   /* backends that are about to lock a row of this place */
+	Oid db;		   /* invalid: nothing is noted */
 	int backend;
 	PgqrsFloorKey key;
 	TimestampTz noted_at;
@@ -54,6 +68,10 @@ static PaddedPlace *shared = NULL;
 /* What the transaction has noted. */
 static PgqrsFloorKey notes[MAX_NOTES];
 static int note_count = 0;
+
+/* The places where this backend is updating or locking. */
+static Place *updating = NULL;
+static Place *locking = NULL;
 
 Size
 pgqrs_taken_shmem_size(void)
@@ -89,6 +107,24 @@ is_noted(const Place *place, PgqrsFloorKey key)
 	return place->db == MyDatabaseId && pgqrs_floor_compare(place->key, key) == 0;
 }
 
+static bool
+is_fresh(const Place *place, TimestampTz now)
+{
+	return place->updating ||
+		(now - place->noted_at < MAX_AGE && place->noted_at - now < MAX_AGE);
+}
+
+/* Called with the place's mutex held. */
+static void
+write_note(Place *place, PgqrsFloorKey key, TimestampTz now)
+{
+	place->db = MyDatabaseId;
+	place->key = key;
+	place->backend = pgqrs_backend_number();
+	place->committed = false;
+	place->noted_at = now;
+}
+
 void
 pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now)
 {
@@ -96,15 +132,91 @@ pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now)
 
 	if (shared == NULL || note_count == MAX_NOTES)
 		return;
-	notes[note_count++] = key;
 	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
-	place->db = MyDatabaseId;
-	place->key = key;
-	place->backend = pgqrs_backend_number();
-	place->committed = false;
-	place->noted_at = now;
+	if (!place->updating)
+	{
+		write_note(place, key, now);
+		notes[note_count++] = key;
+	}
 	SpinLockRelease(&place->mutex);
+}
+
+PgqrsTake
+pgqrs_taken_begin(PgqrsFloorKey key, TimestampTz now)
+{
+	PgqrsTake take = TAKE_UPDATE;
+	Place *place;
+
+	if (shared == NULL)
+		return TAKE_LOCK;
+	place = place_of(key.message_id);
+	SpinLockAcquire(&place->mutex);
+	if (is_noted(place, key) && is_fresh(place, now))
+		take = TAKE_NOTHING;
+	else if (place->updating || place->lockers > 0)
+		take = TAKE_LOCK;
+	else
+	{
+		write_note(place, key, now);
+		place->updating = true;
+		updating = place;
+	}
+	SpinLockRelease(&place->mutex);
+	return take;
+}
+
+void
+pgqrs_taken_end(bool taken)
+{
+	SpinLockAcquire(&updating->mutex);
+	updating->updating = false;
+	if (taken && note_count < MAX_NOTES)
+		notes[note_count++] = updating->key;
+	else
+		updating->db = InvalidOid;
+	SpinLockRelease(&updating->mutex);
+	updating = NULL;
+}
+
+/*
+ * An update takes no longer than to read and write a page.  Should it take
+ * longer, the lock may come in its way, and the claim wait.
+ */
+void
+pgqrs_taken_lock_begin(int64 message_id)
+{
+	bool entered = false;
+	Place *place;
+
+	if (shared == NULL)
+		return;
+	Assert(locking == NULL);
+	place = place_of(message_id);
+	for (int tries = 0; !entered; tries++)
+	{
+		if (tries > 0)
+			pg_usleep(LOCK_PAUSE);
+		SpinLockAcquire(&place->mutex);
+		entered = !place->updating || tries == LOCK_TRIES;
+		if (entered)
+		{
+			place->lockers++;
+			locking = place;
+		}
+		SpinLockRelease(&place->mutex);
+	}
+}
+
+void
+pgqrs_taken_lock_end(void)
+{
+	if (locking == NULL)
+		return;
+	SpinLockAcquire(&locking->mutex);
+	locking->lockers--;
+	SpinLockRelease(&locking->mutex);
+	locking = NULL;
 }
 
 PgqrsTaken
@@ -117,8 +229,7 @@ pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now)
 		return TAKEN_UNKNOWN;
 	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
-	if (is_noted(place, key) && now - place->noted_at < MAX_AGE &&
-		place->noted_at - now < MAX_AGE)
+	if (is_noted(place, key) && is_fresh(place, now))
 		taken = place->committed || PGQRS_FLOOR_BROKEN('t') ? TAKEN_COMMITTED :
 															  TAKEN_OPEN;
 	SpinLockRelease(&place->mutex);
@@ -129,6 +240,9 @@ pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now)
 static void
 end_notes(bool committed)
 {
+	if (updating != NULL)
+		pgqrs_taken_end(false);
+	pgqrs_taken_lock_end();
 	while (note_count > 0)
 	{
 		PgqrsFloorKey key = notes[--note_count];
