@@ -496,25 +496,36 @@ scan_queue(Claim *claim)
 		(void) scan_priorities(claim, PGQRS_USUAL_PRIORITY - 1, PG_INT16_MIN);
 }
 
+/* No more than the queue has room for. */
+static void
+claim_limited(Claim *claim)
+{
+	const PgqrsQueue *queue = &claim->rows.queue;
+	int wanted = claim->wanted;
+	int room = pgqrs_lease_take_room(claim->rows.messages, TABLE_QUEUES,
+									 queue->queue_id, queue->max_in_flight);
+	int claimed;
+
+	if (room == 0)
+		return;
+	claim->wanted = Min(wanted, room);
+	claimed = claim->wanted;
+	scan_queue(claim);
+	claimed -= claim->wanted;
+	claim->wanted = wanted - claimed;
+	pgqrs_lease_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
+}
+
 static void
 claim_queue(Claim *claim, const PgqrsQueue *queue)
 {
-	int others = 0;
-
-	if (queue->paused)
+	if (queue->paused || !wants_more(claim))
 		return;
 	claim->rows.queue = *queue;
 	if (queue->max_in_flight > 0)
-	{
-		int room = pgqrs_lease_room_in_queue(claim->rows.messages, queue->queue_id,
-											 queue->max_in_flight);
-
-		others = Max(0, claim->wanted - room);
-	}
-	claim->wanted -= others;
-	if (wants_more(claim))
+		claim_limited(claim);
+	else
 		scan_queue(claim);
-	claim->wanted += others;
 }
 
 /*
@@ -565,17 +576,38 @@ next_start(int count)
 	return turn++ % count;
 }
 
-/* How many more messages the worker may hold, at most wanted. */
-static int
-worker_room(Claim *claim, const PgqrsWorker *worker, int wanted)
+static void
+claim_queues(Claim *claim, List *queues)
 {
+	int count = list_length(queues);
+	int start = count > 1 ? next_start(count) : 0;
+
+	for (int i = 0; i < count && claim->wanted > 0; i++)
+		claim_queue(claim, list_nth(queues, (start + i) % count));
+}
+
+/* No more than the worker may hold. */
+static void
+claim_for_worker(Claim *claim, const PgqrsWorker *worker, List *queues)
+{
+	int room;
+	int claimed;
+
 	if (worker->status != WORKER_READY)
-		return 0;
+		return;
 	if (worker->max_concurrent == 0)
-		return wanted;
-	return Min(wanted,
-			   pgqrs_lease_room_for_worker(claim->rows.messages, worker->worker_id,
-										   worker->max_concurrent));
+	{
+		claim_queues(claim, queues);
+		return;
+	}
+	room = pgqrs_lease_take_room(claim->rows.messages, TABLE_WORKERS,
+								 worker->worker_id, worker->max_concurrent);
+	if (room == 0)
+		return;
+	claimed = claim->wanted = Min(claim->wanted, room);
+	claim_queues(claim, queues);
+	claimed -= claim->wanted;
+	pgqrs_lease_settle(TABLE_WORKERS, worker->worker_id, claimed > 0);
 }
 
 void
@@ -592,7 +624,6 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	};
 	PgqrsWorker worker;
 	List *queues;
-	int count;
 
 	pgqrs_floor_call_begin();
 	pgqrs_commit_claim_begin();
@@ -605,16 +636,9 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	}
 	queues = pgqrs_claim_queues(queue, worker_id != 0 ? &worker : NULL);
 	if (worker_id != 0)
-		claim.wanted = worker_room(&claim, &worker, batch_size);
-
-	count = list_length(queues);
-	if (count > 0)
-	{
-		int start = count > 1 ? next_start(count) : 0;
-
-		for (int i = 0; i < count && claim.wanted > 0; i++)
-			claim_queue(&claim, list_nth(queues, (start + i) % count));
-	}
+		claim_for_worker(&claim, &worker, queues);
+	else
+		claim_queues(&claim, queues);
 	pgqrs_run_close(&claim.rows);
 	pgqrs_commit_claim_end();
 }

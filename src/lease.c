@@ -9,8 +9,10 @@
 
 #include "clock.h"
 #include "miscadmin.h"
+#include "numbers.h"
 #include "storage/lock.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 
 bool
 pgqrs_lease_is(TupleTableSlot *message, int64 lease)
@@ -27,9 +29,9 @@ pgqrs_lease_live(TupleTableSlot *message, TimestampTz now)
 }
 
 /*
- * The locks of a row of pgqrs_queues or pgqrs_workers that has a limit: who
- * counts against it has the one to the end of the transaction, who extends a
- * live lease shares the other.
+ * The locks of a row of pgqrs_queues or pgqrs_workers that has a limit.  A
+ * transaction that counts against the limit holds the one to its end; a call
+ * that extends a lease shares the other until it has written the message.
  */
 typedef enum LimitLock
 {
@@ -37,30 +39,57 @@ typedef enum LimitLock
 	LIMIT_EXTENDING
 } LimitLock;
 
-static bool
-lock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode, bool wait)
+static LOCKTAG
+limit_tag(LimitLock which, PgqrsTableId table, int64 id)
 {
 	LOCKTAG tag;
 
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
 					   (uint32) id, which);
+	return tag;
+}
+
+static bool
+lock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode, bool wait)
+{
+	LOCKTAG tag = limit_tag(which, table, id);
+
 	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 static void
 unlock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode)
 {
-	LOCKTAG tag;
+	LOCKTAG tag = limit_tag(which, table, id);
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
-					   (uint32) id, which);
 	LockRelease(&tag, mode, false);
+}
+
+static bool
+is_counted_by_others(PgqrsTableId table, int64 id)
+{
+	LOCKTAG tag = limit_tag(LIMIT_COUNTED, table, id);
+	int count;
+
+	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
+	return count > 0;
+}
+
+/* Whether the limit is locked, of which the end of that transaction tells then. */
+static bool
+must_await(PgqrsTableId table, int64 id)
+{
+	if (!is_counted_by_others(table, id))
+		return false;
+	pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+	return is_counted_by_others(table, id);
 }
 
 void
 pgqrs_lease_lock_limit(PgqrsTableId table, int64 id)
 {
 	lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, true);
+	pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
 }
 
 void
@@ -69,29 +98,56 @@ pgqrs_lease_extending(PgqrsTableId table, int64 id)
 	lock_limit(LIMIT_EXTENDING, table, id, ShareLock, true);
 }
 
-/* Leases later than now among the messages that an index lists under the keys. */
-static int
-count_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
-		   int nkeys, const PgqrsKey *keys, TimestampTz now)
+void
+pgqrs_lease_extended(PgqrsTableId table, int64 id)
+{
+	unlock_limit(LIMIT_EXTENDING, table, id, ShareLock);
+}
+
+/*
+ * Collects the messages that an index lists under the keys and that are under
+ * a lease later than now, be it one that a transaction has extended which is
+ * open.
+ */
+static void
+find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
+		  int nkeys, const PgqrsKey *keys, TimestampTz now, PgqrsNumbers *live)
 {
 	PgqrsScan scan;
-	int live = 0;
 
 	pgqrs_scan_begin(&scan, messages, index, nkeys, keys);
+	pgqrs_scan_uncommitted(&scan);
 	while (pgqrs_scan_next(&scan, slot))
 		if (pgqrs_lease_live(slot, now))
-			live++;
+			pgqrs_numbers_add(live,
+							  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
 	pgqrs_scan_end(&scan);
-	return live;
+}
+
+/* How many different messages; a lease that is being extended was found twice. */
+static int
+count_distinct(PgqrsNumbers *live)
+{
+	int count = 0;
+
+	pgqrs_numbers_sort(live->values, live->count);
+	for (int i = 0; i < live->count; i++)
+		if (i == 0 || live->values[i] != live->values[i - 1])
+			count++;
+	if (live->values != NULL)
+		pfree(live->values);
+	return count;
 }
 
 static int
 count_in_worker(PgqrsTable *messages, int64 worker_id, TimestampTz now)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
+	PgqrsNumbers live = {0};
 
-	return count_live(messages, pgqrs_table_slot(messages),
-					  INDEX_MESSAGES_WORKER, 1, &key, now);
+	find_live(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_WORKER, 1,
+			  &key, now, &live);
+	return count_distinct(&live);
 }
 
 /*
@@ -107,8 +163,8 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
 		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
 	};
+	PgqrsNumbers live = {0};
 	PgqrsScan levels;
-	int live = 0;
 
 	pgqrs_scan_begin(&levels, messages, INDEX_MESSAGES_CLAIM, 2, keys);
 	keys[1].strategy = BTEqualStrategyNumber;
@@ -117,55 +173,67 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 		int priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
 
 		keys[1].value = Int16GetDatum(priority);
-		live += count_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now);
+		find_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now, &live);
 		if (!pgqrs_scan_restart_below(&levels, 1, priority))
 			break;
 	}
 	pgqrs_scan_end(&levels);
-	return live;
+	return count_distinct(&live);
+}
+
+static int
+count(PgqrsTable *messages, PgqrsTableId table, int64 id)
+{
+	TimestampTz now = pgqrs_clock();
+
+	return table == TABLE_QUEUES ? count_in_queue(messages, id, now) :
+								   count_in_worker(messages, id, now);
 }
 
 /*
- * Who extends a live lease, and has not committed, leaves it to others as it
- * was, even when that has run out.  So as long as somebody does, every lease
- * counts that is held.
+ * Between its look at a lease, which is live, and the new end of it a call that
+ * extends keeps this from counting.  From then on the new version counts, also
+ * while its transaction is open and the old one has run out.
  */
-static int
-room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit,
-	 int (*count)(PgqrsTable *messages, int64 id, TimestampTz now))
+int
+pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 {
-	bool alone;
 	int live;
 
 	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+	{
+		pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+		if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+			return 0;
+	}
+	lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, true);
+	live = count(messages, table, id);
+	unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
+	if (live >= limit)
+	{
+		pgqrs_lease_settle(table, id, false);
 		return 0;
-	alone = lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, false);
-	live = count(messages, id, alone ? pgqrs_clock() : DT_NOBEGIN);
-	if (alone)
-		unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
-	return Max(0, limit - live);
+	}
+	return limit - live;
+}
+
+void
+pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used)
+{
+	if (used)
+	{
+		pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
+		return;
+	}
+	unlock_limit(LIMIT_COUNTED, table, id, ExclusiveLock);
+	pgqrs_wake_limit_free(table == TABLE_QUEUES, id);
 }
 
 int
-pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id, int limit)
+pgqrs_lease_look_for_room(PgqrsTable *messages, PgqrsTableId table, int64 id,
+						  int limit)
 {
-	return room(messages, TABLE_QUEUES, queue_id, limit, count_in_queue);
-}
-
-int
-pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id, int limit)
-{
-	return room(messages, TABLE_WORKERS, worker_id, limit, count_in_worker);
-}
-
-int
-pgqrs_lease_free_in_queue(PgqrsTable *messages, int64 queue_id, int limit)
-{
-	return Max(0, limit - count_in_queue(messages, queue_id, pgqrs_clock()));
-}
-
-int
-pgqrs_lease_free_for_worker(PgqrsTable *messages, int64 worker_id, int limit)
-{
-	return Max(0, limit - count_in_worker(messages, worker_id, pgqrs_clock()));
+	if (must_await(table, id))
+		return PGQRS_LIMIT_LOCKED;
+	return Max(0, limit - count(messages, table, id));
 }

@@ -17,14 +17,16 @@ extern bool pgqrs_lease_is(TupleTableSlot *message, int64 lease);
 extern bool pgqrs_lease_live(TupleTableSlot *message, TimestampTz now);
 
 /*
- * How many more live leases a queue or a worker may have under its limit.
- * Locks the limit to the end of the transaction, so that one claim at a time
- * counts; while somebody else has that lock there is no room.
+ * Limits of queues and workers: table is TABLE_QUEUES or TABLE_WORKERS.
+ *
+ * take_room: how many more live leases there may be.  Unless that is 0, the
+ * limit is locked, so that one claim at a time counts, and the caller settles:
+ * used, it stays locked to the end of the transaction; else it is free again.
+ * While another transaction has the lock there is no room.
  */
-extern int pgqrs_lease_room_in_queue(PgqrsTable *messages, int64 queue_id,
-									 int limit);
-extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
-									   int limit);
+extern int pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table,
+								 int64 id, int limit);
+extern void pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used);
 
 /*
  * Waits for that lock.  Only before any message is locked: who has it may be
@@ -32,17 +34,20 @@ extern int pgqrs_lease_room_for_worker(PgqrsTable *messages, int64 worker_id,
  */
 extern void pgqrs_lease_lock_limit(PgqrsTableId table, int64 id);
 
-/* The same as it looks just now, without a lock. */
-extern int pgqrs_lease_free_in_queue(PgqrsTable *messages, int64 queue_id,
-									 int limit);
-extern int pgqrs_lease_free_for_worker(PgqrsTable *messages, int64 worker_id,
-									   int limit);
+/*
+ * What take_room would find, without a lock.  Where another transaction has the
+ * lock, its end tells those that wait for the queue or worker.
+ */
+#define PGQRS_LIMIT_LOCKED (-1)
+extern int pgqrs_lease_look_for_room(PgqrsTable *messages, PgqrsTableId table,
+									 int64 id, int limit);
 
 /*
  * Before the clock is read by which a lease is found live that is to be
- * extended: the queue or worker counts it from here on to the end of the
- * transaction.  Waits for a count at most.
+ * extended, and after the message was written: in between nobody counts.  The
+ * first waits for a count at most.
  */
 extern void pgqrs_lease_extending(PgqrsTableId table, int64 id);
+extern void pgqrs_lease_extended(PgqrsTableId table, int64 id);
 
 #endif /* PGQRS_LEASE_H */

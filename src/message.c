@@ -556,6 +556,17 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 	return !dead;
 }
 
+static bool
+take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
+{
+	if (limit == 0)
+		return true;
+	if (pgqrs_lease_take_room(messages, table, id, limit) == 0)
+		return false;
+	pgqrs_lease_settle(table, id, true);
+	return true;
+}
+
 /*
  * A lease that has run out no longer counts against the limits of its queue
  * and its worker, so living on takes room like a claim.
@@ -566,11 +577,8 @@ may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 	int64 worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
 	int max_concurrent = worker_id != 0 ? pgqrs_worker_limit(worker_id) : 0;
 
-	return (queue->max_in_flight == 0 ||
-			pgqrs_lease_room_in_queue(messages, queue->queue_id,
-									  queue->max_in_flight) > 0) &&
-		(max_concurrent == 0 ||
-		 pgqrs_lease_room_for_worker(messages, worker_id, max_concurrent) > 0);
+	return take_one(messages, TABLE_QUEUES, queue->queue_id, queue->max_in_flight) &&
+		take_one(messages, TABLE_WORKERS, worker_id, max_concurrent);
 }
 
 /* Sorts ids and drops what is there twice; how many are left. */
@@ -641,15 +649,23 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 	pfree(queues);
 }
 
-/* From now on the lease counts against the limits that there may be. */
+/* Until it is over, nobody counts leases under the limits that there may be. */
 static void
-count_extending(TupleTableSlot *slot, const PgqrsQueue *queue)
+begin_extending(int64 worker_id, const PgqrsQueue *queue)
 {
 	if (queue->max_in_flight > 0)
 		pgqrs_lease_extending(TABLE_QUEUES, queue->queue_id);
-	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_lease_extending(TABLE_WORKERS,
-							  DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+	if (worker_id != 0)
+		pgqrs_lease_extending(TABLE_WORKERS, worker_id);
+}
+
+static void
+end_extending(int64 worker_id, const PgqrsQueue *queue)
+{
+	if (queue->max_in_flight > 0)
+		pgqrs_lease_extended(TABLE_QUEUES, queue->queue_id);
+	if (worker_id != 0)
+		pgqrs_lease_extended(TABLE_WORKERS, worker_id);
 }
 
 bool
@@ -659,14 +675,16 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	PgqrsQueue queue;
 	PgqrsRow row;
 	TimestampTz now;
+	int64 worker_id;
 	bool current;
 
-	current = fence(messages, id, lease, FENCE_LOCK, true, slot, &queue) ==
-		FENCE_PASSED;
-	if (current)
-		count_extending(slot, &queue);
+	*cancel_requested = false;
+	if (fence(messages, id, lease, FENCE_LOCK, true, slot, &queue) != FENCE_PASSED)
+		return false;
+	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	begin_extending(worker_id, &queue);
 	now = pgqrs_clock();
-	current = current && !is_late(slot, now) &&
+	current = !is_late(slot, now) &&
 		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
 	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
 	if (current)
@@ -679,6 +697,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 							   stored_failures(slot) + 1 >= queue.max_attempts);
 		pgqrs_row_update(messages, slot, &row);
 	}
+	end_extending(worker_id, &queue);
 	return current;
 }
 

@@ -157,9 +157,13 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 		return;
 	pgqrs_floor_call_begin();
 	if (queue->max_in_flight > 0)
-		p.wanted = Min(max,
-					   pgqrs_lease_free_in_queue(messages, queue->queue_id,
-												 queue->max_in_flight));
+	{
+		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
+											 queue->queue_id, queue->max_in_flight);
+
+		p.busy = room == PGQRS_LIMIT_LOCKED;
+		p.wanted = Max(0, Min(max, room));
+	}
 	probe_priorities(&p);
 	if (result->ready == 0 && p.busy)
 		result->next = Min(result->next, start + BUSY_PAUSE);

@@ -44,8 +44,9 @@ typedef struct Slot
 	pg_atomic_uint32 state; /* changed under the lock */
 	Oid db;					/* written under the lock, before state */
 	int64 queue_id;
-	pg_atomic_uint64 due;	 /* TimestampTz */
-	pg_atomic_uint32 keeper; /* number of a backend + 1; 0: nobody */
+	pg_atomic_uint64 due;		   /* TimestampTz */
+	pg_atomic_uint32 keeper;	   /* number of a backend + 1; 0: nobody */
+	pg_atomic_uint32 awaits_limit; /* its limit was found locked */
 } Slot;
 
 typedef union PaddedSlot
@@ -115,6 +116,7 @@ pgqrs_ready_shmem_init(void)
 		pg_atomic_init_u32(&shared->slots[i].s.state, SLOT_FREE);
 		pg_atomic_init_u64(&shared->slots[i].s.due, (uint64) DT_NOEND);
 		pg_atomic_init_u32(&shared->slots[i].s.keeper, 0);
+		pg_atomic_init_u32(&shared->slots[i].s.awaits_limit, 0);
 	}
 }
 
@@ -210,6 +212,7 @@ pgqrs_ready_slot(int64 queue_id)
 		slot->queue_id = queue_id;
 		pg_atomic_write_u64(&slot->due, (uint64) DT_NOEND);
 		pg_atomic_write_u32(&slot->keeper, 0);
+		pg_atomic_write_u32(&slot->awaits_limit, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&slot->state, SLOT_USED);
 		pg_atomic_fetch_or_u64(&shared->used[at / 64], bit_of(at));
@@ -437,6 +440,31 @@ pgqrs_ready_lower(int64 queue_id, TimestampTz due)
 	if (keeper != 0 && keeper != pgqrs_backend_number() + 1)
 		pgqrs_waiter_nudge_number(keeper - 1);
 	pgqrs_database_poke(DUE_NOTIFY, due);
+}
+
+/*
+ * The one finds the limit locked still after this, or the other, which has
+ * freed it before, finds this set.  Should the slot become another queue's, that
+ * is looked at in vain.
+ */
+void
+pgqrs_ready_await_limit(int64 queue_id)
+{
+	int slot = pgqrs_ready_slot(queue_id);
+
+	if (slot >= 0)
+		pg_atomic_exchange_u32(&shared->slots[slot].s.awaits_limit, 1);
+}
+
+void
+pgqrs_ready_limit_free(int64 queue_id)
+{
+	int slot = pgqrs_ready_slot(queue_id);
+
+	pg_memory_barrier();
+	if (slot >= 0 && pg_atomic_read_u32(&shared->slots[slot].s.awaits_limit) != 0 &&
+		pg_atomic_exchange_u32(&shared->slots[slot].s.awaits_limit, 0) != 0)
+		pgqrs_ready_lower(queue_id, 0);
 }
 
 /*

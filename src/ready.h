@@ -33,6 +33,13 @@ extern void pgqrs_ready_poke(void);
 /* Somebody has to look at the queue at that instant at the latest; 0: now. */
 extern void pgqrs_ready_lower(int64 queue_id, TimestampTz due);
 
+/*
+ * The queue's limit was found locked; and it is free again, which has the queue
+ * looked at if it was found so before.
+ */
+extern void pgqrs_ready_await_limit(int64 queue_id);
+extern void pgqrs_ready_limit_free(int64 queue_id);
+
 /* Nothing is known any more: the worker looks at every queue. */
 extern void pgqrs_ready_unknown(void);
 

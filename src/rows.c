@@ -376,6 +376,7 @@ scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index, int nkeys,
 	scan->snapshot = GetActiveSnapshot();
 	scan->direction = ForwardScanDirection;
 	scan->by_hand = IsolationIsSerializable();
+	scan->uncommitted = false;
 	scan->map = InvalidBuffer;
 	scan->desc = pgqrs_index_beginscan(table->rel, scan->index,
 									   scan->by_hand ? SnapshotAny : scan->snapshot,
@@ -403,6 +404,18 @@ void
 pgqrs_scan_raw(PgqrsScan *scan)
 {
 	scan->desc->ignore_killed_tuples = false;
+}
+
+/*
+ * From now on the scan returns also what transactions have written that are
+ * open: a row that one of them has updated comes once in each of its versions,
+ * if both match.
+ */
+void
+pgqrs_scan_uncommitted(PgqrsScan *scan)
+{
+	scan->by_hand = scan->uncommitted = true;
+	scan->desc->xs_snapshot = SnapshotAny;
 }
 
 /* Another value for the key that is a pair, from the next restart on. */
@@ -464,6 +477,20 @@ spare_pruning(PgqrsScan *scan)
 												 &scan->desc->xs_heaptid));
 }
 
+/* Whether the scan returns the version in the slot. */
+static bool
+satisfies(PgqrsScan *scan, TupleTableSlot *slot)
+{
+	SnapshotData dirty;
+
+	if (table_tuple_satisfies_snapshot(scan->table->rel, slot, scan->snapshot))
+		return true;
+	if (!scan->uncommitted)
+		return false;
+	InitDirtySnapshot(dirty);
+	return table_tuple_satisfies_snapshot(scan->table->rel, slot, &dirty);
+}
+
 /* Fetches the row of the index entry that the scan is at, if it is visible. */
 bool
 pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
@@ -474,8 +501,7 @@ pgqrs_scan_fetch(PgqrsScan *scan, TupleTableSlot *slot)
 	{
 		if (!index_fetch_heap(scan->desc, slot))
 			return false;
-		if (!scan->by_hand ||
-			table_tuple_satisfies_snapshot(scan->table->rel, slot, scan->snapshot))
+		if (!scan->by_hand || satisfies(scan, slot))
 			return true;
 	} while (scan->desc->xs_heap_continue);
 	return false;

@@ -81,8 +81,9 @@ typedef struct PgqrsScan
 	ScanKeyData keys[PGQRS_MAX_KEYS];
 	ScanKeyData pair[2]; /* what a row comparison consists of */
 	int nkeys;
-	bool by_hand; /* SERIALIZABLE: visibility checked here */
-	Buffer map;	  /* of visibility, the page looked at last */
+	bool by_hand;	  /* visibility is checked here, as under SERIALIZABLE */
+	bool uncommitted; /* rows that open transactions have written count, too */
+	Buffer map;		  /* of visibility, the page looked at last */
 } PgqrsScan;
 
 /* tables */
@@ -107,6 +108,7 @@ extern void pgqrs_scan_begin(PgqrsScan *scan, PgqrsTable *table,
 							 PgqrsIndexId index, int nkeys, const PgqrsKey *keys);
 extern void pgqrs_scan_begin_table(PgqrsScan *scan, PgqrsTable *table);
 extern void pgqrs_scan_raw(PgqrsScan *scan);
+extern void pgqrs_scan_uncommitted(PgqrsScan *scan);
 extern void pgqrs_scan_set_pair(PgqrsScan *scan, Datum value, Datum next_value);
 extern void pgqrs_scan_restart(PgqrsScan *scan, int key, Datum value);
 

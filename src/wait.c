@@ -82,6 +82,7 @@ typedef struct Wait
 	const char *queue;
 	int64 worker_id;
 	bool may_take; /* the worker is ready and has room */
+	bool locked;   /* that could not be told: its limit is locked */
 	int count;
 	WaitQueue *queues;
 	int64 found; /* the queue that has something, or 0 */
@@ -373,24 +374,71 @@ look_for_run(Wait *w)
 	return w->result != NULL;
 }
 
+/* Says what may wake us.  Who may take nothing is not woken for messages. */
+static void
+watch(Wait *w)
+{
+	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
+	int count = 0;
+
+	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
+	if (w->worker_id != 0)
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
+	if (w->locked)
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_LIMIT, w->worker_id};
+	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
+		events[count++] = (PgqrsWaitEvent){EVENT_ANY_QUEUE, 0};
+	else
+	{
+		for (int i = 0; i < w->count && w->may_take; i++)
+			events[count++] = queue_event(w->queues[i].queue_id);
+	}
+	pgqrs_waiter_watch(events, count);
+	for (int i = 0; i < w->count && !w->may_take; i++)
+		release(&w->queues[i]);
+}
+
+static void
+look_again_soon(Wait *w)
+{
+	w->look_at = Min(w->look_at, pgqrs_clock_peek() + LAST_POLL * INT64CONST(1000));
+}
+
+/*
+ * Whether the worker has room.  If its limit is locked, this says first that
+ * the end of that wakes us.
+ */
+static void
+look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
+{
+	int room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
+										 worker->max_concurrent);
+
+	w->locked = room == PGQRS_LIMIT_LOCKED;
+	if (w->locked && !w->polls)
+	{
+		watch(w);
+		room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
+										 worker->max_concurrent);
+	}
+	w->may_take = room > 0;
+	if (!w->may_take)
+		look_again_soon(w); /* no event tells of a lease that runs out */
+}
+
 /* The worker has to be live; whether it may take something. */
 static void
 check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 {
 	w->may_take = true;
+	w->locked = false;
 	if (w->worker_id == 0)
 		return;
 	pgqrs_worker_require_live(w->worker_id, worker);
 	pgqrs_worker_touch(w->worker_id);
 	w->may_take = worker->status == WORKER_READY;
-	if (w->may_take && worker->max_concurrent > 0 &&
-		pgqrs_lease_free_for_worker(messages, w->worker_id,
-									worker->max_concurrent) == 0)
-	{
-		/* a lease of its own that runs out makes room, of which nobody tells */
-		w->look_at = pgqrs_clock_peek() + LAST_POLL * INT64CONST(1000);
-		w->may_take = false;
-	}
+	if (w->may_take && worker->max_concurrent > 0)
+		look_for_room(w, messages, worker);
 }
 
 /* Makes the list of queues anew; all are to be looked at. */
@@ -415,28 +463,6 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 			.look = true,
 		};
 	}
-}
-
-/* Says what may wake us.  Who may take nothing is not woken for messages. */
-static void
-watch(Wait *w)
-{
-	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
-	int count = 0;
-
-	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
-	if (w->worker_id != 0)
-		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
-	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
-		events[count++] = (PgqrsWaitEvent){EVENT_ANY_QUEUE, 0};
-	else
-	{
-		for (int i = 0; i < w->count && w->may_take; i++)
-			events[count++] = queue_event(w->queues[i].queue_id);
-	}
-	pgqrs_waiter_watch(events, count);
-	for (int i = 0; i < w->count && !w->may_take; i++)
-		release(&w->queues[i]);
 }
 
 /* Whatever changes after this wakes us, and what is read after it is not older. */
@@ -486,8 +512,7 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 		if (w->polls)
 			w->look_at = Min(w->look_at, probe.next);
 		else if (q->slot < 0)
-			w->look_at = Min(w->look_at,
-							 pgqrs_clock_peek() + LAST_POLL * INT64CONST(1000));
+			look_again_soon(w);
 	}
 	if (wants && probe.ready > 0)
 		w->found = q->queue_id;

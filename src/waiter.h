@@ -18,8 +18,9 @@ typedef enum PgqrsWaitEventKind
 	EVENT_ANY_QUEUE, /* to wait for it in whatever queue; never happens itself */
 	EVENT_RUN,		 /* a run ended */
 	EVENT_WORKER,	 /* a worker's state or what it holds changed */
-	EVENT_QUEUES,	 /* which queues there are, or their settings, changed */
-	EVENT_RUNS		 /* runs were deleted, or ended unnamed */
+	EVENT_WORKER_LIMIT, /* a worker's limit is not locked any more */
+	EVENT_QUEUES,		/* which queues there are, or their settings, changed */
+	EVENT_RUNS			/* runs were deleted, or ended unnamed */
 } PgqrsWaitEventKind;
 
 typedef struct PgqrsWaitEvent

@@ -48,6 +48,8 @@ typedef enum MarkKind
 	MARK_QUEUE,
 	MARK_LOOK,	  /* at a queue */
 	MARK_DELETED, /* a queue */
+	MARK_QUEUE_LIMIT,
+	MARK_WORKER_LIMIT,
 	MARK_WORKER,
 	MARK_RUN,
 	MARK_BLOCK /* of runs */
@@ -186,6 +188,31 @@ pgqrs_wake_mark_room(int64 queue_id)
 
 	if (mark != NULL)
 		mark->count++;
+}
+
+void
+pgqrs_wake_mark_limit(bool is_queue, int64 id)
+{
+	if (shared != NULL)
+		get_mark(is_queue ? MARK_QUEUE_LIMIT : MARK_WORKER_LIMIT, id);
+}
+
+void
+pgqrs_wake_await_limit(bool is_queue, int64 id)
+{
+	if (is_queue)
+		pgqrs_ready_await_limit(id);
+}
+
+void
+pgqrs_wake_limit_free(bool is_queue, int64 id)
+{
+	PgqrsWaitEvent event = {EVENT_WORKER_LIMIT, id};
+
+	if (is_queue)
+		pgqrs_ready_limit_free(id);
+	else
+		pgqrs_waiter_wake(event, PG_INT32_MAX);
 }
 
 void
@@ -331,6 +358,10 @@ tell(const Marks *m)
 				pgqrs_ready_forget(mark->id);
 				wake_all(EVENT_RUNS, 0);
 				break;
+			case MARK_QUEUE_LIMIT:
+			case MARK_WORKER_LIMIT:
+				pgqrs_wake_limit_free(mark->kind == MARK_QUEUE_LIMIT, mark->id);
+				break;
 			case MARK_WORKER:
 				wake_all(EVENT_WORKER, mark->id);
 				break;
@@ -357,8 +388,14 @@ tell_rollback(const Marks *m)
 	if (m->everything)
 		pgqrs_ready_unknown();
 	for (int i = 0; i < m->count; i++)
-		if (m->marks[i].kind == MARK_QUEUE && m->marks[i].claimed > 0)
-			pgqrs_ready_mark(m->marks[i].id, m->marks[i].claimed);
+	{
+		const Mark *mark = &m->marks[i];
+
+		if (mark->kind == MARK_QUEUE && mark->claimed > 0)
+			pgqrs_ready_mark(mark->id, mark->claimed);
+		else if (mark->kind == MARK_QUEUE_LIMIT || mark->kind == MARK_WORKER_LIMIT)
+			pgqrs_wake_limit_free(mark->kind == MARK_QUEUE_LIMIT, mark->id);
+	}
 }
 
 static void

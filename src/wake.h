@@ -25,6 +25,15 @@ extern void pgqrs_wake_mark_message(int64 queue_id, TimestampTz visible_after,
 /* A queue under a limit has room for one more. */
 extern void pgqrs_wake_mark_room(int64 queue_id);
 
+/*
+ * The limit of a queue, or else of a worker, is locked by this transaction to
+ * its end; or it was, and is free again.  await: whoever has it locked then
+ * tells those that wait for the queue or the worker.
+ */
+extern void pgqrs_wake_mark_limit(bool is_queue, int64 id);
+extern void pgqrs_wake_limit_free(bool is_queue, int64 id);
+extern void pgqrs_wake_await_limit(bool is_queue, int64 id);
+
 /* A queue has other settings, so that more may be claimable. */
 extern void pgqrs_wake_mark_queue(int64 queue_id);
 
