@@ -230,7 +230,7 @@ CREATE TABLE pgqrs_workflow_steps (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE pgqrs_workflow_steps IS 'steps of workflow runs, one row each with its last ten failures';
 
-CREATE TABLE pgqrs_signals (
+CREATE TABLE pgqrs_run_signals (
 	signal_id bigint NOT NULL,
 	run_id bigint NOT NULL,
 	sent_at timestamptz NOT NULL,
@@ -239,15 +239,15 @@ CREATE TABLE pgqrs_signals (
 	idempotency_key text COLLATE "C",
 	payload jsonb,
 	headers jsonb,
-	CONSTRAINT pgqrs_signals_pkey PRIMARY KEY (signal_id)
+	CONSTRAINT pgqrs_run_signals_pkey PRIMARY KEY (signal_id)
 );
-COMMENT ON TABLE pgqrs_signals IS 'signals sent to runs; consumed_by is the step that took it';
-CREATE INDEX pgqrs_signals_run_idx ON pgqrs_signals (run_id, signal_id);
-COMMENT ON INDEX pgqrs_signals_run_idx IS 'the signals of a run';
-CREATE INDEX pgqrs_signals_waiting_idx ON pgqrs_signals (run_id, name, signal_id) WHERE consumed_by IS NULL;
-COMMENT ON INDEX pgqrs_signals_waiting_idx IS 'signals that nobody has taken yet, in the order sent';
-CREATE UNIQUE INDEX pgqrs_signals_key_idx ON pgqrs_signals (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
-COMMENT ON INDEX pgqrs_signals_key_idx IS 'idempotency keys of signals';
+COMMENT ON TABLE pgqrs_run_signals IS 'signals sent to runs; consumed_by is the step that took it';
+CREATE INDEX pgqrs_run_signals_run_idx ON pgqrs_run_signals (run_id, signal_id);
+COMMENT ON INDEX pgqrs_run_signals_run_idx IS 'the signals of a run';
+CREATE INDEX pgqrs_run_signals_waiting_idx ON pgqrs_run_signals (run_id, name, signal_id) WHERE consumed_by IS NULL;
+COMMENT ON INDEX pgqrs_run_signals_waiting_idx IS 'signals that nobody has taken yet, in the order sent';
+CREATE UNIQUE INDEX pgqrs_run_signals_key_idx ON pgqrs_run_signals (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+COMMENT ON INDEX pgqrs_run_signals_key_idx IS 'idempotency keys of signals';
 
 CREATE TABLE pgqrs_schedules (
 	schedule_id bigint NOT NULL,
@@ -311,7 +311,7 @@ CREATE SEQUENCE pgqrs_message_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_me
 COMMENT ON SEQUENCE pgqrs_message_id_seq IS 'ids of messages and runs';
 CREATE SEQUENCE pgqrs_worker_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_workers.worker_id;
 COMMENT ON SEQUENCE pgqrs_worker_id_seq IS 'ids of workers';
-CREATE SEQUENCE pgqrs_signal_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_signals.signal_id;
+CREATE SEQUENCE pgqrs_signal_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_run_signals.signal_id;
 COMMENT ON SEQUENCE pgqrs_signal_id_seq IS 'ids of signals';
 CREATE SEQUENCE pgqrs_schedule_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_schedules.schedule_id;
 COMMENT ON SEQUENCE pgqrs_schedule_id_seq IS 'ids of schedules';
@@ -326,7 +326,7 @@ SELECT pg_catalog.pg_extension_config_dump('pgqrs_workers', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflows', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_runs', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_steps', '');
-SELECT pg_catalog.pg_extension_config_dump('pgqrs_signals', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_run_signals', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedules', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedule_firings', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_run_events', '');

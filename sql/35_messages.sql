@@ -28,9 +28,9 @@ COMMENT ON FUNCTION pgqrs_enqueue_batch(text, jsonb[], interval, timestamptz, in
 CREATE TYPE pgqrs_delivery AS (
 	message_id bigint, queue text, lease bigint, attempt int, failures int, priority int,
 	enqueued_at timestamptz, visible_after timestamptz, payload jsonb, headers jsonb,
-	run_id bigint, workflow text, input jsonb
+	run_id bigint, workflow text, input jsonb, cancel_requested boolean
 );
-COMMENT ON TYPE pgqrs_delivery IS 'a claimed message as pgqrs_dequeue() returns it; visible_after is the end of its lease';
+COMMENT ON TYPE pgqrs_delivery IS 'a claimed message as pgqrs_dequeue() returns it; visible_after is the end of its lease, cancel_requested is true for a run of a workflow with on_cancel => ''deliver'' that is to be undone';
 
 CREATE FUNCTION pgqrs_dequeue(queue text = NULL, worker_id bigint = NULL, batch_size int = 1, visibility_timeout interval = NULL)
 RETURNS SETOF pgqrs_delivery LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_dequeue';

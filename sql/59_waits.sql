@@ -18,10 +18,10 @@ COMMENT ON FUNCTION pgqrs_sleep(bigint, bigint, text, interval, timestamptz) IS
 'a step that lets time pass: duration, or until an instant (one of them). The first call fixes when it ends. false: the run is PAUSED until then, the lease is given up; leave the handler and call this again after the next delivery. true: that time has come. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_await_signal(run_id bigint, lease bigint, step_id text, signal text, timeout interval = NULL,
-	OUT received boolean, OUT timed_out boolean, OUT payload jsonb)
+	OUT received boolean, OUT timed_out boolean, OUT payload jsonb, OUT headers jsonb)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_await_signal';
 COMMENT ON FUNCTION pgqrs_await_signal(bigint, bigint, text, text, interval) IS
-'a step that takes the oldest signal of that name which no other step took, sent before or after. received: go on with payload (JSON null if it has none). timed_out: none came within timeout (NULL: wait for ever) of the first call; go on without. Neither: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
+'a step that takes the oldest signal of that name which no other step took, sent before or after. received: go on with payload (JSON null if it has none) and headers (NULL if it has none). timed_out: none came within timeout (NULL: wait for ever) of the first call; go on without. Neither: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_signal(run_id bigint, signal text, payload jsonb = NULL, idempotency_key text = NULL, headers jsonb = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_signal';

@@ -10,6 +10,7 @@ CREATE TYPE pgqrs_run AS (
 	visible_after timestamptz,
 	attempt integer,
 	failures integer,
+	crashes integer,
 	priority integer,
 	input jsonb,
 	output jsonb,
@@ -42,6 +43,7 @@ COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for: pause, 
 COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
 COMMENT ON COLUMN pgqrs_run.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_run.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
+COMMENT ON COLUMN pgqrs_run.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
 COMMENT ON COLUMN pgqrs_run.priority IS '-100 to 100, high first';
 COMMENT ON COLUMN pgqrs_run.input IS 'what the trigger passed';
 COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; of a CANCELLED run what its worker left; else NULL';

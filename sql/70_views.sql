@@ -35,6 +35,8 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		(SELECT m.visible_after FROM pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
 		r.attempt,
 		r.failures,
+		COALESCE((SELECT m.failures FROM pgqrs_messages AS m WHERE m.message_id = r.run_id),
+			(SELECT a.failures FROM pgqrs_archive AS a WHERE a.message_id = r.run_id)) AS crashes,
 		r.priority::pg_catalog.int4 AS priority,
 		r.input,
 		r.output,
@@ -69,6 +71,7 @@ COMMENT ON COLUMN pgqrs_runs.waiting_for IS 'what a parked run waits for';
 COMMENT ON COLUMN pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
 COMMENT ON COLUMN pgqrs_runs.attempt IS 'how often it was claimed';
 COMMENT ON COLUMN pgqrs_runs.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
+COMMENT ON COLUMN pgqrs_runs.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
 COMMENT ON COLUMN pgqrs_runs.priority IS '-100 to 100, high first';
 COMMENT ON COLUMN pgqrs_runs.input IS 'what the trigger passed';
 COMMENT ON COLUMN pgqrs_runs.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';

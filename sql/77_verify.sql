@@ -37,7 +37,7 @@ BEGIN ATOMIC
 		WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
 		UNION ALL
 		SELECT 'signals without run', pg_catalog.format('signal %s', c.signal_id)
-		FROM pgqrs_signals AS c
+		FROM pgqrs_run_signals AS c
 		WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
 		UNION ALL
 		SELECT 'events without run', pg_catalog.format('event %s', c.event_id)
@@ -162,7 +162,7 @@ BEGIN ATOMIC
 		HAVING pg_catalog.count(*) > 1
 		UNION ALL
 		SELECT 'duplicate keys of signals', pg_catalog.format('run %s, key %s', k.run_id, k.idempotency_key)
-		FROM pgqrs_signals AS k
+		FROM pgqrs_run_signals AS k
 		WHERE k.idempotency_key IS NOT NULL
 		GROUP BY k.run_id, k.idempotency_key
 		HAVING pg_catalog.count(*) > 1

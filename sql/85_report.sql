@@ -494,7 +494,7 @@ BEGIN ATOMIC
 					pgqrs_html('%s', s.name), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'), pgqrs_html('%s', s.consumed_by),
 					pgqrs_html('<code>%s</code>', pg_catalog.left(s.payload::text, 300))] ORDER BY s.signal_id), '')
 			FROM (
-				SELECT s.* FROM pgqrs_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
+				SELECT s.* FROM pgqrs_run_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
 			) AS s
 			HAVING pg_catalog.count(*) > 0), '')
 

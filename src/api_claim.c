@@ -10,7 +10,7 @@
 #include "names.h"
 #include "utils/builtins.h"
 
-#define DELIVERY_COLUMNS 13
+#define DELIVERY_COLUMNS 14
 
 static void
 put_delivery(void *arg, const PgqrsDelivery *d)
@@ -37,6 +37,7 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 	values[i++] = values[1]; /* a workflow has the name of its queue */
 	nulls[i] = !d->has_input;
 	values[i++] = d->input;
+	values[i++] = BoolGetDatum(false); /* a run asked to stop is not delivered */
 	Assert(i == DELIVERY_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

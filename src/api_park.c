@@ -93,13 +93,16 @@ pgqrs_await_signal(PG_FUNCTION_ARGS)
 	char *signal = pgqrs_arg_key(fcinfo, 3, "signal");
 	int64 timeout = pgqrs_arg_duration_or(fcinfo, 4, "timeout", -1);
 	PgqrsSignalResult result;
-	Datum values[3] = {0};
-	bool nulls[3] = {0};
+	PgqrsSignalContent content = {0};
+	Datum values[4];
+	bool nulls[4] = {0};
 
-	result = pgqrs_signal_await(run_id, lease, step_id, signal, timeout,
-								&values[2]);
+	result = pgqrs_signal_await(run_id, lease, step_id, signal, timeout, &content);
 	values[0] = BoolGetDatum(result == SIGNAL_RECEIVED);
 	values[1] = BoolGetDatum(result == SIGNAL_TIMED_OUT);
+	values[2] = content.payload;
 	nulls[2] = result != SIGNAL_RECEIVED;
+	values[3] = content.headers;
+	nulls[3] = !content.has_headers;
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }

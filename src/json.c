@@ -317,9 +317,21 @@ pgqrs_json_until(TimestampTz until)
 	return end_object(&state);
 }
 
+static void
+put_json_or_null(JsonbParseState **state, const char *key, bool has, Datum value)
+{
+	JsonbValue null = {.type = jbvNull};
+
+	put_string(state, WJB_KEY, key);
+	if (has)
+		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value));
+	else
+		pushJsonbValue(state, WJB_VALUE, &null);
+}
+
 /* {"signal": signal, "deadline": deadline}; DT_NOEND: without a deadline */
 Datum
-pgqrs_json_signal_wait(const char *signal, TimestampTz deadline)
+pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, const Datum *headers)
 {
 	JsonbParseState *state = NULL;
 
@@ -327,6 +339,8 @@ pgqrs_json_signal_wait(const char *signal, TimestampTz deadline)
 	put_text(&state, "signal", signal);
 	if (!TIMESTAMP_IS_NOEND(deadline))
 		put_instant(&state, "deadline", deadline);
+	if (headers != NULL)
+		put_json_or_null(&state, "headers", true, *headers);
 	return end_object(&state);
 }
 
@@ -358,18 +372,6 @@ pgqrs_json_children(const int64 *run_ids, int count)
 	return end_object(&state);
 }
 
-static void
-put_json_or_null(JsonbParseState **state, const char *key, bool has, Datum value)
-{
-	JsonbValue null = {.type = jbvNull};
-
-	put_string(state, WJB_KEY, key);
-	if (has)
-		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value));
-	else
-		pushJsonbValue(state, WJB_VALUE, &null);
-}
-
 /* [{"run_id", "status", "output", "error"}], with null for what is not there */
 Datum
 pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
@@ -388,6 +390,20 @@ pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 	}
 	return JsonbPGetDatum(
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
+}
+
+bool
+pgqrs_json_value(Datum object, const char *key, Datum *value)
+{
+	JsonbContainer *root = &DatumGetJsonbP(object)->root;
+	JsonbValue *found = NULL;
+
+	if (JsonContainerIsObject(root))
+		found = getKeyJsonValueFromContainer(root, key, strlen(key), NULL);
+	if (found == NULL)
+		return false;
+	*value = JsonbPGetDatum(JsonbValueToJsonb(found));
+	return true;
 }
 
 bool

@@ -48,7 +48,8 @@ typedef struct PgqrsChildEnd
 
 /* What steps that wait note down as their input. */
 extern Datum pgqrs_json_until(TimestampTz until);
-extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline);
+extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
+									const Datum *headers);
 extern Datum pgqrs_json_child(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count);
 
@@ -57,6 +58,7 @@ extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 /* Values under a key; false, or a count of -1, if there is none of that kind. */
 extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
+extern bool pgqrs_json_value(Datum object, const char *key, Datum *value);
 extern int pgqrs_json_count(Datum object, const char *key);
 extern int64 pgqrs_json_element(Datum object, const char *key, int place);
 

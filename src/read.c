@@ -39,6 +39,7 @@ enum
 	Run_visible_after,
 	Run_attempt,
 	Run_failures,
+	Run_crashes,
 	Run_priority,
 	Run_input,
 	Run_output,
@@ -156,9 +157,11 @@ typedef struct Reader
 	Snapshot snapshot;
 	PgqrsTable *runs;
 	PgqrsTable *messages;
+	PgqrsTable *archive;
 	PgqrsTable *workers;
 	TupleTableSlot *run;
 	TupleTableSlot *message;
+	TupleTableSlot *ended;
 	TupleTableSlot *worker;
 } Reader;
 
@@ -167,13 +170,16 @@ reader_open(Reader *r)
 {
 	r->runs = pgqrs_table_open(TABLE_RUNS, false);
 	r->messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	r->archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	r->workers = pgqrs_table_open(TABLE_WORKERS, false);
 	r->run = pgqrs_table_slot(r->runs);
 	r->message = pgqrs_table_slot(r->messages);
+	r->ended = pgqrs_table_slot(r->archive);
 	r->worker = pgqrs_table_slot(r->workers);
 	r->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	r->runs->snapshot = r->snapshot;
 	r->messages->snapshot = r->snapshot;
+	r->archive->snapshot = r->snapshot;
 	r->workers->snapshot = r->snapshot;
 }
 
@@ -181,6 +187,7 @@ static void
 reader_close(Reader *r)
 {
 	pgqrs_table_close(r->workers);
+	pgqrs_table_close(r->archive);
 	pgqrs_table_close(r->messages);
 	pgqrs_table_close(r->runs);
 	UnregisterSnapshot(r->snapshot);
@@ -233,10 +240,17 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 		CStringGetTextDatum(pgqrs_enum_label(ENUM_RUN_STATUS, status)));
 	set(values, nulls, Run_priority,
 		Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
-	if (!pgqrs_run_is_terminal(status) &&
-		pgqrs_row_fetch_id(r->messages, run_id, r->message))
+	if (pgqrs_run_is_terminal(status))
+	{
+		if (pgqrs_row_fetch_id(r->archive, run_id, r->ended))
+			set(values, nulls, Run_crashes, pgqrs_get(r->ended, Archive_failures));
+	}
+	else if (pgqrs_row_fetch_id(r->messages, run_id, r->message))
+	{
 		set(values, nulls, Run_visible_after,
 			pgqrs_get(r->message, Messages_visible_after));
+		set(values, nulls, Run_crashes, pgqrs_get(r->message, Messages_failures));
+	}
 	if (!pgqrs_is_null(r->run, Runs_worker_id) &&
 		pgqrs_row_fetch_id(r->workers,
 						   DatumGetInt64(pgqrs_get(r->run, Runs_worker_id)),
@@ -519,9 +533,9 @@ walk_all(Listing *l, int patience)
  * match.
  */
 static void
-walk_archive(Listing *l, PgqrsTable *archive, const PgqrsQueue *workflow,
-			 PgqrsOutcome outcome)
+walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
 {
+	PgqrsTable *archive = l->r.archive;
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
@@ -549,22 +563,19 @@ walk_archive(Listing *l, PgqrsTable *archive, const PgqrsQueue *workflow,
 static void
 list_failed(Listing *l)
 {
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	ListCell *lc;
 
-	archive->snapshot = l->r.snapshot;
 	foreach(lc, l->workflows)
 	{
 		if (l->filter->status == RUN_CANCELLED)
-			walk_archive(l, archive, lfirst(lc), OUTCOME_CANCELLED);
+			walk_archive(l, lfirst(lc), OUTCOME_CANCELLED);
 		else
 		{
 			/* a dead letter that was purged leaves the run as it is */
-			walk_archive(l, archive, lfirst(lc), OUTCOME_DEAD);
-			walk_archive(l, archive, lfirst(lc), OUTCOME_DELETED);
+			walk_archive(l, lfirst(lc), OUTCOME_DEAD);
+			walk_archive(l, lfirst(lc), OUTCOME_DELETED);
 		}
 	}
-	pgqrs_table_close(archive);
 }
 
 /* The runs of a workflow that have not ended and may have the status. */

@@ -154,7 +154,7 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 
 /* Takes the oldest signal there is. */
 static bool
-take(PgqrsParkStep *w, const char *name, Datum *payload)
+take(PgqrsParkStep *w, const char *name, PgqrsSignalContent *content)
 {
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(signals);
@@ -167,9 +167,13 @@ take(PgqrsParkStep *w, const char *name, Datum *payload)
 		continue;
 	if (found)
 	{
-		*payload = pgqrs_is_null(slot, Signals_payload) ?
+		content->payload = pgqrs_is_null(slot, Signals_payload) ?
 			pgqrs_json_null() :
 			PointerGetDatum(PG_DETOAST_DATUM_COPY(pgqrs_get(slot, Signals_payload)));
+		content->has_headers = !pgqrs_is_null(slot, Signals_headers);
+		if (content->has_headers)
+			content->headers = PointerGetDatum(
+				PG_DETOAST_DATUM_COPY(pgqrs_get(slot, Signals_headers)));
 		pgqrs_row_copy(&row, signals, slot);
 		pgqrs_set(&row, Signals_consumed_by, CStringGetTextDatum(w->step_id));
 		pgqrs_row_update(signals, slot, &row);
@@ -179,19 +183,23 @@ take(PgqrsParkStep *w, const char *name, Datum *payload)
 }
 
 static PgqrsSignalResult
-answer(const PgqrsParkStep *w, Datum *payload)
+answer(const PgqrsParkStep *w, PgqrsSignalContent *content)
 {
+	Datum input;
 	Datum error;
 
 	if (pgqrs_park_step_value(w, Steps_error, &error))
 		return SIGNAL_TIMED_OUT;
-	pgqrs_park_step_value(w, Steps_output, payload);
+	pgqrs_park_step_value(w, Steps_output, &content->payload);
+	content->has_headers = pgqrs_park_step_value(w, Steps_input, &input) &&
+		pgqrs_json_value(input, "headers", &content->headers);
 	return SIGNAL_RECEIVED;
 }
 
 /* A signal that is there is taken even if the wait's deadline has passed. */
 static PgqrsSignalResult
-take_or_park(PgqrsParkStep *w, const char *name, int64 timeout, Datum *payload)
+take_or_park(PgqrsParkStep *w, const char *name, int64 timeout,
+			 PgqrsSignalContent *content)
 {
 	TimestampTz now = pgqrs_clock();
 	TimestampTz deadline = DT_NOEND;
@@ -202,13 +210,17 @@ take_or_park(PgqrsParkStep *w, const char *name, int64 timeout, Datum *payload)
 		pgqrs_json_instant(input, "deadline", &deadline);
 	else if (timeout >= 0)
 		deadline = now + timeout;
-	input = pgqrs_json_signal_wait(name, deadline);
 
-	if (take(w, name, payload))
+	/* headers are kept with the step, since a rerun copies it without the signal */
+	if (take(w, name, content))
 	{
-		pgqrs_park_step_finish(w, STEP_SUCCESS, &input, payload, NULL);
+		input = pgqrs_json_signal_wait(name, deadline,
+									   content->has_headers ? &content->headers :
+															  NULL);
+		pgqrs_park_step_finish(w, STEP_SUCCESS, &input, &content->payload, NULL);
 		return SIGNAL_RECEIVED;
 	}
+	input = pgqrs_json_signal_wait(name, deadline, NULL);
 	if (deadline <= now)
 	{
 		Datum output = pgqrs_json_null();
@@ -224,16 +236,16 @@ take_or_park(PgqrsParkStep *w, const char *name, int64 timeout, Datum *payload)
 
 PgqrsSignalResult
 pgqrs_signal_await(int64 run_id, int64 lease, const char *step_id,
-				   const char *name, int64 timeout, Datum *payload)
+				   const char *name, int64 timeout, PgqrsSignalContent *content)
 {
 	PgqrsParkStep w;
 	PgqrsSignalResult result;
 
 	pgqrs_park_step_open(&w, run_id, lease, step_id, STEP_KIND_SIGNAL);
 	if (pgqrs_park_step_finished(&w))
-		result = answer(&w, payload);
+		result = answer(&w, content);
 	else
-		result = take_or_park(&w, name, timeout, payload);
+		result = take_or_park(&w, name, timeout, content);
 	pgqrs_park_step_close(&w);
 	return result;
 }

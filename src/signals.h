@@ -29,12 +29,21 @@ typedef enum PgqrsSignalResult
 /* The id of the signal, or of the one of that run that has the key. */
 extern int64 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *s);
 
+/* What a signal that was received brought; copied. */
+typedef struct PgqrsSignalContent
+{
+	Datum payload;
+	bool has_headers;
+	Datum headers;
+} PgqrsSignalContent;
+
 /*
- * Takes the oldest signal of a name; timeout: microseconds, < 0: none;
- * payload: copied, where it was received.
+ * Takes the oldest signal of a name; timeout: microseconds, < 0: none; content:
+ * where it was received.
  */
 extern PgqrsSignalResult pgqrs_signal_await(int64 run_id, int64 lease,
-											const char *step_id, const char *name,
-											int64 timeout, Datum *payload);
+											const char *step_id,
+											const char *name, int64 timeout,
+											PgqrsSignalContent *content);
 
 #endif /* PGQRS_SIGNALS_H */

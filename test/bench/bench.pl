@@ -60,7 +60,7 @@ sub settle
 
 sub reset_pgqrs
 {
-	sql('pgqrs', 'TRUNCATE pgqrs_messages, pgqrs_archive, pgqrs_workflow_runs, pgqrs_workflow_steps, pgqrs_signals');
+	sql('pgqrs', 'TRUNCATE pgqrs_messages, pgqrs_archive, pgqrs_workflow_runs, pgqrs_workflow_steps, pgqrs_run_signals');
 	return;
 }
 

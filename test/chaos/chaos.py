@@ -33,7 +33,7 @@ TABLES = {
     'steps': 'SELECT * FROM pgqrs_workflow_steps',
     'messages': 'SELECT * FROM chaos.messages',
     'archive': 'SELECT * FROM pgqrs_archive',
-    'signals': 'SELECT * FROM pgqrs_signals',
+    'signals': 'SELECT * FROM pgqrs_run_signals',
     'workers': 'SELECT * FROM pgqrs_workers',
     'effects': 'SELECT * FROM chaos.effects',
     'events': 'SELECT * FROM pgqrs_run_events ORDER BY event_id',

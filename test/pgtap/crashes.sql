@@ -6,7 +6,7 @@ SELECT pgqrs_create_workflow('job', max_crashes => 3), pgqrs_create_workflow('fr
 SELECT pgqrs_register_worker('w1', '{*}', version => '1') AS w1, pgqrs_register_worker('w2', '{*}', version => '2') AS w2 \gset
 
 CREATE FUNCTION pg_temp.crashes(run bigint) RETURNS int LANGUAGE sql AS
-$$ SELECT failures FROM pgqrs_messages WHERE message_id = run $$;
+$$ SELECT crashes FROM pgqrs_get_run(run) $$;
 CREATE FUNCTION pg_temp.end(run bigint) RETURNS text LANGUAGE sql AS
 $$ SELECT concat_ws(' ', r.status, r.error->>'type', r.attempt, a.outcome, a.failures, a.last_error->>'type') FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_archive a USING (run_id) WHERE r.run_id = run $$;
 -- The lease of a run runs out; what the next claim on its queue delivers.
@@ -55,8 +55,11 @@ SELECT is(pg_temp.end(:run), 'SUCCESS 1 DONE 0', 'done after its lease, without 
 SELECT pgqrs_trigger('job') AS run, pgqrs_trigger('job') AS next \gset
 SELECT is(pg_temp.crash(:run), 'again', 'delivery ' || g) FROM generate_series(1, 3) g;
 SELECT is(pg_temp.crashes(:run), 2, 'two crashes so far');
+SELECT is(crashes, 2, 'two in the view') FROM pgqrs_runs WHERE run_id = :run;
 SELECT is(pg_temp.crash(:run), format('another one: %s', :next), 'the fourth claim passes on');
 SELECT is(pg_temp.end(:run), 'ERROR max_crashes 3 DEAD 3 max_crashes', 'and ends it');
+SELECT is(array[pg_temp.crashes(:run), crashes], '{3,3}', 'a run that has ended shows its crashes, also in the view') FROM pgqrs_runs WHERE run_id = :run;
+
 SELECT is(jsonb_typeof(error->'message'), 'string', 'with a message') FROM pgqrs_result(:run);
 SELECT is(pg_temp.crash(:next), 'again', 'the next one is not harmed');
 SELECT pgqrs_trigger('frail') AS run \gset

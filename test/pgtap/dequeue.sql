@@ -15,7 +15,7 @@ SELECT is(count(*), 0::bigint, 'an empty queue') FROM pgqrs_dequeue('q');
 SELECT is(count(*), 0::bigint, 'an empty queue, many') FROM pgqrs_dequeue('q', batch_size => 10000);
 CREATE TEMP TABLE delivery AS SELECT * FROM pgqrs_dequeue('q');
 SELECT is(string_agg(attname || ' ' || atttypid::regtype, ', ' ORDER BY attnum), 'message_id bigint, queue text, lease bigint, attempt integer, failures integer, '
-	'priority integer, enqueued_at timestamp with time zone, visible_after timestamp with time zone, payload jsonb, headers jsonb, run_id bigint, workflow text, input jsonb',
+	'priority integer, enqueued_at timestamp with time zone, visible_after timestamp with time zone, payload jsonb, headers jsonb, run_id bigint, workflow text, input jsonb, cancel_requested boolean',
 	'the columns') FROM pg_attribute WHERE attrelid = 'delivery'::regclass AND attnum > 0;
 
 SELECT pgqrs_enqueue('q', '{"a": 1}', priority => 3, headers => '{"h": 2}') AS id \gset

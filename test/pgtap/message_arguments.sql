@@ -31,7 +31,7 @@ SELECT is(array_agg(pg_get_function_arguments(oid) || ' -> ' || pg_get_function_
 SELECT is(ROW(provolatile, proparallel, proisstrict, prosecdef)::text, '(v,u,f,f)', name || ' is volatile, parallel unsafe, not strict, of no definer')
 	FROM signatures JOIN pg_proc ON proname = 'pgqrs_' || name;
 SELECT isnt(obj_description(oid, 'pg_proc'), NULL, name || ' has a comment') FROM signatures JOIN pg_proc ON proname = 'pgqrs_' || name;
-SELECT is(string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum), 'message_id bigint, queue text, lease bigint, attempt integer, failures integer, priority integer, enqueued_at timestamp with time zone, visible_after timestamp with time zone, payload jsonb, headers jsonb, run_id bigint, workflow text, input jsonb', 'a delivery')
+SELECT is(string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum), 'message_id bigint, queue text, lease bigint, attempt integer, failures integer, priority integer, enqueued_at timestamp with time zone, visible_after timestamp with time zone, payload jsonb, headers jsonb, run_id bigint, workflow text, input jsonb, cancel_requested boolean', 'a delivery')
 	FROM pg_attribute WHERE attrelid = 'pgqrs_delivery'::regclass AND attnum > 0;
 
 --

@@ -47,7 +47,7 @@ SELECT is(b::text, '(f,SUCCESS,"""of a""",,1)', 'a function') FROM pgqrs_step_be
 SELECT is(length(output::text), 100002, 'a large output') FROM pgqrs_step_begin(:new, :lease, 'b');
 SELECT is(pgqrs_sleep(:new, :lease, 'slept', '1 h'), true, 'a sleep');
 SELECT is(pgqrs_pause_run(:new, :lease, 'resumed')::text, '(t,"""output""")', 'a pause');
-SELECT is(pgqrs_await_signal(:new, :lease, 'signal', 'go')::text, '(t,f,"""payload""")', 'a signal');
+SELECT is(pgqrs_await_signal(:new, :lease, 'signal', 'go')::text, '(t,f,"""payload""",)', 'a signal');
 SELECT is(pgqrs_start_child(:new, :lease, 'child', 'child'), :child::bigint, 'a child');
 SELECT is(pgqrs_await_child(:new, :lease, 'child')::text, '(t,SUCCESS,"""of the child""",)', 'and its output');
 SELECT is(should_execute, true, 'a step that failed is executed') FROM pgqrs_step_begin(:new, :lease, 'handled');

@@ -44,7 +44,7 @@ END
 $$;
 CREATE FUNCTION pg_temp.rows_of(run bigint) RETURNS text LANGUAGE sql AS
 $$ SELECT concat_ws(' ', (SELECT count(*) FROM pgqrs_workflow_runs WHERE run_id = run), (SELECT count(*) FROM pgqrs_workflow_steps WHERE run_id = run),
-	(SELECT count(*) FROM pgqrs_signals WHERE run_id = run), (SELECT count(*) FROM pgqrs_run_events WHERE run_id = run), (SELECT count(*) FROM pgqrs_archive WHERE message_id = run)) $$;
+	(SELECT count(*) FROM pgqrs_run_signals WHERE run_id = run), (SELECT count(*) FROM pgqrs_run_events WHERE run_id = run), (SELECT count(*) FROM pgqrs_archive WHERE message_id = run)) $$;
 
 SELECT is(pgqrs_apply_retention(), '{"messages_removed": 0, "runs_removed": 0, "firings_removed": 0, "more": false}', 'nothing to do');
 

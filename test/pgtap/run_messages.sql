@@ -16,7 +16,7 @@ $$ SELECT status || ', ' || pg_temp.state(run) FROM pgqrs_workflow_runs WHERE ru
 
 SELECT pgqrs_trigger('flow', '{"n": 1}', priority => 4, headers => '{"h": 1}') AS run \gset
 SELECT is(to_jsonb(d) - '{lease,enqueued_at,visible_after}'::text[], format('{"message_id": %s, "queue": "flow", "attempt": 1, "failures": 0, "priority": 4, "payload": {"run_id": %1$s}, '
-	'"headers": {"h": 1}, "run_id": %1$s, "workflow": "flow", "input": {"n": 1}}', :run)::jsonb, 'a run') FROM pgqrs_dequeue('flow') d;
+	'"headers": {"h": 1}, "run_id": %1$s, "workflow": "flow", "input": {"n": 1}, "cancel_requested": false}', :run)::jsonb, 'a run') FROM pgqrs_dequeue('flow') d;
 SELECT lease FROM pg_temp.message(:run) \gset
 SELECT is(pg_temp.both(:run), 'RUNNING, held 1 0', 'is running');
 SELECT is(ROW(lease, attempt, worker_id)::text, format('(%s,1,)', :lease), 'under the lease') FROM pg_temp.run(:run);
@@ -126,7 +126,7 @@ SELECT is(string_agg(concat_ws(' ', step_id, status, failures, output, error), '
 INSERT INTO refused VALUES (format('pgqrs_complete_run(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_replay_message(%s)', :run), 'PQ007');
 SELECT is(split_part(got, ' after', 1), state, 'replayed: ' || call) FROM pg_temp.refusals();
 SELECT is(to_jsonb(d) - '{lease,enqueued_at,visible_after,headers}'::text[], format('{"message_id": %s, "queue": "flow", "attempt": 1, "failures": 0, "priority": 9, "payload": {"run_id": %1$s}, '
-	'"run_id": %1$s, "workflow": "flow", "input": {"n": 2}}', :run)::jsonb, 'it is delivered like a new one') FROM pgqrs_dequeue('flow') d;
+	'"run_id": %1$s, "workflow": "flow", "input": {"n": 2}, "cancel_requested": false}', :run)::jsonb, 'it is delivered like a new one') FROM pgqrs_dequeue('flow') d;
 SELECT lease FROM pg_temp.message(:run) \gset
 SELECT is(ROW(should_execute, status, output)::text, '(f,SUCCESS,"""kept""")', 'what was done is not done again') FROM pgqrs_step_begin(:run, :lease, 'good');
 SELECT is(ROW(should_execute, status)::text, '(t,RUNNING)', 'what failed is') FROM pgqrs_step_begin(:run, :lease, 'bad');

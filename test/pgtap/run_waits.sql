@@ -161,15 +161,16 @@ SELECT pgqrs_cancel_run(:run) \g /dev/null
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_signal(:run, 'go', '1') AS s1, pgqrs_signal(:run, 'other', '"other"') AS other, pgqrs_signal(:run, 'go', '2', headers => '{"h": 1}') AS s2, pgqrs_signal(:run, 'go') AS s3 \gset
 SELECT ok(:s1 < :s2 AND :s2 < :s3, 'ids in order');
-SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1)', 'sent before: the oldest one');
-SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1)', 'the same for the same step');
-SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2)', 'the next for the next');
-SELECT is(pgqrs_await_signal(:run, :lease, 'c', 'go')::text, '(t,f,null)', 'no payload is JSON null');
+SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)', 'sent before: the oldest one');
+SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)', 'the same for the same step');
+SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")', 'the next for the next');
+SELECT is(pgqrs_await_signal(:run, :lease, 'c', 'go')::text, '(t,f,null,)', 'no payload is JSON null');
 SELECT is(pg_temp.state(:run), 'RUNNING, held', 'nothing was waited for');
-SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_signals WHERE run_id = %s ORDER BY 1', :run),
+SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_run_signals WHERE run_id = %s ORDER BY 1', :run),
 	format($$VALUES (%s::bigint, 'a' COLLATE "C", '1'::jsonb), (%s, NULL, '"other"'), (%s, 'b', '2'), (%s, 'c', NULL)$$, :s1, :other, :s2, :s3), 'each was taken once');
 
-SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,)', 'none is left');
+SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")', 'headers are part of the stored answer');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,,)', 'none is left');
 SELECT is(pg_temp.state(:run), 'PAUSED, signal go, paused', 'so the run waits');
 SELECT is(visible_after, 'infinity', 'for ever') FROM pgqrs_messages WHERE run_id = :run;
 SELECT pgqrs_signal(:run, 'more') \g /dev/null
@@ -178,49 +179,49 @@ SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'nor does a pass');
 SELECT pgqrs_signal(:run, 'go', '4') \g /dev/null
 SELECT ok(pg_temp.left(:run) <= 0, 'its own does');
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(t,f,4)', 'and is taken');
-SELECT is(pgqrs_await_signal(:run, :lease, 'd2', 'other')::text, '(t,f,"""other""")', 'those of other names are there still');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(t,f,4,)', 'and is taken');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd2', 'other')::text, '(t,f,"""other""",)', 'those of other names are there still');
 
 -- A signal that is rolled back is none.
-SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(f,f,)', 'parked');
+SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(f,f,,)', 'parked');
 BEGIN;
 SELECT pgqrs_signal(:run, 'go') \g /dev/null
 ROLLBACK;
 SELECT is(visible_after, 'infinity', 'a signal that was rolled back wakes nobody') FROM pgqrs_messages WHERE run_id = :run;
 
 -- If nobody saw it in time, a pass finds it.
-INSERT INTO pgqrs_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), :run, now(), 'go');
+INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), :run, now(), 'go');
 SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass wakes it');
 SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'once');
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(t,f,null)', 'and it is taken');
+SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(t,f,null,)', 'and it is taken');
 
 -- Time-outs.
-SELECT is(pgqrs_await_signal(:run, :lease, 'f', 'go', '0')::text, '(f,t,)', 'no time: only what is there');
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '10 min')::text, '(f,f,)', 'ten minutes');
+SELECT is(pgqrs_await_signal(:run, :lease, 'f', 'go', '0')::text, '(f,t,,)', 'no time: only what is there');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '10 min')::text, '(f,f,,)', 'ten minutes');
 SELECT is(pg_temp.left(:run), 600::numeric, 'until then');
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,f,)', 'delivered early');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,f,,)', 'delivered early');
 SELECT ok(pg_temp.left(:run) BETWEEN 590 AND 600, 'the first call has fixed the deadline');
 SELECT pg_temp.claim(:run) AS lease \gset
 UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run AND step_id = 'g';
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,t,)', 'timed out');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,t,,)', 'timed out');
 SELECT is(pg_temp.step(:run, 'g'), 'SIGNAL SUCCESS 3 null wait_timeout', 'the step says so');
 SELECT pgqrs_signal(:run, 'go', '"late"') \g /dev/null
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go')::text, '(f,t,)', 'and it stays so');
-SELECT is(pgqrs_await_signal(:run, :lease, 'h', 'go', '0')::text, '(t,f,"""late""")', 'one that came too late is the next step''s');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go')::text, '(f,t,,)', 'and it stays so');
+SELECT is(pgqrs_await_signal(:run, :lease, 'h', 'go', '0')::text, '(t,f,"""late""",)', 'one that came too late is the next step''s');
 SELECT pgqrs_await_signal(:run, :lease, 'i', 'go', '1 h') \g /dev/null
 SELECT pgqrs_signal(:run, 'go', '"in time"') \g /dev/null
 UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run AND step_id = 'i';
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'i', 'go')::text, '(t,f,"""in time""")', 'what is there is taken, though the time is over');
+SELECT is(pgqrs_await_signal(:run, :lease, 'i', 'go')::text, '(t,f,"""in time""",)', 'what is there is taken, though the time is over');
 
 -- Keys.
 SELECT pgqrs_signal(:run, 'keyed', '1', 'key') AS first \gset
 SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'a key: the first one');
-SELECT is(pgqrs_await_signal(:run, :lease, 'j', 'keyed')::text, '(t,f,1)', 'which is taken');
+SELECT is(pgqrs_await_signal(:run, :lease, 'j', 'keyed')::text, '(t,f,1,)', 'which is taken');
 SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'the key counts on');
-SELECT is(pgqrs_await_signal(:run, :lease, 'k', 'keyed', '0')::text, '(f,t,)', 'there is no second');
+SELECT is(pgqrs_await_signal(:run, :lease, 'k', 'keyed', '0')::text, '(f,t,,)', 'there is no second');
 SELECT run AS another FROM pg_temp.start('job') \gset
 SELECT isnt(pgqrs_signal(:another, 'keyed', '2', 'key'), :first::bigint, 'of another run it is another');
 
@@ -234,6 +235,6 @@ SELECT count(pgqrs_signal(:run, 'n', to_jsonb(g))) FROM generate_series(1, 100) 
 SELECT is(array_agg((pgqrs_await_signal(:run, :lease, 's' || g, 'n')).payload::int ORDER BY g), array_agg(g ORDER BY g), 'a hundred in order') FROM generate_series(1, 100) g;
 -- They go with the workflow.
 SELECT is(pgqrs_delete_workflow('job', true), true, 'the workflow is deleted');
-SELECT is(count(*), 0::bigint, 'its signals too') FROM pgqrs_signals;
+SELECT is(count(*), 0::bigint, 'its signals too') FROM pgqrs_run_signals;
 
 SELECT * FROM finish();

@@ -150,7 +150,7 @@ INSERT INTO fault VALUES
 	('queues without workflow', 'UPDATE pgqrs_queues SET is_workflow = true WHERE name = ''brief'''),
 	('runs without workflow', 'UPDATE pgqrs_workflow_runs SET workflow_id = 1000 WHERE run_id = pg_temp.a(''SUCCESS'')'),
 	('steps without run', 'UPDATE pgqrs_workflow_steps SET run_id = 1000000 WHERE run_id = pg_temp.a(''SUCCESS'')'),
-	('signals without run', 'UPDATE pgqrs_signals SET run_id = 1000000 WHERE idempotency_key = ''k'''),
+	('signals without run', 'UPDATE pgqrs_run_signals SET run_id = 1000000 WHERE idempotency_key = ''k'''),
 	('events without run', 'UPDATE pgqrs_run_events SET run_id = 1000000 WHERE event_id = (SELECT min(event_id) FROM pgqrs_run_events)'),
 	('schedules without workflow', 'UPDATE pgqrs_schedules SET workflow = ''mail'''),
 	('firings without schedule', 'DELETE FROM pgqrs_schedules'),
@@ -166,7 +166,7 @@ INSERT INTO fault VALUES
 	('outcomes of runs', 'UPDATE pgqrs_archive SET outcome = ''DELETED'' WHERE message_id = pg_temp.a(''CANCELLED'')'),
 	('duplicate keys of messages', 'UPDATE pg_index SET indisunique = false WHERE indexrelid = ''pgqrs_messages_key_idx''::regclass; UPDATE pgqrs_messages SET idempotency_key = ''x'' WHERE run_id IS NULL'),
 	('duplicate keys of runs', 'UPDATE pg_index SET indisunique = false WHERE indexrelid = ''pgqrs_workflow_runs_key_idx''::regclass; UPDATE pgqrs_workflow_runs SET idempotency_key = ''k'' WHERE idempotency_key = ''success'''),
-	('duplicate keys of signals', 'UPDATE pg_index SET indisunique = false WHERE indexrelid = ''pgqrs_signals_key_idx''::regclass; UPDATE pgqrs_signals SET idempotency_key = ''k'' WHERE idempotency_key = ''l''');
+	('duplicate keys of signals', 'UPDATE pg_index SET indisunique = false WHERE indexrelid = ''pgqrs_run_signals_key_idx''::regclass; UPDATE pgqrs_run_signals SET idempotency_key = ''k'' WHERE idempotency_key = ''l''');
 INSERT INTO fault SELECT 'states of messages', format('UPDATE pgqrs_messages SET %s WHERE message_id = pg_temp.a(%L)', change, kind)
 	FROM (VALUES ('waiting', 'payload = NULL'), ('waiting', 'queue_id = (SELECT workflow_id FROM pgqrs_workflows WHERE name = ''flow'')'), ('QUEUED', 'payload = ''1'''), ('waiting', 'deadline_at = now()'), ('waiting', 'waiting_for = ''signal go'''),
 		('QUEUED', 'run_id = pg_temp.a(''RUNNING'')'), ('held', 'lease = 0'), ('held', 'attempt = 0'), ('held', 'dequeued_at = NULL'), ('waiting', 'worker_id = 1'), ('waiting', 'exhausted_at = visible_after'),

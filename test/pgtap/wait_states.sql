@@ -111,7 +111,7 @@ INSERT INTO expected VALUES
 	('pause', 'none', '(f,), PAUSED 1'), ('pause', 'paused', '(f,), PAUSED 2'), ('pause', 'paused, resumed', '(t,1), SUCCESS 1'), ('pause', 'resumed before', '(t,1), SUCCESS 0'),
 	('resume', 'none', 'true, SUCCESS 0'), ('resume', 'paused', 'true, SUCCESS 1'), ('resume', 'paused, resumed', 'false, SUCCESS 1'), ('resume', 'resumed before', 'false, SUCCESS 0'),
 	('sleep', 'none', 'false, PAUSED 1'), ('sleep', 'sleeping', 'false, PAUSED 2'), ('sleep', 'over', 'true, SUCCESS 2'), ('sleep', 'slept', 'true, SUCCESS 1'),
-	('await', 'none', '(f,f,), PAUSED 1'), ('await', 'waiting', '(f,f,), PAUSED 2'), ('await', 'signalled', '(t,f,1), SUCCESS 2'), ('await', 'received', '(t,f,1), SUCCESS 1'), ('await', 'timed out', '(f,t,), SUCCESS 1'),
+	('await', 'none', '(f,f,,), PAUSED 1'), ('await', 'waiting', '(f,f,,), PAUSED 2'), ('await', 'signalled', '(t,f,1,), SUCCESS 2'), ('await', 'received', '(t,f,1,), SUCCESS 1'), ('await', 'timed out', '(f,t,,), SUCCESS 1'),
 	('start', 'none', 'new, RUNNING 1'), ('start', 'child', 'same, RUNNING 1'), ('start', 'child, awaited', 'same, PAUSED 1'), ('start', 'child, well', 'same, RUNNING 1'), ('start', 'child, badly', 'same, RUNNING 1'),
 	('start', 'child, well, known', 'same, SUCCESS 1'), ('start', 'child, badly, known', 'same, ERROR 1'), ('start', 'child, replayed', 'new, RUNNING 2'),
 	('await child', 'none', 'PQ007 There is no such step.'), ('await child', 'child', '(f,,,), PAUSED 1'), ('await child', 'child, awaited', '(f,,,), PAUSED 2'), ('await child', 'child, well', '(t,SUCCESS,1,), SUCCESS 1'),

@@ -65,7 +65,7 @@ SELECT pgqrs_trigger('flow', '"ended"', priority => 9);
 SELECT pgqrs_complete_run(run_id, lease, '"output"') FROM pgqrs_dequeue('flow');
 SELECT pgqrs_trigger('flow', '"queued"');
 -- filled by later versions
-INSERT INTO pgqrs_signals (signal_id, run_id, sent_at, name) SELECT 100, run_id, now(), 'signal' FROM held_run;
+INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) SELECT 100, run_id, now(), 'signal' FROM held_run;
 INSERT INTO pgqrs_schedules (schedule_id, max_catchup, overlap, priority, enabled, owner, name, cron, timezone, workflow)
 	VALUES (5, 1, 'skip', 0, true, current_user, 'nightly', '@daily', 'UTC', 'flow');
 INSERT INTO pgqrs_schedule_firings VALUES (5, now(), now(), 1);

@@ -120,7 +120,7 @@ $node->stop('immediate');
 # a signal whose wake-up was lost with the server
 $node->append_conf('postgresql.conf', 'pgqrs.paused = on');
 $node->start;
-sql("INSERT INTO pgqrs_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), $parked, clock_timestamp(), 'go')");
+sql("INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), $parked, clock_timestamp(), 'go')");
 $node->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'") or die;
 $node->stop('immediate');
 $node->append_conf('postgresql.conf', 'pgqrs.paused = off');

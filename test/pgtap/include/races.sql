@@ -36,7 +36,7 @@ BEGIN
 		(SELECT concat_ws(' ', 'archived:', outcome, attempt, failures, waiting_for, last_error) FROM pgqrs_archive WHERE message_id = run),
 		(SELECT string_agg(concat_ws(' ', 'step:', step_id, kind, status, attempt, failures, pg_temp.lease_name(lease, own), output, error, reason), E'\n' ORDER BY step_id)
 			FROM pgqrs_workflow_steps WHERE run_id = run),
-		(SELECT string_agg(concat_ws(' ', 'signal:', name, payload, consumed_by), E'\n' ORDER BY signal_id) FROM pgqrs_signals WHERE run_id = run),
+		(SELECT string_agg(concat_ws(' ', 'signal:', name, payload, consumed_by), E'\n' ORDER BY signal_id) FROM pgqrs_run_signals WHERE run_id = run),
 		(SELECT string_agg(concat_ws(' ', 'again:', r.status, r.input), E'\n' ORDER BY r.run_id) FROM pgqrs_workflow_runs r WHERE r.run_id > run AND rerun_of = run)));
 END
 $$;
@@ -53,7 +53,7 @@ BEGIN
 		CASE WHEN (m.lease IS NOT NULL) <> EXISTS (SELECT FROM pgqrs_in_flight f WHERE f.run_id = run) THEN 'pgqrs_in_flight says something else' END,
 		CASE WHEN (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'PAUSED for nothing' END,
 		CASE WHEN m.waiting_for LIKE 'signal %' AND m.visible_after > clock_timestamp()
-				AND EXISTS (SELECT FROM pgqrs_signals s WHERE s.run_id = run AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'parked beside its signal' END,
+				AND EXISTS (SELECT FROM pgqrs_run_signals s WHERE s.run_id = run AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'parked beside its signal' END,
 		CASE WHEN r.waiting_for LIKE 'pause %' AND m.visible_after > clock_timestamp()
 				AND EXISTS (SELECT FROM pgqrs_workflow_steps s WHERE s.run_id = run AND 'pause ' || s.step_id = r.waiting_for AND s.status = 'SUCCESS') THEN 'parked at a pause that is over' END), '')
 	FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_messages m ON m.message_id = run LEFT JOIN pgqrs_archive a ON a.message_id = run

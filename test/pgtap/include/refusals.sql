@@ -41,5 +41,5 @@ $$
 		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
 		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
 		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s),
-		(SELECT jsonb_agg(s ORDER BY signal_id) FROM pgqrs_signals s)))
+		(SELECT jsonb_agg(s ORDER BY signal_id) FROM pgqrs_run_signals s)))
 $$;
