@@ -214,7 +214,7 @@ pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name, Datum *value)
 	if (PG_ARGISNULL(n))
 		return false;
 	*value = PG_GETARG_DATUM(n);
-	pgqrs_json_check_size(*value, name, 0);
+	pgqrs_json_check(*value, name, 0);
 	return true;
 }
 

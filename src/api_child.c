@@ -47,7 +47,7 @@ pgqrs_start_children(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < count; i++)
 		if (!no_inputs[i])
-			pgqrs_json_check_size(inputs[i], "inputs", i + 1);
+			pgqrs_json_check(inputs[i], "inputs", i + 1);
 	pgqrs_child_start_many(run_id, lease, step_id, workflow, count, inputs,
 						   no_inputs, &ids);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));

@@ -55,7 +55,7 @@ pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 	int64 *ids;
 
 	for (int i = 0; i < count; i++)
-		pgqrs_json_check_size(payloads[i], "payloads", i + 1);
+		pgqrs_json_check(payloads[i], "payloads", i + 1);
 	if (!PG_ARGISNULL(5))
 	{
 		pgqrs_arg_same_length(count, "payloads",
@@ -64,7 +64,7 @@ pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 							  "headers");
 		for (int i = 0; i < count; i++)
 			if (!no_headers[i])
-				pgqrs_json_check_size(headers[i], "headers", i + 1);
+				pgqrs_json_check(headers[i], "headers", i + 1);
 	}
 	ids = palloc(count * sizeof(int64));
 	pgqrs_message_enqueue_batch(queue, when, priority, count, payloads, headers,

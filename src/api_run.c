@@ -90,7 +90,7 @@ pgqrs_trigger_batch(PG_FUNCTION_ARGS)
 	r.has_tags = pgqrs_arg_json(fcinfo, 6, "tags", &r.tags);
 	for (int i = 0; i < count; i++)
 		if (!no_inputs[i])
-			pgqrs_json_check_size(inputs[i], "inputs", i + 1);
+			pgqrs_json_check(inputs[i], "inputs", i + 1);
 	pgqrs_run_trigger_batch(workflow, &r, count, inputs, no_inputs, keys, ids);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
 }

@@ -22,6 +22,17 @@
 /* How much of an oversized error is kept. */
 #define EXCERPT_BYTES 1024
 
+/*
+ * Values of more levels than this are refused.  What is stored is later put
+ * into other values (events, histories, results of children), and one at
+ * PostgreSQL's own limit, which is that of the stack, would not fit into those:
+ * the run that has it could not end.
+ */
+#define MAX_LEVELS 1000
+
+/* An array of one element takes this much beside that element. */
+#define MIN_LEVEL_BYTES (sizeof(JsonbContainer) + sizeof(JEntry))
+
 static void
 put_string(JsonbParseState **state, JsonbIteratorToken token, const char *s)
 {
@@ -143,12 +154,42 @@ pgqrs_json_size(Datum value)
 	return toast_raw_datum_size(value);
 }
 
+static bool
+is_deeper(JsonbContainer *container, int levels)
+{
+	int count = JsonContainerSize(container) *
+		(JsonContainerIsObject(container) ? 2 : 1);
+	char *data = (char *) &container->children[count];
+	uint32 offset = 0;
+
+	if (levels == 0)
+		return true;
+	for (int i = 0; i < count; i++)
+	{
+		JEntry entry = container->children[i];
+
+		if (JBE_ISCONTAINER(entry) &&
+			is_deeper((JsonbContainer *) (data + INTALIGN(offset)), levels - 1))
+			return true;
+		JBE_ADVANCE_OFFSET(offset, entry);
+	}
+	return false;
+}
+
+/* Whether the value has too many levels; a small one cannot, and is not read. */
+static bool
+is_too_deep(Datum value)
+{
+	return pgqrs_json_size(value) > MAX_LEVELS * MIN_LEVEL_BYTES &&
+		is_deeper(&DatumGetJsonbP(value)->root, MAX_LEVELS);
+}
+
 /*
- * Refuses a value over pgqrs.payload_max, warns of one over payload_warn.
- * index: 1-based place in a batch, or 0.
+ * Refuses a value over pgqrs.payload_max or of too many levels, warns of one
+ * over payload_warn.  index: 1-based place in a batch, or 0.
  */
 void
-pgqrs_json_check_size(Datum value, const char *argument, int index)
+pgqrs_json_check(Datum value, const char *argument, int index)
 {
 	Size size = pgqrs_json_size(value);
 	char *item = index > 0 ? psprintf(" (item %d)", index) : "";
@@ -160,6 +201,13 @@ pgqrs_json_check_size(Datum value, const char *argument, int index)
 				 errdetail("It has %zu bytes, pgqrs.payload_max allows %d.",
 						   size, pgqrs_payload_max),
 				 errhint("Store it elsewhere and pass a reference, or have pgqrs.payload_max raised.")));
+	if (is_too_deep(value))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("value of \"%s\"%s is nested too deeply", argument, item),
+				 errdetail("It may have %d levels of arrays and objects.",
+						   MAX_LEVELS),
+				 errhint("Pass it as a JSON string, or store it elsewhere and pass a reference.")));
 	if (size > (Size) pgqrs_payload_warn)
 		ereport(WARNING,
 				(errmsg("value of \"%s\"%s has %zu bytes, more than pgqrs.payload_warn",
@@ -168,9 +216,9 @@ pgqrs_json_check_size(Datum value, const char *argument, int index)
 }
 
 /*
- * An error that fits is returned as it is.  Errors are never lost: of an
- * oversized one the type and the beginning of its text are kept, marked
- * "truncated".
+ * An error that fits is returned as it is.  Errors are never lost: of one that
+ * is too large or nested too deeply the type and the beginning of its text are
+ * kept, marked "truncated".
  */
 Datum
 pgqrs_json_cap_error(Datum error)
@@ -180,7 +228,7 @@ pgqrs_json_cap_error(Datum error)
 	char *type;
 	char *text;
 
-	if (pgqrs_json_size(error) <= (Size) pgqrs_payload_max)
+	if (pgqrs_json_size(error) <= (Size) pgqrs_payload_max && !is_too_deep(error))
 		return error;
 
 	jb = DatumGetJsonbP(error);

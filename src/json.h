@@ -31,7 +31,7 @@ extern Datum pgqrs_json_run_payload(int64 run_id);
 extern Datum pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
 									   TimestampTz at, Datum error);
 extern char *pgqrs_json_text(Datum object, const char *key);
-extern void pgqrs_json_check_size(Datum value, const char *argument, int index);
+extern void pgqrs_json_check(Datum value, const char *argument, int index);
 extern Size pgqrs_json_size(Datum value);
 extern Datum pgqrs_json_cap_error(Datum error);
 

@@ -88,6 +88,7 @@ typedef struct Wake
 	LWLock *lock;
 	pg_atomic_uint32 parked; /* as many entries are taken */
 	int max_parked;
+	int end; /* no entry from here on is taken; guarded by lock */
 	Parked parkings[FLEXIBLE_ARRAY_MEMBER]; /* guarded by lock */
 } Wake;
 
@@ -428,10 +429,22 @@ get_parking(TransactionId xid, Oid db)
 		memset(parked, 0, sizeof(*parked));
 		parked->xid = xid;
 		parked->db = db;
+		shared->end = Max(shared->end, i + 1);
 		pg_atomic_fetch_add_u32(&shared->parked, 1);
 		return parked;
 	}
 	pgqrs_error_too_many_prepared();
+}
+
+/* The lock is held. */
+static void
+free_parking(Parked *parked)
+{
+	parked->xid = InvalidTransactionId;
+	while (shared->end > 0 &&
+		   !TransactionIdIsValid(shared->parkings[shared->end - 1].xid))
+		shared->end--;
+	pg_atomic_fetch_sub_u32(&shared->parked, 1);
 }
 
 /*
@@ -506,7 +519,7 @@ pgqrs_wake_prepared_before(TransactionId xid, Oid db)
 static Parked *
 find_ended(void)
 {
-	for (int i = 0; i < shared->max_parked; i++)
+	for (int i = 0; i < shared->end; i++)
 	{
 		Parked *parked = &shared->parkings[i];
 
@@ -541,8 +554,7 @@ unpark(Parked *ended)
 	if (parked != NULL)
 	{
 		*ended = *parked;
-		parked->xid = InvalidTransactionId;
-		pg_atomic_fetch_sub_u32(&shared->parked, 1);
+		free_parking(parked);
 	}
 	LWLockRelease(shared->lock);
 	return parked != NULL;

@@ -27,6 +27,33 @@ CREATE TABLE compressed AS SELECT pg_temp.sized(3000000) AS value;
 SELECT cmp_ok(pg_column_size(value), '<', 100000, 'small on disk') FROM compressed;
 SELECT is(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', value) FROM compressed'), 5), 'PQ008', 'but too large');
 
+-- JSON of as many levels as PostgreSQL just takes could not be put into the
+-- event, the history or the result that its run's end makes of it.  Each
+-- argument of each function refuses it, before it looks at anything else; an
+-- error is truncated instead.
+CREATE FUNCTION pg_temp.nested(levels int, inside text = '1') RETURNS jsonb LANGUAGE sql AS
+$$ SELECT (repeat('[', levels) || inside || repeat(']', levels))::jsonb $$;
+CREATE TEMP VIEW arguments AS
+	SELECT p.oid, i AS n, p.proargnames[i] AS name, format_type(p.proargtypes[i - 1], NULL) AS type, i > p.pronargs - p.pronargdefaults AS defaulted
+	FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.proname LIKE 'pgqrs%';
+CREATE TEMP VIEW json_arguments AS
+	SELECT p.proname, a.name, a.type, p.prokind, (SELECT string_agg(format('%I => %s', b.name,
+			CASE WHEN b.n = a.n THEN CASE b.type WHEN 'jsonb' THEN '%1$s' ELSE 'ARRAY[''1'', %1$s]' END ELSE CASE b.type WHEN 'text' THEN quote_literal('job')
+				WHEN 'jsonb' THEN quote_literal('1') ELSE format('%L::%s', CASE WHEN b.type LIKE '%[]' THEN '{1,2}' ELSE '1' END, b.type) END END), ', ')
+			FROM arguments b WHERE b.oid = p.oid AND (b.n = a.n OR NOT b.defaulted)) AS list
+	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgqrs'
+		JOIN arguments a ON a.oid = p.oid AND a.type IN ('jsonb', 'jsonb[]')
+	WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c');
+SELECT cmp_ok(count(*), '>', 25::bigint, 'arguments of JSON') FROM json_arguments;
+SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', format('SELECT %I(%s)', proname, format(list, 'pg_temp.nested(1001)')), '54000', format('%s refuses %s of too many levels', proname, name))
+	FROM json_arguments WHERE name <> 'error' AND prokind = 'f' \gexec
+SELECT format('SELECT isnt(pg_temp.refusal(%L), %L, %L)', format('SELECT %I(%s)', proname, format(list, 'pg_temp.nested(1000)')), '54000', format('%s takes %s of fewer', proname, name))
+	FROM json_arguments WHERE name <> 'error' AND prokind = 'f' \gexec
+SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''job'', pg_temp.nested(2, pg_temp.nested(999)::text || '', '' || pg_temp.nested(999)::text))'), '54000', 'the second element counts');
+SELECT is(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', jsonb_build_object(''a'', repeat(''x'', 7), ''b'', pg_temp.nested(1000)))'), 5), '54000', 'a value of an object counts');
+SELECT isnt(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', jsonb_build_object(''a'', repeat(''x'', 7), ''b'', pg_temp.nested(999)))'), 5), '54000', 'one level fewer is taken');
+
 -- Progress: replaced, cleared, kept by the end.
 SELECT pgqrs_set_progress(:run, :lease, '{"done": 1}');
 SELECT is(progress, '{"done": 1}', 'progress') FROM pgqrs_get_run(:run);
@@ -73,10 +100,22 @@ INSERT INTO oversized VALUES
 	('a long type', jsonb_build_object('type', repeat('t', 3000000), 'message', 'm'), repeat('t', 10), '^m$'),
 	('a type of characters of two bytes', jsonb_build_object('type', 'x' || repeat('ä', 2000000), 'message', repeat('ü', 2000000)), 'xä', '^ü+$'),
 	('no object', to_jsonb(repeat('y', 3000000)), NULL, '^"yyy'),
+	('many levels', pg_temp.nested(5000), NULL, '^\[\[\['),
+	('many levels in an object', jsonb_build_object('type', 'deep', 'rest', pg_temp.nested(1000)), 'deep', '^\{"rest": \[\['),
 	('an array', jsonb_build_array(repeat('z', 3000000)), NULL, '^\["zz'),
 	('a message that is no string', jsonb_build_object('message', jsonb_build_array(repeat('z', 3000000))), NULL, '^\{"message": \["zz');
 SELECT ok((e->'truncated') = 'true' AND (e->>'message') ~ message AND starts_with(coalesce(e->>'type', ''), coalesce(type, '')) AND (e ? 'type') = (type IS NOT NULL) AND octet_length(e::text) BETWEEN 10 AND 10000, what)
 	FROM oversized, LATERAL (SELECT pg_temp.failed(error)->'run' AS e) f;
+
+-- As deep as it may be, a run ends in each way, with an outbox too.
+SELECT pgqrs_create_queue('out'), pgqrs_create_workflow('deep', outbox_queue => 'out') \g /dev/null
+SELECT pgqrs_trigger('deep', pg_temp.nested(1000), tags => pg_temp.nested(1000), headers => pg_temp.nested(1000)) AS run FROM generate_series(1, 4) ORDER BY 1 \g /dev/null
+SELECT pgqrs_cancel_run(min(run_id)) FROM pgqrs_runs WHERE workflow = 'deep' \g /dev/null
+SELECT pgqrs_complete_run(run_id, lease, pg_temp.nested(1000)) FROM pgqrs_dequeue('deep') \g /dev/null
+SELECT pgqrs_fail_run(run_id, lease, pg_temp.nested(1000)) FROM pgqrs_dequeue('deep') \g /dev/null
+SELECT pgqrs_step_fail(run_id, lease, 's', pg_temp.nested(1000), retryable => false) FROM pgqrs_dequeue('deep') \g /dev/null
+SELECT is(string_agg(status, ' ' ORDER BY run_id), 'CANCELLED SUCCESS ERROR ERROR', 'runs with values of 1000 levels end') FROM pgqrs_runs WHERE workflow = 'deep';
+SELECT is(count(*), 4::bigint, 'each sent its event') FROM pgqrs_peek('out');
 
 -- It still decides on the retry.
 SELECT * FROM pg_temp.start('job') \gset
