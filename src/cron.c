@@ -11,15 +11,19 @@
  * that local time comes, and nothing stands in for one that does not.
  *
  * As in Vixie's cron, a day must match both day of month and day of week if
- * one of the two begins with an asterisk, else either will do.
+ * one of the two begins with an asterisk, else either will do.  "L", as in
+ * Quartz, or "$", as in pg_cron, is the last day of the month.
  */
 #include "cron.h"
 
 #include "errors.h"
+#include "mb/pg_wchar.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
 #define NFIELDS		  5
+#define DAY_OF_MONTH  2 /* that field */
+#define MAX_BYTES	  1000
 #define SECS_PER_WEEK (7 * SECS_PER_DAY)
 
 /* No day is further away: Feb 29 on one day of the week, across 2100. */
@@ -50,6 +54,9 @@ static const char *const month_names[] = {"jan", "feb", "mar", "apr", "may",
 static const char *const weekday_names[] = {"sun", "mon", "tue", "wed",
 											"thu", "fri", "sat", NULL};
 
+/* Between fields and around them. */
+static const char blanks[] = " \t\r\n";
+
 static const Field fields[NFIELDS] = {
 	{"minute", 0, 59, NULL},
 	{"hour", 0, 23, NULL},
@@ -77,7 +84,9 @@ refuse(const char *expression, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_SCHEDULE_INVALID),
-			 errmsg("invalid cron expression \"%s\"", expression),
+			 errmsg("invalid cron expression \"%.*s\"",
+					pg_mbcliplen(expression, strlen(expression), MAX_BYTES),
+					expression),
 			 errdetail("%s", detail),
 			 errhint("Use five fields, minute, hour, day of month, month and day of week, as in \"30 4 * * mon-fri\", or @hourly, @daily, @weekly, @monthly or @yearly.")));
 }
@@ -132,7 +141,10 @@ parse_step(const Parser *p, const char **s)
 	return step;
 }
 
-/* One item of the list that a field is: *, a value or a range, and a step. */
+/*
+ * One item of the list that a field is: *, a value or a range, and a step; or
+ * the last day of the month.
+ */
 static uint64
 parse_item(const Parser *p, const char **s)
 {
@@ -143,6 +155,11 @@ parse_item(const Parser *p, const char **s)
 	bool is_range = true;
 	uint64 bits = 0;
 
+	if (p->number == DAY_OF_MONTH && **s != '\0' && strchr("Ll$", **s) != NULL)
+	{
+		(*s)++;
+		return UINT64CONST(1) << PGQRS_CRON_LAST_DAY;
+	}
 	if (**s == '*')
 		(*s)++;
 	else
@@ -192,7 +209,6 @@ parse_field(Parser *p, int number, const char *text)
 static void
 split(const char *expression, const char **texts)
 {
-	static const char blanks[] = " \t";
 	char *copy = pstrdup(expression);
 	char *save = NULL;
 	int count = 0;
@@ -204,14 +220,20 @@ split(const char *expression, const char **texts)
 			texts[count] = word;
 		count++;
 	}
+	if (count == NFIELDS + 1)
+		refuse(expression, "It has 6 fields; there is none for seconds or years.");
 	if (count != NFIELDS)
-		refuse(expression, psprintf("It has %d fields.", count));
+		refuse(expression,
+			   psprintf("Its number of fields is %d instead of %d.", count, NFIELDS));
 }
 
 /* What a word such as @daily stands for, or the expression itself. */
 static const char *
 expand(const char *expression)
 {
+	const char *word = expression + strspn(expression, blanks);
+	size_t len = strcspn(word, blanks);
+
 	static const char *const words[][2] = {
 		{"@annually", "0 0 1 1 *"}, {"@daily", "0 0 * * *"},
 		{"@hourly", "0 * * * *"},	{"@midnight", "0 0 * * *"},
@@ -219,10 +241,12 @@ expand(const char *expression)
 		{"@yearly", "0 0 1 1 *"},
 	};
 
-	if (expression[0] != '@')
+	if (word[0] != '@')
 		return expression;
 	for (int i = 0; i < lengthof(words); i++)
-		if (pg_strcasecmp(expression, words[i][0]) == 0)
+		if (len == strlen(words[i][0]) &&
+			pg_strncasecmp(word, words[i][0], len) == 0 &&
+			word[len + strspn(word + len, blanks)] == '\0')
 			return words[i][1];
 	refuse(expression, "There is no such word.");
 }
@@ -232,6 +256,8 @@ static bool
 can_fire(const PgqrsCron *cron)
 {
 	if (!cron->any_day && !cron->any_weekday)
+		return true;
+	if ((cron->days & (1U << PGQRS_CRON_LAST_DAY)) != 0)
 		return true;
 	for (int month = 1; month <= 12; month++)
 		for (int day = 1; day <= day_tab[1][month - 1]; day++)
@@ -247,6 +273,10 @@ pgqrs_cron_parse(const char *expression, PgqrsCron *cron)
 	Parser p = {.expression = expression};
 	const char *texts[NFIELDS];
 
+	if (strlen(expression) > MAX_BYTES)
+		refuse(expression,
+			   psprintf("It has %zu bytes, %d are allowed.", strlen(expression),
+						MAX_BYTES));
 	split(expand(expression), texts);
 	cron->minutes = parse_field(&p, 0, texts[0]);
 	cron->hours = (uint32) parse_field(&p, 1, texts[1]);
@@ -320,9 +350,10 @@ pgqrs_cron_zone(const char *name)
  */
 
 static bool
-day_matches(const PgqrsCron *cron, int julian, int day)
+day_matches(const PgqrsCron *cron, int julian, int day, bool is_last)
 {
-	bool by_day = (cron->days & (1U << day)) != 0;
+	bool by_day = (cron->days & (1U << day)) != 0 ||
+		(is_last && (cron->days & (1U << PGQRS_CRON_LAST_DAY)) != 0);
 	bool by_weekday = (cron->weekdays & (1U << j2day(julian))) != 0;
 
 	return cron->any_day || cron->any_weekday ? by_day && by_weekday :
@@ -377,16 +408,18 @@ next_local(const PgqrsCron *cron, pg_time_t from)
 		int year;
 		int month;
 		int day;
+		int last_day;
 		int minute;
 
 		j2date(julian, &year, &month, &day);
+		last_day = day_tab[isleap(year)][month - 1];
 		if ((cron->months & (1U << month)) == 0)
 		{
-			julian += day_tab[isleap(year)][month - 1] - day + 1;
+			julian += last_day - day + 1;
 			start = 0;
 			continue;
 		}
-		if (day_matches(cron, julian, day) &&
+		if (day_matches(cron, julian, day, day == last_day) &&
 			(minute = next_minute(cron, start)) >= 0)
 			return (pg_time_t) (julian - UNIX_EPOCH_JDATE) * SECS_PER_DAY +
 				minute * SECS_PER_MINUTE;

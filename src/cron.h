@@ -10,12 +10,15 @@
 #include "datatype/timestamp.h"
 #include "pgtime.h"
 
+/* Among the days: the last one of the month, whichever that is. */
+#define PGQRS_CRON_LAST_DAY 0
+
 /* The values that each field allows, as bits. */
 typedef struct PgqrsCron
 {
 	uint64 minutes;
 	uint32 hours;
-	uint32 days; /* 1 to 31 */
+	uint32 days; /* 1 to 31, and PGQRS_CRON_LAST_DAY */
 	uint32 months;
 	uint32 weekdays; /* 0 to 6 */
 

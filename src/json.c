@@ -205,8 +205,7 @@ pgqrs_json_check(Datum value, const char *argument, int index)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("value of \"%s\"%s is nested too deeply", argument, item),
-				 errdetail("It may have %d levels of arrays and objects.",
-						   MAX_LEVELS),
+				 errdetail("It may have %d levels of arrays and objects.", MAX_LEVELS),
 				 errhint("Pass it as a JSON string, or store it elsewhere and pass a reference.")));
 	if (size > (Size) pgqrs_payload_warn)
 		ereport(WARNING,

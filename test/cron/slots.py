@@ -36,6 +36,12 @@ CASES = [
     ('Feb 29', '0 0 29 2 *', 'UTC', '2021-01-01 00:00+00', 3),
     ('Feb 29, across 2100', '0 0 29 2 *', 'UTC', '2096-01-01 00:00+00', 3),
     ('the last days of months', '59 23 28-31 * *', 'UTC', '2026-02-01 00:00+00', 7),
+    ('the last day of the month', '0 3 L * *', 'UTC', '2026-01-31 03:00+00', 5),
+    ('the last day of February', '0 3 $ 2 *', 'UTC', '2027-01-01 00:00+00', 3),
+    ('the last day and the 15th', '0 0 15,l * *', 'Europe/Berlin', '2026-02-01 00:00+00', 4),
+    ('the last day, or a Monday', '0 0 L * mon', 'UTC', '2026-05-20 00:00+00', 4),
+    ('the last day if a day of the week begins with an asterisk', '0 0 L * */6', 'UTC', '2026-01-01 00:00+00', 3),
+    ('Apia: the last day comes after one that was skipped', '0 12 L * *', 'Pacific/Apia', '2011-12-01 00:00+00', 2),
     ('the turn of the year', '59 23 31 12 *', 'UTC', '2026-06-01 00:00+00', 2),
     ('months by name', '0 9 1 jan,jul *', 'UTC', '2026-03-01 00:00+00', 3),
     ('months in capitals', '0 9 1 OCT-Dec *', 'UTC', '2026-03-01 00:00+00', 4),
@@ -140,14 +146,17 @@ class Cron:
         f = WORDS.get(text.lower(), text).split()
         self.minutes = values(f[0], 0, 59, {})
         self.hours = values(f[1], 0, 23, {})
-        self.days = values(f[2], 1, 31, {})
+        days = f[2].lower().replace('l', '$').split(',')
+        self.last = '$' in days
+        days = ','.join(day for day in days if day != '$')
+        self.days = values(days, 1, 31, {}) if days else set()
         self.months = values(f[3], 1, 12, NAMES)
         self.weekdays = {d % 7 for d in values(f[4], 0, 7, DAYS)}
         self.both = f[2][0] == '*' or f[4][0] == '*'
         self.elapsed = f[1][0] == '*'
 
     def has_day(self, t):
-        day = t.day in self.days
+        day = t.day in self.days or self.last and (t + timedelta(days=1)).day == 1
         weekday = t.isoweekday() % 7 in self.weekdays
         return t.month in self.months and (day and weekday if self.both else day or weekday)
 

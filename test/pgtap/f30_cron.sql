@@ -33,7 +33,7 @@ SELECT is((SELECT array_agg(f) FROM pgqrs_next_firings(cron, 'UTC', 20, '2026-05
 	(SELECT array_agg(f) FROM pgqrs_next_firings(same, 'UTC', 20, '2026-05-05 00:00+00') f), format('%s is %s', cron, same))
 	FROM (VALUES (E'\t0  0 *   * *  ', '@daily'), ('0 0 * * *', '@DAILY'), ('0-59 * * * *', '* * * * *'), ('*/1 * * * *', '* * * * *'), ('5,5,5 1 1 1 *', '05 01 01 01 *'),
 		('0 0 1-31 1-12 0-7', '@daily'), ('0 0 * * sun-sat', '@daily'), ('0 0 * * 1-5', '0 0 * * Mon-FRI'), ('0 0 1 jan-mar,dec *', '0 0 1 12,1-3 *'),
-		('*/60 * * * *', '@hourly'), ('0 0 * * 0', '0 0 * * 7'), ('0 0 * * 6-7', '0 0 * * sat,sun')) v (cron, same);
+		('*/60 * * * *', '@hourly'), ('0 0 * * 0', '0 0 * * 7'), (E'\n 0 3 * * *\r\n', '0 3 * * *'), (E' @daily \n', '@daily'), ('0 0 l 1,2 *', '0 0 $ 2,1 *'), ('0 0 * * 6-7', '0 0 * * sat,sun')) v (cron, same);
 
 -- Without "after" from now on; the numbers of rows.
 SELECT is(bool_and(f > pgqrs_now() - interval '1 min' AND f <= pgqrs_now() + interval '5 min'), true, 'from now on') FROM pgqrs_next_firings('* * * * *') f;
@@ -60,7 +60,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 SELECT is(pg_temp.why(cron), 'PQ015 ' || detail, cron) FROM (VALUES
-	('', 'It has 0 fields.'), ('* * * *', 'It has 4 fields.'), ('* * * * * *', 'It has 6 fields.'), ('@reboot', 'There is no such word.'), ('@', 'There is no such word.'),
+	('', 'Its number of fields is 0 instead of 5.'), ('* * * *', 'Its number of fields is 4 instead of 5.'), ('* * * * * *', 'It has 6 fields; there is none for seconds or years.'),
+	('* * * * * * *', 'Its number of fields is 7 instead of 5.'), (E'@daily\n# comment', 'There is no such word.'), ('@reboot', 'There is no such word.'), ('@', 'There is no such word.'),
 	('60 * * * *', 'Field 1 (minute), "60": 60 is not from 0 to 59.'), ('* 24 * * *', 'Field 2 (hour), "24": 24 is not from 0 to 23.'),
 	('* * 0 * *', 'Field 3 (day of month), "0": 0 is not from 1 to 31.'), ('* * 32 * *', 'Field 3 (day of month), "32": 32 is not from 1 to 31.'),
 	('* * * 13 *', 'Field 4 (month), "13": 13 is not from 1 to 12.'), ('* * * * 8', 'Field 5 (day of week), "8": 8 is not from 0 to 7.'),
@@ -71,14 +72,20 @@ SELECT is(pg_temp.why(cron), 'PQ015 ' || detail, cron) FROM (VALUES
 	('5/10 * * * *', 'Field 1 (minute), "5/10": a step follows an asterisk or a range.'), ('*/0 * * * *', 'Field 1 (minute), "*/0": a step is a number from 1 to 60.'),
 	('*/61 * * * *', 'Field 1 (minute), "*/61": a step is a number from 1 to 60.'), ('* */ * * *', 'Field 2 (hour), "*/": a step is a number from 1 to 24.'),
 	('*/-5 * * * *', 'Field 1 (minute), "*/-5": a step is a number from 1 to 60.'), ('99999999999 * * * *', 'Field 1 (minute), "99999999999": 999999 is not from 0 to 59.'),
-	('* * L * *', 'Field 3 (day of month), "L": a number or a name is expected.'), ('* * ? * *', 'Field 3 (day of month), "?": a number or a name is expected.'),
+	('* * * L *', 'Field 4 (month), "L": a number or a name is expected.'), ('* * * * 5L', 'Field 5 (day of week), "5L": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
+	('* * LW * *', 'Field 3 (day of month), "LW": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
+	('* * L-2 * *', 'Field 3 (day of month), "L-2": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
+	('* * 1-L * *', 'Field 3 (day of month), "1-L": a number or a name is expected.'),
+	(repeat('1,', 500) || '1 * * * *', 'It has 1009 bytes, 1000 are allowed.'), (repeat('ä', 5000000), 'It has 10000000 bytes, 1000 are allowed.'),
+	('* * ? * *', 'Field 3 (day of month), "?": a number or a name is expected.'),
 	('* * * * monday', 'Field 5 (day of week), "monday": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
 	('* * * * 1#2', 'Field 5 (day of week), "1#2": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
 	('** * * * *', 'Field 1 (minute), "**": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'), ('*-5 * * * *', 'Field 1 (minute), "*-5": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
 	('0 0 30 2 *', 'Field 3 (day of month), "30", is never a day of field 4 (month), "2": it can never fire.'),
 	('0 0 31 feb,apr,jun,sep,nov *', 'Field 3 (day of month), "31", is never a day of field 4 (month), "feb,apr,jun,sep,nov": it can never fire.'),
 	('0 0 31 4 */2', 'Field 3 (day of month), "31", is never a day of field 4 (month), "4": it can never fire.')) v (cron, detail);
-SELECT is(pg_temp.why(cron), 'accepted', cron) FROM (VALUES ('0 0 29 2 *'), ('0 0 31 4 mon'), ('0 0 30,1 2 *'), ('0 0 31 3-4 *')) v (cron);
+SELECT is(pg_temp.why(repeat(' ', 11) || repeat('1,', 490) || '1 * * * *'), 'accepted', '1000 bytes');
+SELECT is(pg_temp.why(cron), 'accepted', cron) FROM (VALUES ('0 0 L 2 *'), ('0 0 30,L 2 *'), ('0 0 29 2 *'), ('0 0 31 4 mon'), ('0 0 30,1 2 *'), ('0 0 31 3-4 *')) v (cron);
 SELECT is(pg_temp.why('@daily', zone), 'PQ015 Argument "timezone" is not the name of a zone of the IANA.', 'zone ' || zone) FROM unnest(ARRAY['', 'Nowhere', 'Europe/Nowhere',
 	'UTC+3', 'UTC-3', 'CET-1CEST', 'CET-1CEST,M3.5.0,M10.5.0/3', '<+03>-3', '+03', '3', 'Europe/Berlin5', 'Etc/GMT+13', 'Etc/GMT-15', 'Etc/GMT+05', 'Etc/GMT3', '../Berlin', repeat('x', 1000)]) zone;
 SELECT is(pg_temp.why('@daily', zone), 'accepted', 'zone ' || zone) FROM unnest(ARRAY['UTC', 'utc', 'Europe/Berlin', 'europe/berlin', 'EST5EDT', 'GMT0', 'GMT', 'Etc/GMT+12', 'Etc/GMT-14', 'Etc/GMT+5']) zone;
