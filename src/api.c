@@ -4,6 +4,7 @@
  */
 #include "api.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
@@ -17,6 +18,8 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+
+#define MAX_TEXT_BYTES 8192
 
 /* Every function that has arguments requires one. */
 static void
@@ -83,17 +86,32 @@ pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing)
 							PGQRS_MAX_PRIORITY, missing);
 }
 
+/* Refuses a text that is longer than any that has a use. */
+static void
+check_text(Datum value, const char *name)
+{
+	Size bytes = toast_raw_datum_size(value) - VARHDRSZ;
+
+	if (bytes > MAX_TEXT_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is too long", name),
+				 errdetail("It has %zu bytes.", bytes),
+				 errhint("Use at most %d bytes.", MAX_TEXT_BYTES)));
+}
+
 char *
 pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name)
 {
 	require(fcinfo, n, name);
+	check_text(PG_GETARG_DATUM(n), name);
 	return text_to_cstring(PG_GETARG_TEXT_PP(n));
 }
 
 char *
-pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n)
+pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	return PG_ARGISNULL(n) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(n));
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_text(fcinfo, n, name);
 }
 
 char *
@@ -257,6 +275,9 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("item %d of \"%s\" must not be null", i + 1, name),
 					 errhint("Pass a value for every item.")));
+	for (int i = 0; type == TEXTOID && i < count; i++)
+		if (!(*nulls)[i])
+			check_text((*values)[i], psprintf("%s[%d]", name, i + 1));
 	return count;
 }
 

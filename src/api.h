@@ -29,8 +29,11 @@ extern int pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
 extern bool pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name);
 extern bool pgqrs_arg_bool_or(FunctionCallInfo fcinfo, int n, bool missing);
 extern int pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing);
+
+/* A text of at most 8192 bytes. */
 extern char *pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
-extern char *pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n);
+extern char *pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n,
+									const char *name);
 extern char *pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n,

@@ -13,7 +13,7 @@ Datum
 pgqrs_cancel_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	char *reason = pgqrs_arg_text_or_null(fcinfo, 1);
+	char *reason = pgqrs_arg_text_or_null(fcinfo, 1, "reason");
 
 	PG_RETURN_DATUM(CStringGetTextDatum(
 		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
@@ -52,6 +52,6 @@ pgqrs_delete_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
-	pgqrs_cancel_delete(run_id, pgqrs_arg_text_or_null(fcinfo, 1));
+	pgqrs_cancel_delete(run_id, pgqrs_arg_text_or_null(fcinfo, 1, "reason"));
 	PG_RETURN_VOID();
 }

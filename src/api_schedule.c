@@ -16,7 +16,7 @@
 static char *
 arg_timezone(FunctionCallInfo fcinfo, int n)
 {
-	char *zone = pgqrs_arg_text_or_null(fcinfo, n);
+	char *zone = pgqrs_arg_text_or_null(fcinfo, n, "timezone");
 
 	return zone != NULL ? zone : "UTC";
 }

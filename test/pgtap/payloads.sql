@@ -36,15 +36,21 @@ $$ SELECT (repeat('[', levels) || inside || repeat(']', levels))::jsonb $$;
 CREATE TEMP VIEW arguments AS
 	SELECT p.oid, i AS n, p.proargnames[i] AS name, format_type(p.proargtypes[i - 1], NULL) AS type, i > p.pronargs - p.pronargdefaults AS defaulted
 	FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.proname LIKE 'pgqrs%';
-CREATE TEMP VIEW json_arguments AS
-	SELECT p.proname, a.name, a.type, p.prokind, (SELECT string_agg(format('%I => %s', b.name,
-			CASE WHEN b.n = a.n THEN CASE b.type WHEN 'jsonb' THEN '%1$s' ELSE 'ARRAY[''1'', %1$s]' END ELSE CASE b.type WHEN 'text' THEN quote_literal('job')
-				WHEN 'jsonb' THEN quote_literal('1') ELSE format('%L::%s', CASE WHEN b.type LIKE '%[]' THEN '{1,2}' ELSE '1' END, b.type) END END), ', ')
-			FROM arguments b WHERE b.oid = p.oid AND (b.n = a.n OR NOT b.defaulted)) AS list
+-- Calls with a place, %1$s, for one of the arguments of a type or of arrays of it.
+CREATE FUNCTION pg_temp.calls_with(of_type text) RETURNS TABLE (proname name, name text, prokind "char", list text) LANGUAGE sql AS
+$$
+	SELECT p.proname, a.name, p.prokind, (SELECT string_agg(format('%I => %s', b.name,
+			CASE WHEN b.n = a.n THEN CASE WHEN b.type LIKE '%[]' THEN 'ARRAY[''1'', %1$s]' ELSE '%1$s' END
+				WHEN b.type = 'text' THEN quote_literal('job') WHEN b.type = 'jsonb' THEN quote_literal('1')
+				ELSE format('%L::%s', CASE WHEN b.type LIKE '%[]' THEN '{1,2}' ELSE '1' END, b.type) END), ', ')
+			FROM arguments b WHERE b.oid = p.oid AND (b.n = a.n OR NOT b.defaulted))
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgqrs'
-		JOIN arguments a ON a.oid = p.oid AND a.type IN ('jsonb', 'jsonb[]')
-	WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c');
+		JOIN arguments a ON a.oid = p.oid AND a.type IN (of_type, of_type || '[]')
+	WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
+$$;
+CREATE TEMP VIEW json_arguments AS SELECT * FROM pg_temp.calls_with('jsonb');
+CREATE TEMP VIEW text_arguments AS SELECT * FROM pg_temp.calls_with('text');
 SELECT cmp_ok(count(*), '>', 25::bigint, 'arguments of JSON') FROM json_arguments;
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', format('SELECT %I(%s)', proname, format(list, 'pg_temp.nested(1001)')), '54000', format('%s refuses %s of too many levels', proname, name))
 	FROM json_arguments WHERE name <> 'error' AND prokind = 'f' \gexec
@@ -53,6 +59,10 @@ SELECT format('SELECT isnt(pg_temp.refusal(%L), %L, %L)', format('SELECT %I(%s)'
 SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''job'', pg_temp.nested(2, pg_temp.nested(999)::text || '', '' || pg_temp.nested(999)::text))'), '54000', 'the second element counts');
 SELECT is(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', jsonb_build_object(''a'', repeat(''x'', 7), ''b'', pg_temp.nested(1000)))'), 5), '54000', 'a value of an object counts');
 SELECT isnt(left(pg_temp.answer('SELECT pgqrs_trigger(''job'', jsonb_build_object(''a'', repeat(''x'', 7), ''b'', pg_temp.nested(999)))'), 5), '54000', 'one level fewer is taken');
+
+-- No text is without a limit either.
+SELECT format('SELECT ok(pg_temp.refusal(%L) IN (''22023'', ''0A000'', ''PQ015''), %L)', format('SELECT %I(%s)', proname, format(list, 'repeat(''x'', 8193)')), format('%s refuses a %s of 8193 bytes', proname, name))
+	FROM text_arguments WHERE prokind = 'f' \gexec
 
 -- Progress: replaced, cleared, kept by the end.
 SELECT pgqrs_set_progress(:run, :lease, '{"done": 1}');
