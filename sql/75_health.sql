@@ -18,7 +18,7 @@ CREATE FUNCTION pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
 
 CREATE VIEW pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -37,6 +37,13 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 		CROSS JOIN (
 			SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') AS visible
 		) AS s
+		CROSS JOIN (
+			SELECT pg_catalog.string_agg(pg_catalog.format('%s_written', c.relname), ', ' ORDER BY c.relname) AS demoted
+			FROM pg_catalog.pg_class AS c
+			WHERE c.oid = ANY (ARRAY['pgqrs_queues', 'pgqrs_messages', 'pgqrs_workflows', 'pgqrs_schedules', 'pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
+				AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
+					WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
+		) AS g
 		LEFT JOIN (
 			-- Nothing that was deleted since is removed.  Autovacuum's workers
 			-- do not count each other; this session is gone in a moment.
@@ -79,13 +86,14 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 				('background worker',
 					CASE WHEN b.idle_reason = 'version' THEN 'none, as the versions differ'
 						WHEN b.idle_reason = 'standby' THEN 'none, on a standby'
+						WHEN b.idle_reason = 'subscriber' THEN 'none, as a subscription writes the tables'
 						WHEN b.idle_reason IS NOT NULL THEN 'none: ' || b.idle_reason
 						WHEN b.pid IS NOT NULL THEN 'running, pid ' || b.pid
 						WHEN b.failures > 0 THEN pg_catalog.format('failed %s times, next try at %s', b.failures, pg_catalog.date_trunc('second', b.retry_at))
 						WHEN b.due < pgqrs_now() - interval '1 min' THEN 'needed since ' || pg_catalog.date_trunc('second', b.due)
 						WHEN b.due IS NOT NULL THEN 'needed next at ' || pg_catalog.date_trunc('second', b.due)
 						ELSE 'not needed' END,
-					COALESCE(b.idle_reason = 'standby',
+					COALESCE(b.idle_reason IN ('standby', 'subscriber'),
 						b.pid IS NOT NULL OR b.failures = 0 AND COALESCE(b.due >= pgqrs_now() - interval '1 min', true)),
 					CASE b.idle_reason
 						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or have somebody call pgqrs_maintain() every few seconds.'
@@ -125,10 +133,12 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 					n.usage < 0.5,
 					'Commits that notify fail when it is full. A session that listens stays in a transaction: the server''s log names its pid. End it.'),
 				('dead messages', m.dead::pg_catalog.text, m.dead <= GREATEST(1000000, m.live),
-					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?')
+					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?'),
+				('triggers', COALESCE(g.demoted, 'as they should be'), g.demoted IS NULL,
+					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages';
+COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
 COMMENT ON COLUMN pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
 COMMENT ON COLUMN pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN pgqrs_health.hint IS 'what to do; NULL if it is ok';

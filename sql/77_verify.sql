@@ -169,6 +169,12 @@ BEGIN ATOMIC
 		UNION ALL
 		SELECT 'messages below floors', pg_catalog.format('message %s', b.b)
 		FROM pgqrs_below_floors() AS b (b)
+		UNION ALL
+		SELECT 'triggers', pg_catalog.format('trigger %s_written', c.relname)
+		FROM pg_catalog.pg_class AS c
+		WHERE c.oid = ANY (ARRAY['pgqrs_queues', 'pgqrs_messages', 'pgqrs_workflows', 'pgqrs_schedules', 'pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
+				WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 	), counted AS (
 		SELECT n.check_name, pg_catalog.count(*) AS count,
 			pg_catalog.string_agg(n.what, '; ' ORDER BY n.what) FILTER (WHERE n.place <= 3) AS first
@@ -201,10 +207,11 @@ BEGIN ATOMIC
 			(22, 'duplicate keys of messages'),
 			(23, 'duplicate keys of runs'),
 			(24, 'duplicate keys of signals'),
-			(25, 'messages below floors')
+			(25, 'messages below floors'),
+			(26, 'triggers')
 		) AS k (place, name)
 		LEFT JOIN counted AS c ON c.check_name = k.name
 	ORDER BY k.place;
 END;
 COMMENT ON FUNCTION pgqrs_verify() IS
-'Looks for what cannot be: rows that point to nothing, live runs without a message and messages without a run, ends that do not match, states that no operation leads to, keys that are there twice, messages where no claim looks. One row for each check; where it is not ok, detail has how many were found and three of them. Changes and locks nothing, and reads all that there is: minutes for tens of millions of rows. What it finds nobody repairs: something wrote to the tables past the functions, a restore was incomplete, an index is corrupt, or pgqrs has a bug. Errors: 42501 unless called by the extension''s owner or a superuser.';
+'Looks for what cannot be: rows that point to nothing, live runs without a message and messages without a run, ends that do not match, states that no operation leads to, keys that are there twice, messages where no claim looks, triggers of the extension that are disabled or do not fire always. One row for each check; where it is not ok, detail has how many were found and three of them. Changes and locks nothing, and reads all that there is: minutes for tens of millions of rows. pgqrs_maintain() repairs the last two. What else it finds nobody repairs: something wrote to the tables past the functions, a restore was incomplete, an index is corrupt, or pgqrs has a bug. Errors: 42501 unless called by the extension''s owner or a superuser.';

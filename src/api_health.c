@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include "access/xlog.h"
+#include "catalog.h"
 #include "commands/dbcommands.h"
 #include "databases.h"
 #include "floor.h"
@@ -53,6 +54,8 @@ idle_reason(const PgqrsDatabaseStatus *status)
 {
 	if (RecoveryInProgress())
 		return "standby";
+	if (pgqrs_catalog_subscribed())
+		return "subscriber";
 	if (!pgqrs_guc_serves(get_database_name(MyDatabaseId)))
 		return "not in pgqrs.databases";
 	if (!status->has_entry)

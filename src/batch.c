@@ -33,8 +33,9 @@ lock_extension(char **version)
 	LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
 	if (pgqrs_catalog_extension(version) != extension)
 		return DATABASE_ABSENT;
-	return strcmp(*version, PGQRS_VERSION) == 0 ? DATABASE_SERVED :
-												  DATABASE_OUTDATED;
+	if (strcmp(*version, PGQRS_VERSION) != 0)
+		return DATABASE_OUTDATED;
+	return pgqrs_catalog_subscribed() ? DATABASE_SUBSCRIBED : DATABASE_SERVED;
 }
 
 static void
@@ -47,6 +48,12 @@ note_state(PgqrsDatabaseState state, const char *version, uint32 probes)
 				 errdetail("Version %s of extension pgqrs is installed there, the library's is %s.",
 						   version, PGQRS_VERSION),
 				 errhint("Run ALTER EXTENSION pgqrs UPDATE there, or if the library is the older one, restart the server.")));
+	if (state == DATABASE_SUBSCRIBED && pgqrs_database_state() != DATABASE_SUBSCRIBED)
+		ereport(LOG,
+				(errmsg("nothing is done in the background in database \"%s\"",
+						get_database_name(MyDatabaseId)),
+				 errdetail("A subscription writes the tables of extension pgqrs there."),
+				 errhint("When the publisher is not to do the work any more, drop the subscription.")));
 	pgqrs_database_set_state(state, probes);
 }
 

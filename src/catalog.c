@@ -17,6 +17,7 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "utils/builtins.h"
+#include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -125,6 +126,14 @@ static struct
 	Oid labels[ENUM_COUNT][MAX_LABELS];
 } cache;
 
+/* Whether a subscription writes our tables; changes counts what may have changed that. */
+static struct
+{
+	bool known;
+	bool result;
+	uint64 changes;
+} subscribed;
+
 /*
  * Counts what may have changed the content of a table whose rows are cached.
  * Who changes such rows calls pgqrs_catalog_changed(), which reaches every
@@ -153,6 +162,13 @@ relation_changed(Datum arg, Oid relid)
 			cache.valid = false;
 }
 
+static void
+subscriptions_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	subscribed.known = false;
+	subscribed.changes++;
+}
+
 /* A grant depends on role membership too. */
 static void
 roles_changed(Datum arg, int cacheid, uint32 hashvalue)
@@ -164,6 +180,8 @@ void
 pgqrs_catalog_init(void)
 {
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscriptions_changed,
+								  (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, roles_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
 }
@@ -254,6 +272,7 @@ load(void)
 	if (!OidIsValid(find_extension(&cache.schema, &cache.owner, NULL)))
 		return false;
 
+	subscriptions_changed((Datum) 0, 0, 0);
 	/* an invalidation that arrives from here on makes the next call start over */
 	cache.valid = true;
 	PG_TRY();
@@ -293,6 +312,34 @@ pgqrs_catalog_owner(void)
 {
 	require();
 	return cache.owner;
+}
+
+static bool
+is_subscribed(Oid table)
+{
+	CatCList *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP,
+										 ObjectIdGetDatum(table));
+	bool found = list->n_members > 0;
+
+	ReleaseCatCacheList(list);
+	return found;
+}
+
+bool
+pgqrs_catalog_subscribed(void)
+{
+	uint64 changes;
+	bool found = false;
+
+	if (subscribed.known)
+		return subscribed.result;
+	require();
+	changes = subscribed.changes;
+	for (int i = 0; i < TABLE_COUNT && !found; i++)
+		found = is_subscribed(cache.tables[i]);
+	subscribed.result = found;
+	subscribed.known = changes == subscribed.changes;
+	return found;
 }
 
 Oid

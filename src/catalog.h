@@ -408,6 +408,9 @@ typedef enum GrantsColumn
 extern void pgqrs_catalog_init(void);
 extern Oid pgqrs_catalog_extension(char **version);
 extern Oid pgqrs_catalog_owner(void);
+
+/* Whether a subscription writes tables of the extension here. */
+extern bool pgqrs_catalog_subscribed(void);
 extern Oid pgqrs_catalog_schema(void);
 extern Oid pgqrs_catalog_table(PgqrsTableId id);
 extern Oid pgqrs_catalog_index(PgqrsIndexId id);

@@ -53,6 +53,7 @@ static struct
 	bool is_due[DUE_COUNT];
 	TimestampTz due[DUE_COUNT];
 	bool probe;
+	bool tables_written;
 	bool databases_changed;
 	bool roles_dropped;
 } news;
@@ -180,6 +181,15 @@ pgqrs_commit_probe(void)
 }
 
 void
+pgqrs_commit_tables_written(void)
+{
+	news.any = news.tables_written = true;
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		pgqrs_commit_due(kind, 0);
+	pgqrs_wake_mark_everything();
+}
+
+void
 pgqrs_commit_databases_changed(void)
 {
 	news.any = news.databases_changed = true;
@@ -216,6 +226,12 @@ tell_background(void)
 {
 	if (!news.any)
 		return;
+	if (news.tables_written)
+	{
+		pgqrs_taken_forget_all();
+		pgqrs_levels_forget_all();
+		pgqrs_floor_lower_all();
+	}
 	for (int kind = 0; kind < DUE_COUNT; kind++)
 		if (news.is_due[kind])
 			pgqrs_database_poke(kind, news.due[kind]);

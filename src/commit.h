@@ -27,8 +27,15 @@ extern void pgqrs_commit_must_last(void);
 /* What this transaction writes needs the background worker at that instant. */
 extern void pgqrs_commit_due(PgqrsDue kind, TimestampTz due);
 
-/* It may have added the extension to the database, or taken it away. */
+/* It may have added the extension or a subscription, or taken it away. */
 extern void pgqrs_commit_probe(void);
+
+/*
+ * It may have written rows of the extension's tables that neither a function nor
+ * a trigger has reported: once they are visible, claims look at everything, and
+ * so do background duties and waiting backends.
+ */
+extern void pgqrs_commit_tables_written(void);
 
 /* It may have changed pg_database. */
 extern void pgqrs_commit_databases_changed(void);

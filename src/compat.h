@@ -16,6 +16,7 @@
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
+#include "commands/trigger.h"
 #include "common/pg_prng.h"
 #include "executor/executor.h"
 #include "funcapi.h"
@@ -121,6 +122,17 @@ pgqrs_init_range_table(EState *estate, Relation rel, Bitmapset *updated)
 #else
 	(void) perms;
 	ExecInitRangeTable(estate, list_make1(rte));
+#endif
+}
+
+/* 16: the parent of the trigger, and whether to recurse */
+static inline void
+pgqrs_enable_trigger(Relation rel, const char *name, char fires_when, LOCKMODE lock)
+{
+#if PG_VERSION_NUM >= 160000
+	EnableDisableTrigger(rel, name, InvalidOid, fires_when, false, false, lock);
+#else
+	EnableDisableTrigger(rel, name, fires_when, false, lock);
 #endif
 }
 

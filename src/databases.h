@@ -23,6 +23,7 @@ typedef enum PgqrsDue
 	DUE_GRANTS,	  /* to roles that are gone */
 	DUE_SCHEDULES,
 	DUE_RETENTION, /* what has ended long enough ago */
+	DUE_SWEEP,	   /* messages that no backend reported */
 	DUE_COUNT
 } PgqrsDue;
 
@@ -46,10 +47,11 @@ typedef enum PgqrsDone
 
 typedef enum PgqrsDatabaseState
 {
-	DATABASE_UNKNOWN,  /* a worker has yet to look */
-	DATABASE_SERVED,   /* has the extension */
-	DATABASE_ABSENT,   /* has not */
-	DATABASE_OUTDATED, /* has it, in another version than the library's */
+	DATABASE_UNKNOWN,	 /* a worker has yet to look */
+	DATABASE_SERVED,	 /* has the extension */
+	DATABASE_ABSENT,	 /* has not */
+	DATABASE_OUTDATED,	 /* has it, in another version than the library's */
+	DATABASE_SUBSCRIBED, /* has it, and a subscription that writes its tables */
 	DATABASE_STATE_COUNT
 } PgqrsDatabaseState;
 

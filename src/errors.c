@@ -120,6 +120,15 @@ pgqrs_error_read_only(const char *why, const char *hint)
 
 /* PostgreSQL counts them after us, and says the same. */
 void
+pgqrs_error_subscribed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("a subscription writes the tables of pgqrs in this database"),
+			 errhint("Call the publisher. To go on here instead, drop the subscription and call pgqrs_advance_sequences().")));
+}
+
+void
 pgqrs_error_too_many_prepared(void)
 {
 	ereport(ERROR,

@@ -43,6 +43,7 @@ pg_noreturn extern void pgqrs_error_run_late(int64 run_id);
 pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
 pg_noreturn extern void pgqrs_error_denied(const char *privilege, const char *name);
 pg_noreturn extern void pgqrs_error_read_only(const char *why, const char *hint);
+pg_noreturn extern void pgqrs_error_subscribed(void);
 pg_noreturn extern void pgqrs_error_too_many_prepared(void);
 pg_noreturn extern void pgqrs_error_null(const char *argument);
 pg_noreturn extern void pgqrs_error_not_built(const char *what);

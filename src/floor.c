@@ -434,6 +434,26 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 }
 
 /*
+ * Messages may have been written that no backend reported; a snapshot taken from
+ * now on shows them.  Claims of this database start at the lowest key again.
+ */
+void
+pgqrs_floor_lower_all(void)
+{
+	for (int i = 0; shared != NULL && i < shared->max_floors; i++)
+	{
+		PgqrsFloor *floor = &shared->floors[i];
+
+		if (!is_used(floor) || floor->db != MyDatabaseId)
+			continue;
+		SpinLockAcquire(&floor->mutex);
+		floor->key = lowest;
+		floor->generation++;
+		SpinLockRelease(&floor->mutex);
+	}
+}
+
+/*
  * Prepared transactions
  */
 

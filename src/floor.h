@@ -83,6 +83,7 @@ extern TimestampTz pgqrs_floor_writer_clock(int64 queue_id);
 extern void pgqrs_floor_modified(void);
 extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,
 									  TimestampTz visible_after);
+extern void pgqrs_floor_lower_all(void);
 
 /* Scanning for messages */
 extern void pgqrs_floor_call_begin(void);

@@ -77,6 +77,8 @@ static const struct
 	int needs;
 } functions[] = {
 	{"pgqrs_acknowledge_cancel", WORK},
+	{"pgqrs_advance_sequence", OWNER},
+	{"pgqrs_advance_sequences", OWNER},
 	{"pgqrs_alter_queue", ADMIN},
 	{"pgqrs_alter_workflow", ADMIN},
 	{"pgqrs_apply_retention", OWNER},
@@ -151,6 +153,7 @@ static const struct
 	{"pgqrs_schedule", TRIGGER},
 	{"pgqrs_set_progress", WORK},
 	{"pgqrs_set_visibility", ADMIN},
+	{"pgqrs_settings_written", OWNER},
 	{"pgqrs_signal", TRIGGER},
 	{"pgqrs_sleep", WORK},
 	{"pgqrs_start_child", WORK},

@@ -41,6 +41,7 @@
 #include "run.h"
 #include "schedule.h"
 #include "sweep.h"
+#include "triggers.h"
 #include "utils/timestamp.h"
 #include "worker.h"
 
@@ -511,8 +512,10 @@ pgqrs_maintain_used_up(int64 *done)
 TimestampTz
 pgqrs_maintain_floors(int64 *done)
 {
+	bool mended = pgqrs_triggers_mend();
+
 	done[DONE_FLOORS_LOWERED] += pgqrs_sweep(MAX_SWEPT);
-	return DT_NOEND;
+	return mended ? DT_NOEND : pgqrs_clock() + RETRY;
 }
 
 /*

@@ -67,6 +67,7 @@ static const struct
 	[DUE_SCHEDULES] = {pgqrs_maintain_schedules, "firing schedules"},
 	[DUE_RETENTION] = {pgqrs_maintain_retention_gently,
 					   "removing what was kept long enough"},
+	[DUE_SWEEP] = {pgqrs_maintain_floors, "sweeping below the floors"},
 };
 
 static MemoryContext pass_context;
@@ -226,8 +227,8 @@ is_time_to_leave(TimestampTz next)
 	PgqrsDatabaseState state = pgqrs_database_state();
 	TimestampTz now = pgqrs_clock();
 
-	if (pgqrs_paused || pgqrs_database_must_leave() ||
-		state == DATABASE_ABSENT || state == DATABASE_OUTDATED)
+	if (pgqrs_paused || pgqrs_database_must_leave() || state == DATABASE_ABSENT ||
+		state == DATABASE_OUTDATED || state == DATABASE_SUBSCRIBED)
 		return true;
 	if (pgqrs_database_others_wait())
 		return now < attached_at || now >= attached_at + TURN ||

@@ -41,14 +41,10 @@
 #include "storage/procarray.h"
 #include "taken.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "wake.h"
-
-/* Tells floor.c of what is written past this file. */
-#define OUR_TRIGGER "pgqrs_messages_written"
 
 /* Tells our locks on keys from users' advisory locks, which are of class 1 and 2. */
 #define LOCK_CLASS 3
@@ -100,6 +96,17 @@ refuse(Relation rel, const char *what)
 			 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
 }
 
+/* The trigger of a table that reports what is written past this file. */
+bool
+pgqrs_trigger_is_own(Relation rel, const Trigger *trigger)
+{
+	const char *table = RelationGetRelationName(rel);
+	size_t length = strlen(table);
+
+	return strncmp(trigger->tgname, table, length) == 0 &&
+		strcmp(trigger->tgname + length, "_written") == 0;
+}
+
 /* A trigger that is neither the extension's nor a constraint's, or NULL. */
 static const Trigger *
 foreign_trigger(Relation rel)
@@ -110,7 +117,7 @@ foreign_trigger(Relation rel)
 	{
 		const Trigger *trigger = &rel->trigdesc->triggers[i];
 
-		if (!trigger->tgisinternal && strcmp(trigger->tgname, OUR_TRIGGER) != 0)
+		if (!trigger->tgisinternal && !pgqrs_trigger_is_own(rel, trigger))
 			return trigger;
 	}
 	return NULL;
@@ -189,7 +196,7 @@ check_plain(PgqrsTableId id, Relation rel)
 
 /* Refuses a transaction that may not write. */
 void
-pgqrs_require_writable(void)
+pgqrs_require_read_write(void)
 {
 	/* during recovery every transaction is read-only */
 	if (XactReadOnly && RecoveryInProgress())
@@ -198,6 +205,15 @@ pgqrs_require_writable(void)
 		pgqrs_error_read_only("in a read-only transaction",
 							  "Use a transaction that is READ WRITE.");
 	PreventCommandIfParallelMode("pgqrs");
+}
+
+/* The same, and a subscriber's database. */
+void
+pgqrs_require_writable(void)
+{
+	pgqrs_require_read_write();
+	if (pgqrs_catalog_subscribed())
+		pgqrs_error_subscribed();
 	pgqrs_clock_note_serving();
 }
 

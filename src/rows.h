@@ -87,11 +87,13 @@ typedef struct PgqrsScan
 } PgqrsScan;
 
 /* tables */
+extern void pgqrs_require_read_write(void);
 extern void pgqrs_require_writable(void);
 extern PgqrsTable *pgqrs_table_open(PgqrsTableId id, bool write);
 extern void pgqrs_table_close(PgqrsTable *table);
 extern TupleTableSlot *pgqrs_table_slot(PgqrsTable *table);
 extern int64 pgqrs_next_id(PgqrsSequenceId id);
+extern bool pgqrs_trigger_is_own(Relation rel, const Trigger *trigger);
 
 /* reading */
 extern bool pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,

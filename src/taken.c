@@ -271,6 +271,21 @@ pgqrs_taken_forget(void)
 	end_notes(PGQRS_FLOOR_BROKEN('u'));
 }
 
+/* Of this database, whoever noted it. */
+void
+pgqrs_taken_forget_all(void)
+{
+	for (int i = 0; i < PLACES && shared != NULL; i++)
+	{
+		Place *place = &shared[i].p;
+
+		SpinLockAcquire(&place->mutex);
+		if (place->db == MyDatabaseId)
+			place->db = InvalidOid;
+		SpinLockRelease(&place->mutex);
+	}
+}
+
 void
 pgqrs_taken_foreign_write(int64 message_id)
 {

@@ -53,6 +53,9 @@ extern PgqrsTaken pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now);
 extern void pgqrs_taken_committed(void);
 extern void pgqrs_taken_forget(void);
 
+/* Whatever any session of this database has noted counts no more. */
+extern void pgqrs_taken_forget_all(void);
+
 /* The message is written past our functions, perhaps with a key that it had. */
 extern void pgqrs_taken_foreign_write(int64 message_id);
 

@@ -14,10 +14,18 @@
  *
  * What a command may have changed is told when the transaction commits, and
  * may turn out to be nothing: only COMMIT PREPARED has done it when it returns.
+ *
+ * COPY, TRUNCATE and pg_restore --disable-triggers fill and empty the extension's
+ * tables, in part without its triggers: once such a command has committed, claims,
+ * background duties and waiting backends look at everything.
  */
 #include "utility.h"
 
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -28,6 +36,8 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "triggers.h"
+#include "utils/inval.h"
 #include "wake.h"
 
 /* How long a worker may take to leave. */
@@ -103,10 +113,118 @@ note_changes(Node *statement)
 			break;
 		case T_CreateExtensionStmt:
 		case T_AlterExtensionStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
 			pgqrs_commit_probe();
 			break;
 		case T_DropRoleStmt:
 			pgqrs_commit_roles_dropped();
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Rows written past the functions
+ */
+
+/* The extension's table of that name, locked by the command before; or NULL. */
+static Relation
+open_own_table(RangeVar *name)
+{
+	Oid extension;
+	Oid oid;
+
+	/* the name first: this is asked for each COPY of anything */
+	if (name == NULL || creating_extension ||
+		strncmp(name->relname, "pgqrs_", strlen("pgqrs_")) != 0)
+		return NULL;
+	extension = get_extension_oid("pgqrs", true);
+	oid = RangeVarGetRelid(name, NoLock, true);
+	if (!OidIsValid(extension) || !OidIsValid(oid) ||
+		getExtensionOfObject(RelationRelationId, oid) != extension)
+		return NULL;
+	return table_open(oid, NoLock);
+}
+
+static void
+note_rows_written(RangeVar *name)
+{
+	Relation rel = open_own_table(name);
+
+	if (rel == NULL)
+		return;
+	CacheInvalidateRelcache(rel);
+	pgqrs_commit_tables_written();
+	table_close(rel, NoLock);
+}
+
+/* What it does to triggers: 1: it enables some, -1: it disables some. */
+static int
+trigger_change(AlterTableStmt *statement)
+{
+	int change = 0;
+	ListCell *lc;
+
+	foreach(lc, statement->cmds)
+		switch (((AlterTableCmd *) lfirst(lc))->subtype)
+		{
+			case AT_EnableTrig:
+			case AT_EnableAlwaysTrig:
+			case AT_EnableReplicaTrig:
+			case AT_EnableTrigAll:
+			case AT_EnableTrigUser:
+				return 1;
+			case AT_DisableTrig:
+			case AT_DisableTrigAll:
+			case AT_DisableTrigUser:
+				change = -1;
+				break;
+			default:
+				break;
+		}
+	return change;
+}
+
+/* A trigger that is left disabled is for maintenance to mend. */
+static void
+note_triggers_changed(AlterTableStmt *statement)
+{
+	int change = trigger_change(statement);
+	Relation rel = change != 0 ? open_own_table(statement->relation) : NULL;
+
+	if (rel == NULL)
+		return;
+	if (change > 0)
+	{
+		pgqrs_trigger_mend(rel, false);
+		pgqrs_commit_tables_written();
+	}
+	else
+		pgqrs_commit_due(DUE_SWEEP, 0);
+	table_close(rel, NoLock);
+}
+
+/* After the command. */
+static void
+note_writes(Node *statement)
+{
+	ListCell *lc;
+
+	switch (nodeTag(statement))
+	{
+		case T_CopyStmt:
+			if (((CopyStmt *) statement)->is_from)
+				note_rows_written(((CopyStmt *) statement)->relation);
+			break;
+		case T_TruncateStmt:
+			foreach(lc, ((TruncateStmt *) statement)->relations)
+				note_rows_written(lfirst(lc));
+			break;
+		case T_AlterTableStmt:
+			note_triggers_changed((AlterTableStmt *) statement);
 			break;
 		default:
 			break;
@@ -137,6 +255,7 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 	else
 		standard_ProcessUtility(planned, query, read_only_tree, context, params,
 								environment, receiver, completion);
+	note_writes(statement);
 	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
 		for (int kind = 0; kind < DUE_COUNT; kind++)
 			pgqrs_database_poke(kind, 0);

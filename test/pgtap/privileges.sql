@@ -267,6 +267,8 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_maintain()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_apply_retention()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_install_cron()$$, 'owner', '42501'),
+	($$SELECT 1 FROM pgqrs_advance_sequences()$$, 'owner', '42501'),
+	($$SELECT pgqrs_advance_sequence(1::regclass, 1, 1)$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_grant('{pattern}', 'nothing', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_revoke('{pattern}', 'work_a', 'work')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_sync_grants()$$, 'owner', '42501'),

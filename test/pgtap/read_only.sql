@@ -43,7 +43,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 BEGIN READ ONLY;
-SELECT is(pg_temp.answer(call), format('25006 cannot execute %s() in a read-only transaction - Use a transaction that is READ WRITE.', name), call)
+SELECT is(pg_temp.answer(call), format('25006 cannot execute %s() in a read-only transaction - Use a transaction that is READ WRITE.',
+		replace(name, 'sequences', 'sequence')), call)
 	FROM calls ORDER BY name COLLATE "C";
 SELECT is((SELECT count(*) FROM pgqrs_peek('q')) + (SELECT count(*) FROM pgqrs_list_runs()) + (SELECT count(*) FROM pgqrs_runs), 0::bigint, 'what reads works');
 COMMIT;

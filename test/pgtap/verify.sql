@@ -112,7 +112,7 @@ SELECT ok(count(*) > 2, 'firings') FROM pgqrs_schedule_firings;
 
 CREATE VIEW pg_temp.found AS SELECT coalesce(string_agg(check_name || ' ' || detail, ', '), 'nothing') AS found FROM public.pgqrs_verify() WHERE NOT ok;
 SELECT is(found, 'nothing', 'all is well') FROM pg_temp.found;
-SELECT is(count(*), 25::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
+SELECT is(count(*), 26::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
 
 --
 -- Faults
@@ -194,7 +194,7 @@ INSERT INTO fault SELECT 'states of workers', format('UPDATE pgqrs_workers SET %
 	FROM (VALUES ('gone', 'stopped_at = NULL'), ('w', 'stopped_at = now()'), ('w', 'max_concurrent = 0')) AS v (kind, change);
 
 SELECT is(pg_temp.found_by(fault), found, regexp_replace(fault, '^UPDATE pgqrs_|pg_temp.a', '', 'g')) FROM fault;
-SELECT is(array_agg(check_name), '{messages below floors}', 'each check has found something but one') FROM pgqrs_verify() WHERE check_name NOT IN (SELECT unnest(string_to_array(found, ', ')) FROM fault);
+SELECT is(array_agg(check_name), '{messages below floors,triggers}', 'each check has found something but two') FROM pgqrs_verify() WHERE check_name NOT IN (SELECT unnest(string_to_array(found, ', ')) FROM fault);
 SELECT is(found, 'nothing', 'all is well again') FROM pg_temp.found;
 
 -- what it says
@@ -219,9 +219,12 @@ SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('floor', batc
 SELECT pgqrs_enqueue('floor', '1', delay => '1 hour') AS id \gset
 SELECT is(count(*), 0::bigint, 'nothing to claim') FROM pgqrs_dequeue('floor');
 SELECT is(count(*), 0::bigint, 'which raises the floor') FROM pgqrs_dequeue('floor');
-ALTER TABLE pgqrs_messages DISABLE TRIGGER USER;
+-- past utility hooks; the index makes this session read the triggers again
+UPDATE pg_trigger SET tgenabled = 'D' WHERE tgname = 'pgqrs_messages_written';
+CREATE INDEX again ON pgqrs_messages (enqueued_at);
 UPDATE pgqrs_messages SET visible_after = now() - interval '1 hour' WHERE message_id = :id;
-ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written;
+UPDATE pg_trigger SET tgenabled = 'A' WHERE tgname = 'pgqrs_messages_written';
+DROP INDEX again;
 SELECT is(count(*), 0::bigint, 'nor now') FROM pgqrs_dequeue('floor');
 SELECT is(found, format('messages below floors 1: message %s', :id), 'as verify tells') FROM pg_temp.found;
 SELECT is(count(*), 1::bigint, 'again') FROM pgqrs_below_floors();
@@ -229,5 +232,18 @@ SELECT is(pgqrs_maintain() ->> 'floors_lowered', '1', 'a pass repairs it');
 SELECT is(found, 'nothing', 'nothing is left') FROM pg_temp.found;
 SELECT is(count(*), 1::bigint, 'it is claimed') FROM pgqrs_dequeue('floor');
 SELECT is(found, 'nothing', 'all is well') FROM pg_temp.found;
+
+--
+-- Triggers
+--
+
+ALTER TABLE pgqrs_queues DISABLE TRIGGER USER;
+ALTER TABLE pgqrs_grants DISABLE TRIGGER USER;
+SELECT is(found, 'triggers 2: trigger pgqrs_grants_written; trigger pgqrs_queues_written', 'triggers that are disabled') FROM pg_temp.found;
+SELECT is(pgqrs_maintain() ->> 'floors_lowered', '0', 'a pass has no message to find');
+SELECT is(found, 'nothing', 'and mends the triggers') FROM pg_temp.found;
+ALTER TABLE pgqrs_messages ENABLE REPLICA TRIGGER pgqrs_messages_written;
+ALTER TABLE pgqrs_workflows ENABLE TRIGGER ALL;
+SELECT is(found, 'nothing', 'enabled otherwise it fires always all the same') FROM pg_temp.found;
 
 SELECT * FROM finish();

@@ -55,18 +55,26 @@ sub store
 	} @payloads;
 }
 
-# The same with the trigger off.
+# The same with the trigger off, in a way of which no backend is told.
 sub hide
 {
-	return 'BEGIN; ALTER TABLE pgqrs_messages DISABLE TRIGGER pgqrs_messages_written;' . store(@_) .
-	  'ALTER TABLE pgqrs_messages ENABLE ALWAYS TRIGGER pgqrs_messages_written; COMMIT;';
+	return hide_inserts(store(@_));
+}
+
+sub hide_inserts
+{
+	my ($inserts) = @_;
+	sql("UPDATE pg_trigger SET tgenabled = 'D' WHERE tgname = 'pgqrs_messages_written'");
+	sql($inserts);
+	sql("UPDATE pg_trigger SET tgenabled = 'A' WHERE tgname = 'pgqrs_messages_written'");
+	return;
 }
 
 # A fresh server.
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
 	'all is well but what was switched off');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
-	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages', 'the items');
+	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers', 'the items');
 is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
 is(health('preloaded'), 'yes|t|', 'preloaded');
 is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'the background worker');
@@ -117,7 +125,7 @@ sub hidden
 {
 	my ($name, $queue, $priority, @payloads) = @_;
 	raise_floor($queue, $priority);
-	sql(hide($queue, $priority, @payloads));
+	hide($queue, $priority, @payloads);
 	is(claim($queue, 2), '', "$name: claims do not see it");
 	is(maintain(), 'floors_lowered 1', 'a pass does');
 	is(claim($queue, scalar(@payloads) + 1), join(' ', @payloads), 'so that it is delivered');
@@ -129,9 +137,26 @@ hidden('at another priority', 'a', 7, 'seven');
 hidden('many', 'b', 0, map { "h$_" } 1 .. 20);
 like(health('floors lowered'), qr/^3\|f\|Messages were where no claim looks/, 'they are counted, and all but well');
 raise_floor($_, 0) for 'a', 'b', 'c';
-sql(hide($_, 0, "in $_")) for 'a', 'b', 'c';
+hide($_, 0, "in $_") for 'a', 'b', 'c';
 is(maintain(), 'floors_lowered 3', 'a pass looks below all floors');
 is(claim('a') . claim('b') . claim('c'), 'in ain bin c', 'and all is delivered');
+
+# The trigger as pg_restore --disable-triggers leaves it, or somebody who forgets to
+# enable it.
+raise_floor('a', 0);
+sql('ALTER TABLE pgqrs_messages DISABLE TRIGGER ALL');
+like(health('triggers'), qr/^pgqrs_messages_written\|f\|.*pgqrs_maintain/, 'a trigger that is disabled is told of');
+sql(store('a', 0, 'restored'));
+is(claim('a'), '', 'claims do not see what it did not report');
+sql('ALTER TABLE pgqrs_messages ENABLE TRIGGER ALL');
+is(claim('a'), 'restored', 'once triggers are enabled they do');
+is(health('triggers'), 'as they should be|t|', 'and it fires always again');
+raise_floor('a', 0);
+sql('ALTER TABLE pgqrs_messages DISABLE TRIGGER USER');
+sql(store('a', 0, 'forgotten'));
+is(maintain(), 'floors_lowered 1', 'a pass mends a trigger that is left disabled');
+is(health('triggers'), 'as they should be|t|', 'which it is then');
+is(claim('a'), 'forgotten', 'and claims look everywhere');
 
 # Many dead entries that nobody may remove: a pass is bounded, the next goes on.
 my $holder = $node->background_psql('postgres');
@@ -145,8 +170,8 @@ for my $i (1 .. 3)
 }
 my $late = sql('SELECT pgqrs_now()');
 raise_floor($_, 0) for 'a', 'b';
-sql(hide('a', 0, 'far away') =~ s/2020-01-01/$late/r);
-sql(hide('b', 0, 'near'));
+hide_inserts(store('a', 0, 'far away') =~ s/2020-01-01/$late/r);
+hide('b', 0, 'near');
 is(claim('a') . claim('b'), '', 'two are hidden');
 is(join(' ', sort map { maintain() } 1 .. 3), join(' ', sort('', 'floors_lowered 1', 'floors_lowered 1')), 'a pass does not look at all of it, three do');
 is(claim('a') . claim('b'), 'far awaynear', 'both are found');
@@ -157,7 +182,7 @@ like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, 
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
 	'a role that may not see it');
-is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '9',
+is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '10',
 	'sees all else');
 sql('GRANT pg_read_all_stats TO reader');
 like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
@@ -195,7 +220,7 @@ $node->restart;
 is(health('floors lowered'), '0|t|', 'a restart forgets');
 raise_floor($_, 0) for 'a', 'b', 'c';
 like(health('floors'), qr/^2 of 2\|f\|Raise pgqrs\.max_floors/, 'no floor is left');
-sql(hide('c', 0, 'c'));
+hide('c', 0, 'c');
 is(claim('c'), 'c', 'without one a claim sees all');
 $node->append_conf('postgresql.conf', 'pgqrs.max_floors = 0');
 $node->restart;

@@ -159,12 +159,15 @@ for my $case (
 	sql("DROP TABLE IF EXISTS identity_held; SELECT pgqrs_enqueue('jobs', '1', priority => 99); CREATE TABLE identity_held AS SELECT message_id, lease FROM pgqrs_dequeue('jobs')");
 	sql($add);
 	$session->query('ROLLBACK');
-	is(join(' ', by_sql('UPDATE pgqrs_messages SET attempt = 9'), by_sql('DELETE FROM pgqrs_messages')), '55000 55000', "$name: SQL may neither update nor delete");
+	my $update = by_sql('UPDATE pgqrs_messages SET attempt = 9');
+	$session->query('ROLLBACK');
+	my $delete = by_sql('DELETE FROM pgqrs_messages');
+	like("$update $delete", qr/^(?:55000 55000|42P10 42P10)$/, "$name: SQL may neither update nor delete");
 	$session->query('ROLLBACK');
 	is(by_sql("SELECT pgqrs_enqueue('jobs', '2')"), '', "$name: a message can be sent, as by INSERT");
-	is(by_sql($claim), '55000', "$name: a claim is refused as UPDATE is");
+	is(by_sql($claim), $update, "$name: a claim is refused as UPDATE is");
 	$session->query('ROLLBACK');
-	is(by_sql($archive), '55000', "$name: an end is refused as DELETE is");
+	is(by_sql($archive), $delete, "$name: an end is refused as DELETE is");
 	$session->query('ROLLBACK');
 	sql($remove);
 	is(join('', by_sql($claim), by_sql($archive)), '', "$name: the session goes on when it is mended");
