@@ -8,7 +8,7 @@ CREATE FUNCTION pgqrs_create_queue(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_create_queue';
 COMMENT ON FUNCTION pgqrs_create_queue(text, interval, integer, integer, interval, interval) IS
-'Creates a queue and returns its id; for the owner, a superuser, or who has admin on a pattern that covers the name (else 42501). visibility_timeout: length of a lease, more than 0, at most 366 days; max_attempts: failures after which a message is dead, at least 1; max_in_flight: live leases at a time, at least 1, NULL for no limit; retention, dead_retention: how long ended and dead messages are kept, a retention of 0 keeps none that are done. A queue that exists is left as it is and its id returned, with a NOTICE naming each setting that differs from what was asked for; an argument that equals its default counts as not given. Two calls at once: one waits for the other''s transaction and returns the same id, at every isolation level. The name of a workflow: PQ007. Errors: 22004, 22023, 42501, PQ007.';
+'Creates a queue and returns its id; for the owner, a superuser, or who has admin on a pattern that covers the name (else 42501). visibility_timeout: length of a lease, more than 0, at most 366 days; max_attempts: failures after which a message is dead, at least 1; max_in_flight: live leases at a time, at least 1, NULL for no limit; retention, dead_retention: how long ended and dead messages are kept, a retention of 0 keeps none that are done. A queue that exists is left as it is and its id returned, with a NOTICE naming each setting that differs from what was asked for; an argument that equals its default counts as not given. Two calls at once: one waits for the other''s transaction and returns the same id, at every isolation level. The name of a workflow: PQ016. Errors: 22004, 22023, 42501, PQ016.';
 
 CREATE FUNCTION pgqrs_alter_queue(
 	queue text, visibility_timeout interval = NULL, max_attempts integer = NULL,
@@ -18,13 +18,13 @@ CREATE FUNCTION pgqrs_alter_queue(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_alter_queue';
 COMMENT ON FUNCTION pgqrs_alter_queue(text, interval, integer, integer, interval, interval, text[]) IS
-'Changes settings of a queue; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_queue(). Takes effect for later calls; leases keep the end they have. Needs admin on the queue. Of a workflow''s queue, visibility_timeout and max_attempts are the workflow''s visibility_timeout and max_crashes: PQ007, use pgqrs_alter_workflow(). Waits for another transaction that changes the same queue. Errors: 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ001, PQ007.';
+'Changes settings of a queue; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_queue(). Takes effect for later calls; leases keep the end they have. Needs admin on the queue. Of a workflow''s queue, visibility_timeout and max_attempts are the workflow''s visibility_timeout and max_crashes: PQ016, use pgqrs_alter_workflow(). Waits for another transaction that changes the same queue. Errors: 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ001, PQ016.';
 
 CREATE FUNCTION pgqrs_delete_queue(queue text, force boolean = false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_delete_queue';
 COMMENT ON FUNCTION pgqrs_delete_queue(text, boolean) IS
-'Deletes a queue; true if there was one. Without force it must have no messages, also no archived ones (PQ009), and be no workflow''s (PQ007, use pgqrs_delete_workflow()). With force, messages, archived messages and, of a workflow''s queue, the workflow with its runs and their steps go with it, whoever holds leases on them; grants stay. Needs admin on the queue. To the end of the transaction nobody can write messages of any queue, so keep the transaction short; archived messages are found by reading the whole archive. Gives up after 1 second if transactions that wrote messages do not end. Errors: 22004, 22023, 42501, 55P03, PQ007, PQ009.';
+'Deletes a queue; true if there was one. Without force it must have no messages, also no archived ones (PQ009), and be no workflow''s (PQ016, use pgqrs_delete_workflow()). With force, messages, archived messages and, of a workflow''s queue, the workflow with its runs and their steps go with it, whoever holds leases on them; grants stay. Needs admin on the queue. To the end of the transaction nobody can write messages of any queue, so keep the transaction short; archived messages are found by reading the whole archive. Gives up after 1 second if transactions that wrote messages do not end. Errors: 22004, 22023, 42501, 55P03, PQ016, PQ009.';
 
 CREATE FUNCTION pgqrs_purge_queue(queue text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

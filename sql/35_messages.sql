@@ -16,7 +16,7 @@ CREATE FUNCTION pgqrs_enqueue(queue text, payload jsonb, delay interval = '0', r
 	priority int = 0, idempotency_key text = NULL, headers jsonb = NULL, concurrency_key text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue';
 COMMENT ON FUNCTION pgqrs_enqueue(text, jsonb, interval, timestamptz, int, text, jsonb, text) IS
-'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key: the id of the live message of the queue that has it, if there is one. Errors: PQ001 no such queue, PQ007 the queue of a workflow, PQ008 payload or headers too large, 0A000 concurrency_key, 22004, 22023, 42501.';
+'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key: the id of the live message of the queue that has it, if there is one. Errors: PQ001 no such queue, PQ016 the queue of a workflow, PQ008 payload or headers too large, 0A000 concurrency_key, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_enqueue_batch(queue text, payloads jsonb[], delay interval = '0', run_at timestamptz = NULL,
 	priority int = 0, headers jsonb[] = NULL)
@@ -38,29 +38,29 @@ COMMENT ON FUNCTION pgqrs_dequeue(text, bigint, int, interval) IS
 'claims up to batch_size (0..10000) messages of a queue, of all that match a pattern, or with NULL of all that the worker subscribes to, each under a new lease that ends at visible_after (NULL timeout: the queue''s). Commit right after it: an uncommitted claim is no claim. No rows: nothing is due, the queue is paused or at max_in_flight, the worker is suspended or at max_concurrent, or the call ended 1000 exhausted messages and stopped there. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 22023 the worker does not subscribe to the queue, 22004 neither given, 42501.';
 
 CREATE FUNCTION pgqrs_archive_message(message_id bigint, lease bigint)
-RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_message';
+RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_message';
 COMMENT ON FUNCTION pgqrs_archive_message(bigint, bigint) IS
-'the message is done. Repeated under the same lease it changes nothing, as long as the queue''s retention keeps the message. Errors: PQ006 stale lease, PQ007 a run''s message, 42501.';
+'the message is done. true: now; false: it was before, under this lease (roll back what was written again), as long as the queue''s retention keeps the message. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_archive_messages(message_ids bigint[], leases bigint[])
 RETURNS boolean[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_archive_messages';
 COMMENT ON FUNCTION pgqrs_archive_messages(bigint[], bigint[]) IS
-'the same for up to 10000 different messages; answers true or false for each in order and raises for no state. Errors: 22004, 22023, 42501.';
+'the same for up to 10000 different messages; answers for each in order true: done now, false: it was, NULL: the lease is not the current one. Errors: PQ016 a run''s message, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_delete_message(message_id bigint, lease bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_delete_message';
 COMMENT ON FUNCTION pgqrs_delete_message(bigint, bigint) IS
-'drops the message, which is archived as DELETED unless the queue''s retention is 0. Errors: PQ006 stale lease, PQ007 a run''s message, 42501.';
+'drops the message, which is archived as DELETED unless the queue''s retention is 0. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_release_message(message_id bigint, lease bigint, delay interval = '0')
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_release_message';
 COMMENT ON FUNCTION pgqrs_release_message(bigint, bigint, interval) IS
-'gives the message, or the run it belongs to, back without a failure, to be claimed again after delay. Errors: PQ006 stale lease, PQ007 past the run''s deadline, 42501.';
+'gives the message, or the run it belongs to, back without a failure, to be claimed again after delay. Errors: PQ006 stale lease, PQ010 cancelled, PQ007 ended under it or past the run''s deadline, 42501.';
 
 CREATE FUNCTION pgqrs_nack_message(message_id bigint, lease bigint, error jsonb = NULL, delay interval = NULL)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_nack_message';
 COMMENT ON FUNCTION pgqrs_nack_message(bigint, bigint, jsonb, interval) IS
-'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: that was the queue''s max_attempts-th failure and the message is a dead letter now. Errors: PQ006 stale lease, PQ007 a run''s message, 42501.';
+'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: that was the queue''s max_attempts-th failure and the message is a dead letter now. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_extend_lease(message_id bigint, lease bigint, visibility_timeout interval = NULL,
 	OUT extended boolean, OUT cancel_requested boolean)
@@ -82,7 +82,7 @@ COMMENT ON FUNCTION pgqrs_set_visibility(bigint, timestamptz) IS
 CREATE FUNCTION pgqrs_replay_message(message_id bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_replay_message';
 COMMENT ON FUNCTION pgqrs_replay_message(bigint) IS
-'a dead letter becomes claimable again under the same id, with no attempts and no failures. A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, the deadline is counted anew. Errors: PQ004 no such message, PQ007 not a dead letter, or its idempotency key is taken, 42501.';
+'a dead letter becomes claimable again under the same id, with no attempts and no failures. A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, the deadline is counted anew. Errors: PQ004 no such message, PQ016 not a dead letter, or its idempotency key is taken, 42501.';
 
 CREATE FUNCTION pgqrs_replay_queue(queue text, max_rows int = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_replay_queue';

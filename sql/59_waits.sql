@@ -5,28 +5,28 @@ CREATE FUNCTION pgqrs_pause_run(run_id bigint, lease bigint, step_id text, check
 	OUT resumed boolean, OUT output jsonb)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_pause_run';
 COMMENT ON FUNCTION pgqrs_pause_run(bigint, bigint, text, interval, jsonb) IS
-'a step that waits for pgqrs_resume_run(). false: the run is PAUSED, the lease is given up; leave the handler. It is delivered when it was resumed, and after check_after, to look by itself; then call this again. true: it was resumed; go on with output. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, PQ008 too large, 22004, 22023, 42501.';
+'a step that waits for pgqrs_resume_run(). false: the run is PAUSED, the lease is given up; leave the handler. It is delivered when it was resumed, and after check_after, to look by itself; then call this again. true: it was resumed; go on with output. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, PQ008 too large, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_resume_run(run_id bigint, step_id text = NULL, output jsonb = NULL)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_resume_run';
 COMMENT ON FUNCTION pgqrs_resume_run(bigint, text, jsonb) IS
-'ends a pause: the step succeeds with output (NULL is stored as JSON null), and a run that is parked at it can be claimed at once. Also before the pause has begun: then pgqrs_pause_run() does not wait. Without a step: the one whose pause the run is parked at. false: nothing was to be done. Errors: PQ003 no such run, PQ007 the run has ended, or a step of another kind, PQ008 too large, 22004, 22023, 42501.';
+'ends a pause: the step succeeds with output (NULL is stored as JSON null), and a run that is parked at it can be claimed at once. Also before the pause has begun: then pgqrs_pause_run() does not wait. Without a step: the one whose pause the run is parked at. false: nothing was to be done. Errors: PQ003 no such run, PQ016 the run has ended, or a step of another kind, PQ008 too large, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_sleep(run_id bigint, lease bigint, step_id text, duration interval = NULL, until timestamptz = NULL)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_sleep';
 COMMENT ON FUNCTION pgqrs_sleep(bigint, bigint, text, interval, timestamptz) IS
-'a step that lets time pass: duration, or until an instant (one of them). The first call fixes when it ends. false: the run is PAUSED until then, the lease is given up; leave the handler and call this again after the next delivery. true: that time has come. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
+'a step that lets time pass: duration, or until an instant (one of them). The first call fixes when it ends. false: the run is PAUSED until then, the lease is given up; leave the handler and call this again after the next delivery. true: that time has come. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_await_signal(run_id bigint, lease bigint, step_id text, signal text, timeout interval = NULL,
 	OUT received boolean, OUT timed_out boolean, OUT payload jsonb, OUT headers jsonb)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_await_signal';
 COMMENT ON FUNCTION pgqrs_await_signal(bigint, bigint, text, text, interval) IS
-'a step that takes the oldest signal of that name which no other step took, sent before or after. received: go on with payload (JSON null if it has none) and headers (NULL if it has none). timed_out: none came within timeout (NULL: wait for ever) of the first call; go on without. Neither: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
+'a step that takes the oldest signal of that name which no other step took, sent before or after. received: go on with payload (JSON null if it has none) and headers (NULL if it has none). timed_out: none came within timeout (NULL: wait for ever) of the first call; go on without. Neither: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_signal(run_id bigint, signal text, payload jsonb = NULL, idempotency_key text = NULL, headers jsonb = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_signal';
 COMMENT ON FUNCTION pgqrs_signal(bigint, text, jsonb, text, jsonb) IS
-'sends a signal to a run, whether or not it waits for it, part of the caller''s transaction, and returns its id. With an idempotency_key that a signal to that run has, also one that was taken: its id. Errors: PQ003 no such run, PQ007 the run has ended, PQ008 too large, 22004, 22023, 42501.';
+'sends a signal to a run, whether or not it waits for it, part of the caller''s transaction, and returns its id. With an idempotency_key that a signal to that run has, also one that was taken: its id. Errors: PQ003 no such run, PQ016 the run has ended, PQ008 too large, 22004, 22023, 42501.';
 
 -- Children.
 
@@ -36,7 +36,7 @@ CREATE FUNCTION pgqrs_start_child(run_id bigint, lease bigint, step_id text, wor
 	on_parent_end text = 'cancel')
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_child';
 COMMENT ON FUNCTION pgqrs_start_child(bigint, bigint, text, text, jsonb, text, interval, timestamptz, int, interval, jsonb, jsonb, jsonb, text, boolean, text, text) IS
-'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, or a step of another kind, PQ006 stale lease, and those of pgqrs_trigger().';
+'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, and those of pgqrs_trigger().';
 
 CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[])
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_children';
@@ -47,7 +47,7 @@ CREATE FUNCTION pgqrs_await_child(run_id bigint, lease bigint, step_id text,
 	OUT done boolean, OUT status text, OUT output jsonb, OUT error jsonb)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_await_child';
 COMMENT ON FUNCTION pgqrs_await_child(bigint, bigint, text) IS
-'waits for the child that was started as that step. done: it has ended; status is SUCCESS, with output, or ERROR or CANCELLED, with error. Not done: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ010 cancelled or asked to be, PQ007 ended, past its deadline, no child was started as that step, or a step of another kind, PQ006 stale lease, 22004, 22023, 42501.';
+'waits for the child that was started as that step. done: it has ended; status is SUCCESS, with output, or ERROR or CANCELLED, with error. Not done: the run is PAUSED, the lease is given up; leave the handler and call this again after the next delivery. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 no child was started as that step, or a step of another kind, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_await_children(run_id bigint, lease bigint, step_id text, mode text = 'all',
 	OUT done boolean, OUT results jsonb)
@@ -70,7 +70,7 @@ COMMENT ON FUNCTION pgqrs_cancel_runs(text, text, jsonb, int) IS
 CREATE FUNCTION pgqrs_acknowledge_cancel(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_acknowledge_cancel';
 COMMENT ON FUNCTION pgqrs_acknowledge_cancel(bigint, bigint, jsonb) IS
-'the worker has stopped and cleaned up: the run that was asked to stop is CANCELLED now, with that output if there is one. Errors: PQ003 no such run, PQ010 cancelled already, PQ007 ended, past its deadline, or not asked to stop, PQ006 stale lease, PQ008 too large, 22004, 42501.';
+'the worker has stopped and cleaned up: the run that was asked to stop is CANCELLED now, with that output if there is one. Repeated under the same lease it changes nothing. Errors: PQ003 no such run, PQ006 stale lease, PQ007 ended otherwise or past its deadline, PQ016 not asked to stop, PQ008 too large, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_delete_run(run_id bigint, reason text = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_delete_run';
@@ -80,4 +80,4 @@ COMMENT ON FUNCTION pgqrs_delete_run(bigint, text) IS
 CREATE FUNCTION pgqrs_rerun(run_id bigint, input jsonb = NULL, from_step text = NULL, keep_finished boolean = false)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_rerun';
 COMMENT ON FUNCTION pgqrs_rerun(bigint, jsonb, text, boolean) IS
-'starts a new run of the workflow of a run that has ended, however it ended, and returns its id: with that run''s input (unless one is given), priority, tags, headers, retry policy and timeout, without its idempotency key and parent. From the start; or from a step: those that succeeded and were started before it are kept, with their outputs; or with keep_finished, all that succeeded are, but for from_step. Errors: PQ003 no such run, PQ007 it has not ended, PQ008 too large, 22023 no such step, 22004, 42501.';
+'starts a new run of the workflow of a run that has ended, however it ended, and returns its id: with that run''s input (unless one is given), priority, tags, headers, retry policy and timeout, without its idempotency key and parent. From the start; or from a step: those that succeeded and were started before it are kept, with their outputs; or with keep_finished, all that succeeded are, but for from_step. Errors: PQ003 no such run, PQ016 it has not ended, PQ008 too large, 22023 no such step, 22004, 42501.';

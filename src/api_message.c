@@ -76,9 +76,8 @@ PG_FUNCTION_INFO_V1(pgqrs_archive_message);
 Datum
 pgqrs_archive_message(PG_FUNCTION_ARGS)
 {
-	pgqrs_message_archive(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-						  pgqrs_arg_int64(fcinfo, 1, "lease"));
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(pgqrs_message_archive(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+										 pgqrs_arg_int64(fcinfo, 1, "lease")));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_archive_messages);
@@ -89,14 +88,21 @@ pgqrs_archive_messages(PG_FUNCTION_ARGS)
 	int64 *leases;
 	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
 	bool *archived = palloc(count * sizeof(bool));
+	bool *is_current = palloc(count * sizeof(bool));
 	Datum *answers = palloc(count * sizeof(Datum));
+	bool *nulls = palloc(count * sizeof(bool));
+	int lower_bound = 1;
 
 	pgqrs_message_archive_batch(count, ids, leases, pgqrs_ascending(ids, count),
-								archived);
+								archived, is_current);
 	for (int i = 0; i < count; i++)
+	{
 		answers[i] = BoolGetDatum(archived[i]);
-	PG_RETURN_ARRAYTYPE_P(
-		construct_array(answers, count, BOOLOID, 1, true, TYPALIGN_CHAR));
+		nulls[i] = !is_current[i];
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_md_array(answers, nulls, count > 0 ? 1 : 0,
+											 &count, &lower_bound, BOOLOID, 1,
+											 true, TYPALIGN_CHAR));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_delete_message);

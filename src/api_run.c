@@ -105,8 +105,7 @@ pgqrs_complete_run(PG_FUNCTION_ARGS)
 
 	if (!pgqrs_arg_json(fcinfo, 2, "output", &output))
 		output = pgqrs_json_null();
-	pgqrs_run_complete(run_id, lease, output);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(pgqrs_run_complete(run_id, lease, output));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_fail_run);

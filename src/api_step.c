@@ -45,8 +45,7 @@ pgqrs_step_complete(PG_FUNCTION_ARGS)
 
 	if (!pgqrs_arg_json(fcinfo, 3, "output", &output))
 		output = pgqrs_json_null();
-	pgqrs_step_store(run_id, lease, step_id, output);
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(pgqrs_step_store(run_id, lease, step_id, output));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_step_fail);

@@ -281,10 +281,16 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output)
 
 	pgqrs_run_open(&rows);
 	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	if (pgqrs_run_cancelled_under(&rows, lease))
+	{
+		/* a repeated call, or an end that came before it */
+		pgqrs_run_close(&rows);
+		return;
+	}
 	pgqrs_run_fence(&rows, lease, false);
 	if (pgqrs_is_null(rows.run, Runs_cancel_requested_at))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " was not asked to stop", run_id),
 				 errdetail("It is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS,

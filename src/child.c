@@ -33,7 +33,7 @@ static void
 error_not_single(const PgqrsParkStep *w)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for several children",
 					w->step_id, w->run_id),
 			 errdetail("They were started with pgqrs_start_children()."),
@@ -44,7 +44,7 @@ static void
 error_not_many(const PgqrsParkStep *w)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for one child",
 					w->step_id, w->run_id),
 			 errdetail("It was started with pgqrs_start_child()."),
@@ -213,7 +213,7 @@ add_steps(PgqrsParkStep *w, char **steps, const int64 *ids, int count)
 		one.step_id = steps[i];
 		if (!pgqrs_park_step_write(&one, STEP_RUNNING, &input))
 			ereport(ERROR,
-					(errcode(ERRCODE_PGQRS_ENDED),
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("run " INT64_FORMAT " has a step \"%s\" already",
 							w->run_id, steps[i]),
 					 errdetail("It is none of the children of step \"%s\".", w->step_id),
@@ -349,7 +349,7 @@ require_started(const PgqrsParkStep *w)
 {
 	if (!w->found || pgqrs_is_null(w->step, Steps_input))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has started no child as step \"%s\"",
 						w->run_id, w->step_id),
 				 errdetail("There is no such step."),

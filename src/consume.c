@@ -191,7 +191,7 @@ refuse_workflow(const char *name)
 	pgqrs_queue_require(name, PRIVILEGE_WORK, &queue);
 	if (queue.is_workflow)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" is the queue of a workflow", name),
 				 errdetail("Its messages end with their runs."),
 				 errhint("Work on its runs with pgqrs_dequeue().")));

@@ -74,6 +74,17 @@ pgqrs_error_run_cancelled(int64 run_id)
 			 errhint("Stop working on it.")));
 }
 
+/* kind: "message" or "run"; state: in which it has ended */
+void
+pgqrs_error_ended(const char *kind, int64 id, const char *state)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_ENDED),
+			 errmsg("%s " INT64_FORMAT " has ended", kind, id),
+			 errdetail("It is %s.", state),
+			 errhint("Drop it; nothing more can be stored for it.")));
+}
+
 /* Not ended yet, but nothing counts any more that its holder does. */
 void
 pgqrs_error_run_late(int64 run_id)

@@ -39,6 +39,8 @@ pg_noreturn extern void pgqrs_error_message_not_found(int64 message_id);
 pg_noreturn extern void pgqrs_error_worker_not_found(int64 worker_id);
 pg_noreturn extern void pgqrs_error_lease_lost(const char *kind, int64 id);
 pg_noreturn extern void pgqrs_error_run_cancelled(int64 run_id);
+pg_noreturn extern void pgqrs_error_ended(const char *kind, int64 id,
+										  const char *state);
 pg_noreturn extern void pgqrs_error_run_late(int64 run_id);
 pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
 pg_noreturn extern void pgqrs_error_denied(const char *privilege, const char *name);

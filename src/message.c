@@ -221,7 +221,7 @@ require_plain_queue(const char *name, PgqrsQueue *queue)
 	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, queue);
 	if (queue->is_workflow)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" is the queue of a workflow", name),
 				 errdetail("Its messages belong to runs."),
 				 errhint("Start a run with pgqrs_trigger().")));
@@ -300,8 +300,9 @@ pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
 typedef enum FenceResult
 {
 	FENCE_PASSED,
-	FENCE_STALE, /* or no such message, or none of ours */
-	FENCE_RUN	 /* the message of a run, where that is not allowed */
+	FENCE_STALE,	/* or no such message, or none of ours */
+	FENCE_REPEATED, /* archived as done before, under this lease */
+	FENCE_RUN		/* the message of a run, where that is not allowed */
 } FenceResult;
 
 /* What to do to a message for the holder of its lease. */
@@ -348,10 +349,10 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 				return FENCE_STALE;
 			pgqrs_error_denied("work", queue->name);
 		}
-		if (!allow_run && queue->is_workflow)
-			return FENCE_RUN;
 		if (!pgqrs_lease_is(slot, lease))
 			return FENCE_STALE;
+		if (!allow_run && queue->is_workflow)
+			return FENCE_RUN;
 		if (act(messages, slot, action) == ROW_LOCKED)
 			break;
 	}
@@ -368,14 +369,71 @@ is_late(TupleTableSlot *slot, TimestampTz now)
 		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now;
 }
 
+/* The message in the slot ends with its run. */
 static void
-refuse_run(int64 id)
+refuse_run(TupleTableSlot *slot, int64 id)
 {
+	if (is_late(slot, pgqrs_clock()))
+		pgqrs_error_run_late(id);
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " belongs to a run", id),
 			 errdetail("It ends with its run."),
 			 errhint("Use pgqrs_complete_run() or pgqrs_fail_run().")));
+}
+
+/* How the message ended under this very lease; false: it did not. */
+static bool
+ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	bool found;
+	bool visible;
+	PgqrsQueue queue;
+
+	found = pgqrs_row_fetch_id(archive, id, slot) &&
+		!pgqrs_is_null(slot, Archive_lease) &&
+		DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
+		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+	if (found)
+	{
+		*outcome = pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome));
+		*is_run = !pgqrs_is_null(slot, Archive_run_id);
+	}
+	pgqrs_table_close(archive);
+	return found;
+}
+
+/* Whether the message was archived as done under this very lease. */
+static bool
+was_archived(int64 id, int64 lease)
+{
+	PgqrsOutcome outcome;
+	bool is_run;
+
+	return ended_under(id, lease, &outcome, &is_run) &&
+		outcome == OUTCOME_DONE && !is_run;
+}
+
+/* The lease is not the current one: why. */
+static void
+refuse_lease(int64 id, int64 lease)
+{
+	PgqrsOutcome outcome;
+	bool is_run;
+
+	if (!ended_under(id, lease, &outcome, &is_run))
+		pgqrs_error_lease_lost("message", id);
+	if (outcome == OUTCOME_CANCELLED)
+		pgqrs_error_run_cancelled(id);
+	if (!is_run)
+		pgqrs_error_ended("message", id, pgqrs_enum_label(ENUM_OUTCOME, outcome));
+	pgqrs_error_ended("run", id,
+					  pgqrs_enum_label(ENUM_RUN_STATUS,
+									   outcome == OUTCOME_DONE ? RUN_SUCCESS :
+																 RUN_ERROR));
 }
 
 /* The same for functions that raise. */
@@ -383,39 +441,12 @@ static void
 require_lease(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	switch (fence(messages, id, lease, action, allow_run, slot, queue))
-	{
-		case FENCE_PASSED:
-			return;
-		case FENCE_RUN:
-			refuse_run(id);
-			break;
-		case FENCE_STALE:
-			pgqrs_error_lease_lost("message", id);
-	}
-}
+	FenceResult result = fence(messages, id, lease, action, allow_run, slot, queue);
 
-/* Whether the message was archived as done under this very lease. */
-static bool
-was_archived(int64 id, int64 lease)
-{
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
-	TupleTableSlot *slot = pgqrs_table_slot(archive);
-	bool found = false;
-	bool visible;
-	PgqrsQueue queue;
-
-	if (pgqrs_row_fetch_id(archive, id, slot))
-		found = !pgqrs_is_null(slot, Archive_lease) &&
-			DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
-			pgqrs_is_null(slot, Archive_run_id) &&
-			pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome)) ==
-				OUTCOME_DONE &&
-			pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)),
-							  &queue) &&
-			pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
-	pgqrs_table_close(archive);
-	return found;
+	if (result == FENCE_RUN)
+		refuse_run(slot, id);
+	if (result != FENCE_PASSED)
+		refuse_lease(id, lease);
 }
 
 static int
@@ -435,39 +466,40 @@ archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 		pgqrs_message_keep(messages, slot, &queue, OUTCOME_DONE,
 						   stored_failures(slot), false, (Datum) 0);
 	else if (result == FENCE_STALE && was_archived(id, lease))
-		result = FENCE_PASSED;
+		result = FENCE_REPEATED;
+	else if (result == FENCE_RUN)
+		refuse_run(slot, id);
 	return result;
 }
 
-void
+bool
 pgqrs_message_archive(int64 id, int64 lease)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	FenceResult result = archive(messages, id, lease, pgqrs_table_slot(messages));
 
-	switch (archive(messages, id, lease, pgqrs_table_slot(messages)))
-	{
-		case FENCE_PASSED:
-			break;
-		case FENCE_RUN:
-			refuse_run(id);
-			break;
-		case FENCE_STALE:
-			pgqrs_error_lease_lost("message", id);
-	}
+	if (result == FENCE_STALE)
+		refuse_lease(id, lease);
 	pgqrs_table_close(messages);
+	return result == FENCE_PASSED;
 }
 
 /* Answers per item; order: the places of the ids in ascending order of the ids. */
 void
 pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
-							const int *order, bool *archived)
+							const int *order, bool *archived, bool *is_current)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 
 	for (int i = 0; i < count; i++)
-		archived[order[i]] = archive(messages, ids[order[i]], leases[order[i]],
-									 slot) == FENCE_PASSED;
+	{
+		int item = order[i];
+		FenceResult result = archive(messages, ids[item], leases[item], slot);
+
+		archived[item] = result == FENCE_PASSED;
+		is_current[item] = result != FENCE_STALE;
+	}
 	pgqrs_table_close(messages);
 }
 

@@ -47,11 +47,15 @@ extern void pgqrs_message_enqueue_batch(const char *queue, PgqrsWhen when,
 										const Datum *payloads, const Datum *headers,
 										const bool *no_headers, int64 *ids);
 
-/* Under a lease: PQ006 for a stale one, PQ007 where a run's message is not allowed. */
-extern void pgqrs_message_archive(int64 id, int64 lease);
+/*
+ * Under a lease.  PQ006, PQ010 and PQ007 as pgqrs_run_fence(), PQ016 where a
+ * run's message is not allowed.  Archiving answers false where the message was
+ * archived before under this lease.
+ */
+extern bool pgqrs_message_archive(int64 id, int64 lease);
 extern void pgqrs_message_archive_batch(int count, const int64 *ids,
 										const int64 *leases, const int *order,
-										bool *archived);
+										bool *archived, bool *is_current);
 extern void pgqrs_message_discard(int64 id, int64 lease);
 
 /*

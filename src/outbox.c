@@ -209,7 +209,7 @@ pgqrs_outbox_check(const char *name)
 	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, &queue);
 	if (queue.is_workflow)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" cannot be an outbox", name),
 				 errdetail("It is the queue of a workflow."),
 				 errhint("Create a queue for the events with pgqrs_create_queue().")));

@@ -63,6 +63,20 @@ fetch_step(PgqrsParkStep *w)
 }
 
 static void
+require_kind(PgqrsParkStep *w)
+{
+	if (w->found)
+		pgqrs_step_require_kind(w->step, w->kind);
+}
+
+void
+pgqrs_park_step_fetch(PgqrsParkStep *w)
+{
+	fetch_step(w);
+	require_kind(w);
+}
+
+static void
 open_tables(PgqrsParkStep *w, int64 run_id, int64 lease, const char *step_id,
 			PgqrsStepKind kind)
 {
@@ -89,6 +103,15 @@ pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
 	pgqrs_park_step_fetch(w);
 }
 
+/* A call for a step that is there, after the run completed under this lease. */
+static bool
+is_repeated(PgqrsParkStep *w)
+{
+	return pgqrs_run_completed_under(&w->run, w->lease) && w->found &&
+		pgqrs_park_step_status(w) != STEP_PENDING &&
+		pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(w->step, Steps_kind)) == w->kind;
+}
+
 void
 pgqrs_park_step_open_shared(PgqrsParkStep *w, int64 run_id, int64 lease,
 							const char *step_id, PgqrsStepKind kind)
@@ -96,17 +119,12 @@ pgqrs_park_step_open_shared(PgqrsParkStep *w, int64 run_id, int64 lease,
 	pgqrs_commit_claim_begin();
 	open_tables(w, run_id, lease, step_id, kind);
 	pgqrs_run_require_held(&w->run, run_id, lease, LockTupleKeyShare);
-	pgqrs_run_fence(&w->run, lease, true);
-	pgqrs_park_step_fetch(w);
+	fetch_step(w);
+	if (!is_repeated(w))
+		pgqrs_run_fence(&w->run, lease, true);
+	require_kind(w);
 }
 
-void
-pgqrs_park_step_fetch(PgqrsParkStep *w)
-{
-	fetch_step(w);
-	if (w->found)
-		pgqrs_step_require_kind(w->step, w->kind);
-}
 
 void
 pgqrs_park_step_close(PgqrsParkStep *w)
@@ -340,7 +358,7 @@ refuse_ended(PgqrsParkStep *w)
 
 	if (pgqrs_run_is_terminal(status))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has ended", w->run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Only a run that goes on can be resumed.")));

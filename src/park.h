@@ -29,7 +29,10 @@ typedef struct PgqrsParkStep
 extern void pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
 								 const char *step_id, PgqrsStepKind kind);
 
-/* The same for a call that only adds to the step: other steps may be open. */
+/*
+ * The same for a call that only adds to the step: other steps may be open.
+ * Repeated after the run completed under the same lease, it is to be answered.
+ */
 extern void pgqrs_park_step_open_shared(PgqrsParkStep *w, int64 run_id, int64 lease,
 										const char *step_id, PgqrsStepKind kind);
 extern void pgqrs_park_step_close(PgqrsParkStep *w);

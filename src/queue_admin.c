@@ -122,7 +122,7 @@ keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
 
 	if (DatumGetBool(pgqrs_get(slot, Queues_is_workflow)))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("queue \"%s\" cannot be created", name),
 				 errdetail("It is the queue of the workflow of this name."),
 				 errhint("Choose another name, or use the workflow's queue through pgqrs_trigger().")));
@@ -164,7 +164,7 @@ refuse_workflow_settings(const char *name, const PgqrsSettings *s)
 {
 	if (s->given[QUEUE_VISIBILITY_TIMEOUT] || s->given[QUEUE_MAX_ATTEMPTS])
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("visibility_timeout and max_attempts of queue \"%s\" cannot be altered",
 						name),
 				 errdetail("It is the queue of the workflow of this name."),

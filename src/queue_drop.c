@@ -469,7 +469,7 @@ pgqrs_queue_delete(const char *name, bool force)
 	{
 		if (!force && DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
 			ereport(ERROR,
-					(errcode(ERRCODE_PGQRS_ENDED),
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("queue \"%s\" cannot be deleted", name),
 					 errdetail("It is the queue of the workflow of this name."),
 					 errhint("Delete the workflow with pgqrs_delete_workflow(), or pass force => true to delete it with its runs.")));

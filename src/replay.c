@@ -260,7 +260,7 @@ require_letter(Replay *r, int64 message_id)
 	state = in_archive ? pgqrs_enum_label(ENUM_OUTCOME, outcome_of(r->letter)) :
 						 "still live";
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " is not a dead letter", message_id),
 			 errdetail("It is %s.", state),
 			 errhint("Only what is listed in pgqrs_dead_letters can be replayed.")));
@@ -279,14 +279,14 @@ pgqrs_replay(int64 message_id)
 			break;
 		case REPLAY_KEY_TAKEN:
 			ereport(ERROR,
-					(errcode(ERRCODE_PGQRS_ENDED),
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
 					 errdetail("Another message has taken its idempotency key."),
 					 errhint("Wait until that one has ended, then replay again.")));
 			break;
 		case REPLAY_RUN_GONE:
 			ereport(ERROR,
-					(errcode(ERRCODE_PGQRS_ENDED),
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
 					 errdetail("Its run was deleted or is not in status ERROR."),
 					 errhint("Look at the run with pgqrs_get_run().")));

@@ -27,7 +27,7 @@ check_ended(TupleTableSlot *run, int64 run_id)
 
 	if (!pgqrs_run_is_terminal(status))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has not ended", run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Wait for its end, or cancel it with pgqrs_cancel_run().")));

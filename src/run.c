@@ -71,7 +71,7 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 
 	if (!pgqrs_state_run_may(from, to))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot become %s",
 						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
 						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
@@ -612,14 +612,14 @@ pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease)
 	return true;
 }
 
-static void
-error_ended(int64 run_id, PgqrsRunStatus status)
+/* The lease is the current one, or the one under which the run ended. */
+static bool
+lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
-			 errmsg("run " INT64_FORMAT " has ended", run_id),
-			 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-			 errhint("Drop it; nothing more can be stored for it.")));
+	if (rows->has_message)
+		return pgqrs_lease_is(rows->message, lease);
+	return !pgqrs_is_null(rows->run, Runs_lease) &&
+		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
 }
 
 void
@@ -628,23 +628,34 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 	PgqrsRunStatus status = pgqrs_run_status(rows->run);
 	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
 
+	if (!lease_is_of_run(rows, lease))
+		pgqrs_error_lease_lost("run", run_id);
 	if (status == RUN_CANCELLED ||
 		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
 		pgqrs_error_run_cancelled(run_id);
 	if (pgqrs_run_is_terminal(status))
-		error_ended(run_id, status);
+		pgqrs_error_ended("run", run_id, pgqrs_enum_label(ENUM_RUN_STATUS, status));
 	if (is_late(rows->message))
 		pgqrs_error_run_late(run_id);
-	if (!pgqrs_lease_is(rows->message, lease))
-		pgqrs_error_lease_lost("run", run_id);
 	touch_worker(rows->message);
+}
+
+static bool
+ended_under(PgqrsRunRows *rows, int64 lease, PgqrsRunStatus status)
+{
+	return pgqrs_run_status(rows->run) == status && lease_is_of_run(rows, lease);
 }
 
 bool
 pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease)
 {
-	return pgqrs_run_status(rows->run) == RUN_SUCCESS &&
-		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
+	return ended_under(rows, lease, RUN_SUCCESS);
+}
+
+bool
+pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
+{
+	return ended_under(rows, lease, RUN_CANCELLED);
 }
 
 /*
@@ -717,7 +728,11 @@ note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
 				.error = error);
 }
 
-/* row: the run's new version, in which the caller may have changed more */
+/*
+ * Stores the end of a run with the lease under which it ended, if one was held:
+ * its holder is told what became of the run.  row: the run's new version, in
+ * which the caller may have changed more.
+ */
 static void
 end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	const Datum *output, const Datum *error)
@@ -728,6 +743,8 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	pgqrs_set(row, Runs_completed_at, TimestampTzGetDatum(now));
 	pgqrs_set_null(row, Runs_paused_at);
 	pgqrs_set_null(row, Runs_waiting_for);
+	if (pgqrs_is_null(rows->message, Messages_lease))
+		pgqrs_set_null(row, Runs_lease);
 	if (output != NULL)
 		pgqrs_set(row, Runs_output, *output);
 	if (error != NULL)
@@ -849,19 +866,22 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
  * The worker's calls
  */
 
-void
+bool
 pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 {
 	PgqrsRunRows rows;
+	bool repeated;
 
 	pgqrs_run_open(&rows);
 	require_run(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive, true, &lease);
-	if (!pgqrs_run_completed_under(&rows, lease))
+	repeated = pgqrs_run_completed_under(&rows, lease);
+	if (!repeated)
 	{
 		pgqrs_run_fence(&rows, lease, false);
 		pgqrs_run_end(&rows, RUN_SUCCESS, &output, NULL);
 	}
 	pgqrs_run_close(&rows);
+	return !repeated;
 }
 
 /* True and the time of the retry, or false: the run has ended. */

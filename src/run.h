@@ -99,13 +99,14 @@ extern void pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id,
 extern bool pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease);
 
 /*
- * PQ010, PQ007 or PQ006 unless the lease is the run's current one.
- * heed_cancel: a request to cancel stops the call too.
+ * PQ006, PQ010 or PQ007, in this order, unless the lease is the run's current
+ * one.  heed_cancel: a request to cancel stops the call too.
  */
 extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel);
 
 /* The run completed under this lease: a repeated call gets the same answer. */
 extern bool pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease);
+extern bool pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease);
 
 extern PgqrsRunStatus pgqrs_run_status(TupleTableSlot *run);
 /* The status as far as the run's message tells it, which it mostly does. */
@@ -119,7 +120,9 @@ extern void pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to
 /*
  * The worker's calls.
  */
-extern void pgqrs_run_complete(int64 run_id, int64 lease, Datum output);
+
+/* False: it was completed before, under this lease. */
+extern bool pgqrs_run_complete(int64 run_id, int64 lease, Datum output);
 
 /* retry_after < 0: backoff; true and the time of the retry, or false: ended */
 extern bool pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,

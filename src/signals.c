@@ -67,7 +67,7 @@ refuse_ended(Sending *s, int64 run_id)
 
 	if (pgqrs_run_is_terminal(status))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has ended", run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Only a run that goes on takes signals.")));

@@ -58,7 +58,7 @@ move(PgqrsRow *row, TupleTableSlot *step, PgqrsStepStatus to)
 
 	if (!pgqrs_state_step_may(from, to))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
 						DatumGetInt64(pgqrs_get(step, Steps_run_id)),
@@ -80,7 +80,7 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 
 	if (found != kind)
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
 						DatumGetInt64(pgqrs_get(step, Steps_run_id))),
@@ -89,14 +89,32 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 				 errhint("Use another step id.")));
 }
 
-static void
-fetch_step(StepRows *s, PgqrsStepKind kind)
+static bool
+look_at_step(StepRows *s)
 {
 	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 
 	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
-	if (s->found)
+	return s->found;
+}
+
+static void
+fetch_step(StepRows *s, PgqrsStepKind kind)
+{
+	if (look_at_step(s))
 		pgqrs_step_require_kind(s->step, kind);
+}
+
+/*
+ * Whether the run completed under this lease, and the step is of our kind: the
+ * call may be a repeated one.
+ */
+static bool
+may_be_repeated(StepRows *s)
+{
+	return pgqrs_run_completed_under(&s->run, s->lease) && look_at_step(s) &&
+		pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(s->step, Steps_kind)) ==
+		STEP_KIND_FUNCTION;
 }
 
 /* Opens what is needed while the run goes on. */
@@ -322,10 +340,7 @@ begin(StepRows *s, bool has_input, Datum input, PgqrsStepState *state)
 static bool
 answer_again(StepRows *s, PgqrsStepState *state)
 {
-	if (!pgqrs_run_completed_under(&s->run, s->lease))
-		return false;
-	fetch_step(s, STEP_KIND_FUNCTION);
-	if (!s->found || step_status(s->step) == STEP_RUNNING)
+	if (!may_be_repeated(s) || step_status(s->step) == STEP_RUNNING)
 		return false;
 	answer(s, state, false);
 	return true;
@@ -394,17 +409,13 @@ static bool
 was_stored(StepRows *s)
 {
 	require_run(s, LockTupleKeyShare);
-	if (pgqrs_run_completed_under(&s->run, s->lease))
-	{
-		fetch_step(s, STEP_KIND_FUNCTION);
-		if (s->found && step_status(s->step) == STEP_SUCCESS)
-			return true;
-	}
+	if (may_be_repeated(s) && step_status(s->step) == STEP_SUCCESS)
+		return true;
 	pgqrs_run_fence(&s->run, s->lease, false);
 	return false;
 }
 
-void
+bool
 pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 {
 	StepRows s;
@@ -419,6 +430,7 @@ pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 			pgqrs_run_forget_crashes(&s.run);
 	}
 	close_step(&s);
+	return stored;
 }
 
 /*
@@ -464,7 +476,7 @@ static void
 error_finished(const StepRows *s)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_PGQRS_ENDED),
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has failed already",
 					s->step_id, s->run_id),
 			 errdetail("It is ERROR."),

@@ -42,7 +42,8 @@ typedef struct PgqrsStepFailure
 
 extern void pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
 							 bool has_input, Datum input, PgqrsStepState *state);
-extern void pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
+/* False: the step had an output before, which stays. */
+extern bool pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
 							 Datum output);
 extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const char *step_id,

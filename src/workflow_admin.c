@@ -120,7 +120,7 @@ refuse_plain_queue(const char *name, TupleTableSlot *queue)
 {
 	if (!DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
 		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_ENDED),
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("workflow \"%s\" cannot be created", name),
 				 errdetail("A queue that belongs to no workflow has this name."),
 				 errhint("Choose another name, or delete the queue with pgqrs_delete_queue().")));

@@ -34,10 +34,12 @@ SELECT lives_ok(format('SELECT pgqrs_step_complete(%s, %s, ''one'')', :run, :lea
 SELECT lives_ok(format('SELECT pgqrs_set_progress(%s, %s, ''1'')', :run, :lease), 'progress too');
 SELECT lives_ok(format('SELECT pgqrs_acknowledge_cancel(%s, %s, ''"cleaned up"'')', :run, :lease), 'the worker has stopped');
 SELECT is((pg_temp.state(:run), output)::text, '("CANCELLED, stop, asked, CANCELLED","""cleaned up""")', 'cancelled, with what it left') FROM pgqrs_get_run(:run);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease)), 'PQ010', 'and is told so from then on');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s, ''2'')', :run, :lease)), '', 'a repeated acknowledgement, of which the answer was lost, succeeds');
+SELECT is(output, '"cleaned up"', 'and leaves the output as it was') FROM pgqrs_get_run(:run);
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''two'')', :run, :lease)), 'PQ010', 'any other call under that lease is told of the cancellation');
 
 SELECT * FROM pg_temp.start('job') \gset
-SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease)), 'PQ007 It is RUNNING.', 'nobody asked');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease)), 'PQ016 It is RUNNING.', 'nobody asked');
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, 1)', :run)), 'PQ006', 'another lease');
 SELECT lives_ok(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease), 'without an output');
@@ -127,6 +129,6 @@ SELECT pgqrs_complete_run(:run, :lease, '1'), pgqrs_delete_run(:run);
 SELECT is((status, output, delete_reason, deleted_at IS NOT NULL)::text, '(SUCCESS,1,,t)', 'an ended one keeps what it is') FROM pgqrs_get_run(:run);
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_fail_run(:run, :lease, '{}'), pgqrs_delete_run(:run);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ007 Its run was deleted or is not in status ERROR.', 'it cannot be replayed');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 Its run was deleted or is not in status ERROR.', 'it cannot be replayed');
 
 SELECT * FROM finish();

@@ -59,11 +59,11 @@ SELECT is(pg_temp.state(:run), 'RUNNING', 'the parent has not');
 
 -- Steps of other kinds.
 SELECT pgqrs_step_begin(:run, :lease, 'f') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''f'', ''child'')', :run, :lease)), 'PQ007 It is a step of kind FUNCTION.', 'a function is no child');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''c'')', :run, :lease)), 'PQ007 It is a step of kind CHILD.', 'nor the other way round');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''nothing'')', :run, :lease)), 'PQ007 There is no such step.', 'no child was started');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''nothing'')', :run, :lease)), 'PQ007 There is no such step.', 'nor many');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''bad'')', :run, :lease)), 'PQ007 It was started with pgqrs_start_child().', 'one is not many');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''f'', ''child'')', :run, :lease)), 'PQ016 It is a step of kind FUNCTION.', 'a function is no child');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''c'')', :run, :lease)), 'PQ016 It is a step of kind CHILD.', 'nor the other way round');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''nothing'')', :run, :lease)), 'PQ016 There is no such step.', 'no child was started');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''nothing'')', :run, :lease)), 'PQ016 There is no such step.', 'nor many');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''bad'')', :run, :lease)), 'PQ016 It was started with pgqrs_start_child().', 'one is not many');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''nothing'')', :run, :lease)), 'PQ002', 'no such workflow');
 SELECT is_empty(format('SELECT * FROM pgqrs_steps WHERE run_id = %s AND step_id = ''x''', :run), 'which leaves no step');
 
@@ -102,8 +102,8 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''ch
 	FROM unnest(ARRAY['{}', '{1,2}', '{1,2,3,4}']) inputs;
 SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs WHERE parent_run_id = %s ORDER BY 1', :run),
 	format($$SELECT id, 'm[' || n || ']', i FROM unnest(%L::bigint[], '{1,NULL,3}'::jsonb[]) WITH ORDINALITY u (id, i, n)$$, :'ids'), 'in order, each with its step');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)), 'PQ007 They were started with pgqrs_start_children().', 'many are not one');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child'')', :run, :lease)), 'PQ007 They were started with pgqrs_start_children().', 'likewise');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)), 'PQ016 They were started with pgqrs_start_children().', 'many are not one');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child'')', :run, :lease)), 'PQ016 They were started with pgqrs_start_children().', 'likewise');
 SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)', 'none has ended');
 SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'the parent waits for all');
 SELECT pg_temp.finish((:'ids'::bigint[])[3]);
@@ -139,7 +139,7 @@ SELECT pg_temp.finish((:'ids'::bigint[])[1]);
 SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS"]', 'and stays so in this answer') FROM pgqrs_await_children(:run, :lease, 'n', 'any');
 SELECT is(left(pg_temp.step(:run, 'n'), 13), 'CHILD SUCCESS', 'which is a success');
 SELECT pgqrs_step_complete(:run, :lease, 'taken[2]') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''taken'', ''child'', ''{1,2}'')', :run, :lease)), 'PQ007 It is none of the children of step "taken".', 'a step that is somebody else''s');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''taken'', ''child'', ''{1,2}'')', :run, :lease)), 'PQ016 It is none of the children of step "taken".', 'a step that is somebody else''s');
 SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, repeat(''x'', 253), ''child'', ''{1,2}'')', :run, :lease)), 5), '22023', 'their step ids are ids');
 SELECT pgqrs_complete_run(:run, :lease);
 

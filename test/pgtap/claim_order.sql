@@ -68,7 +68,7 @@ BEGIN
 			PERFORM pgqrs_enqueue('noise', '1', priority => level), pgqrs_dequeue('noise', batch_size => size);
 	END CASE;
 	RETURN what;
-EXCEPTION WHEN SQLSTATE 'PQ006' THEN
+EXCEPTION WHEN SQLSTATE 'PQ006' OR SQLSTATE 'PQ007' THEN
 	RETURN 'stale';
 END
 $$;

@@ -99,10 +99,10 @@ SELECT pg_temp.claim(:id) AS lease \gset
 SELECT pg_temp.due(:id) \g /dev/null
 SELECT is(count(*), 0::bigint, 'that was the last attempt') FROM pgqrs_dequeue('mixed');
 SELECT is(ROW(pg_temp.state(:id), last_error)::text, '("DEAD 14 3","""reported""")', 'dead, with the error that was reported') FROM pg_temp.archived(:id);
-INSERT INTO refused VALUES (format('pgqrs_archive_message(%s, %s)', :id, :lease), 'PQ006'), (format('pgqrs_nack_message(%s, %s)', :id, :lease), 'PQ006'),
-	(format('pgqrs_release_message(%s, %s)', :id, :lease), 'PQ006'), (format('pgqrs_delete_message(%s, %s)', :id, :lease), 'PQ006');
+INSERT INTO refused VALUES (format('pgqrs_archive_message(%s, %s)', :id, :lease), 'PQ007'), (format('pgqrs_nack_message(%s, %s)', :id, :lease), 'PQ007'),
+	(format('pgqrs_release_message(%s, %s)', :id, :lease), 'PQ007'), (format('pgqrs_delete_message(%s, %s)', :id, :lease), 'PQ007');
 SELECT is(got, state, 'a dead one''s last holder: ' || call) FROM pg_temp.refusals();
-SELECT is(ROW(extended, pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]))::text, '(f,{f})', 'is too late') FROM pgqrs_extend_lease(:id, :lease);
+SELECT is(ROW(extended, pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]))::text, '(f,{NULL})', 'is too late') FROM pgqrs_extend_lease(:id, :lease);
 
 SELECT pgqrs_enqueue('other', '1') AS id \gset
 SELECT pg_temp.claim(:id) AS lease \gset
@@ -178,12 +178,12 @@ SELECT * FROM pg_temp.held('other') AS h (deleted, lease) \gset
 SELECT pgqrs_delete_message(:deleted, :lease);
 SELECT pg_temp.dead('other', '"old"', 'taken') AS taken, pgqrs_enqueue('other', '"new"', idempotency_key => 'taken') AS taker \gset
 SELECT pg_temp.contents() AS before \gset
-INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', :live), 'PQ007'), (format('pgqrs_replay_message(%s)', :held), 'PQ007'),
+INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', :live), 'PQ016'), (format('pgqrs_replay_message(%s)', :held), 'PQ016'),
 	('pgqrs_replay_message(0)', 'PQ004'), ('pgqrs_replay_message(-1)', 'PQ004'), ('pgqrs_replay_message(9007199254740991)', 'PQ004'), ('pgqrs_replay_message(9223372036854775807)', 'PQ004'),
-	(format('pgqrs_replay_message(%s)', :done), 'PQ007'), (format('pgqrs_replay_message(%s)', :deleted), 'PQ007'), (format('pgqrs_replay_message(%s)', :taken), 'PQ007');
+	(format('pgqrs_replay_message(%s)', :done), 'PQ016'), (format('pgqrs_replay_message(%s)', :deleted), 'PQ016'), (format('pgqrs_replay_message(%s)', :taken), 'PQ016');
 SELECT is(split_part(got, ' after', 1), state, call) FROM pg_temp.refusals();
 SELECT is(pg_temp.contents(), :'before', 'and nothing changed');
-SELECT alike(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', id)), 'PQ007 %' || state || '%', 'DETAIL names the state: ' || state)
+SELECT alike(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', id)), 'PQ016 %' || state || '%', 'DETAIL names the state: ' || state)
 	FROM (VALUES (:live, 'live'), (:held, 'live'), (:done, 'DONE'), (:deleted, 'DELETED'), (:taken, 'key')) v (id, state);
 SELECT pgqrs_archive_message(:taker, pg_temp.claim(:taker));
 SELECT lives_ok(format('SELECT pgqrs_replay_message(%s)', :taken), 'once its key is free it can');

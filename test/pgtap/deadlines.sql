@@ -74,7 +74,7 @@ SELECT is(pg_temp.end(run), 'ERROR timeout DEAD timeout', state) FROM late;
 SELECT is(pg_temp.end(:run), 'ERROR timeout DEAD timeout', 'and one that somebody works on');
 SELECT is(pg_temp.end(:fresh_run), 'RUNNING', 'but not one that has time');
 
--- Whoever works on it: PQ007, before and after somebody has ended it.
+-- Its holder gets PQ007, before and after the run has been ended.
 CREATE TEMP TABLE calls (call text);
 INSERT INTO calls VALUES ('pgqrs_step_begin(%s, %s, ''open'')'), ('pgqrs_step_begin(%s, %s, ''done'')'), ('pgqrs_step_begin(%s, %s, ''new'')'), ('pgqrs_step_complete(%s, %s, ''open'')'), ('pgqrs_step_complete(%s, %s, ''done'')'),
 	('pgqrs_step_fail(%s, %s, ''open'', ''{}'')'), ('pgqrs_step_fail(%s, %s, ''open'', ''{}'', fail_run => false)'), ('pgqrs_complete_run(%s, %s)'), ('pgqrs_fail_run(%s, %s, ''{}'')'), ('pgqrs_fail_run(%s, %s, ''{}'', true)'), ('pgqrs_set_progress(%s, %s, ''1'')');
@@ -84,7 +84,7 @@ SELECT is(left(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 5) <> 'P
 SELECT pg_temp.late(:run);
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 'PQ007 It is past its deadline.', 'late: ' || call) FROM calls;
-SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease + 1)), 'PQ007 It is past its deadline.', 'before the lease is looked at: ' || call) FROM calls LIMIT 1;
+SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease + 1)), 'PQ006', 'another lease is told nothing of the deadline: ' || call) FROM calls LIMIT 1;
 SELECT is(r::text, '(f,f)', 'an extension is refused') FROM pgqrs_extend_lease(:run, :lease) r;
 SELECT is(r::text, format('(%s,f,f)', :run), 'in a batch') FROM pgqrs_extend_leases(ARRAY[:run], ARRAY[:lease]::bigint[]) r;
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');

@@ -72,7 +72,7 @@ COMMIT;
 --
 
 INSERT INTO refused VALUES ('pgqrs_enqueue(''nobody'', ''1'')', 'PQ001'), ('pgqrs_enqueue_batch(''nobody'', ''{1}'')', 'PQ001'),
-	('pgqrs_enqueue(''flow'', ''1'')', 'PQ007'), ('pgqrs_enqueue_batch(''flow'', ''{1}'')', 'PQ007'),
+	('pgqrs_enqueue(''flow'', ''1'')', 'PQ016'), ('pgqrs_enqueue_batch(''flow'', ''{1}'')', 'PQ016'),
 	('pgqrs_enqueue(''q'', ''1'', concurrency_key => ''k'')', '0A000');
 SELECT is(got, state, call) FROM pg_temp.refusals();
 SELECT is(queue_id, :other::bigint, 'a message is in its queue') FROM pg_temp.message(pgqrs_enqueue('other', '1'));
@@ -184,9 +184,9 @@ SELECT is(pg_temp.refusal(format('SELECT pgqrs_archive_message(%s, %s)', :id, :l
 CREATE FUNCTION pg_temp.through(name text) RETURNS text LANGUAGE sql AS
 $$
 	SELECT pgqrs_enqueue(name, '"through"');
-	SELECT d.payload::text || pgqrs_archive_message(d.message_id, d.lease) FROM pgqrs_dequeue(name) d;
+	SELECT concat(d.payload, ' ', pgqrs_archive_message(d.message_id, d.lease)) FROM pgqrs_dequeue(name) d;
 $$;
-SELECT is(pg_temp.through('tx'), '"through"', 'within one statement');
+SELECT is(pg_temp.through('tx'), '"through" t', 'within one statement');
 
 --
 -- F41: enqueue and trigger inside 1,000 savepoints, some of them rolled back

@@ -22,12 +22,12 @@ SELECT is(to_jsonb(a) - '{archived_at,outcome}'::text[], :'message'::jsonb, 'all
 SELECT is(outcome, 'DONE', 'as done') FROM pg_temp.archived(:id);
 SELECT ok(archived_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms', 'archived_at') FROM pg_temp.archived(:id);
 SELECT pg_temp.contents() AS before \gset
-SELECT lives_ok(format('SELECT pgqrs_archive_message(%s, %s)', :id, :lease), 'the same call again gives the same answer');
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{t}', 'also as a batch');
+SELECT is(pgqrs_archive_message(:id, :lease), false, 'the same call again says that it was done before');
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{f}', 'as a batch, which says that it was done before');
 SELECT is(pg_temp.contents(), :'before', 'and changes nothing');
 INSERT INTO refused SELECT format('pgqrs_archive_message(%s, %s)', :id, l), 'PQ006' FROM unnest(ARRAY[:lease # 1, 0]) l;
 SELECT is(got, state, 'under another lease it was not archived') FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease # 1]), '{f}', 'nor as a batch');
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease # 1]), '{NULL}', 'nor as a batch');
 
 SELECT * FROM pg_temp.held('q') \gset
 BEGIN;
@@ -43,7 +43,7 @@ SELECT pgqrs_archive_message(:id, :lease);
 SELECT is(pg_temp.state(:id), 'gone', 'retention 0: not kept at all');
 INSERT INTO refused VALUES (format('pgqrs_archive_message(%s, %s)', :id, :lease), 'PQ006');
 SELECT is(got, state, 'so the same call again finds no lease') FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{f}', 'nor does a batch');
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{NULL}', 'nor does a batch');
 SELECT pgqrs_alter_queue('brief', retention => '1 us');
 SELECT * FROM pg_temp.held('brief') \gset
 SELECT pgqrs_archive_message(:id, :lease);
@@ -131,7 +131,7 @@ SELECT is(to_jsonb(m), :'before'::jsonb, 'changes nothing') FROM pg_temp.message
 CREATE TEMP TABLE uses (call text, first text, again text);
 INSERT INTO uses VALUES
 	('pgqrs_archive_message(%s, %s)', 'DONE 1 0', 'accepted'),
-	('pgqrs_delete_message(%s, %s)', 'DELETED 1 0', 'PQ006'),
+	('pgqrs_delete_message(%s, %s)', 'DELETED 1 0', 'PQ007'),
 	('pgqrs_release_message(%s, %s)', 'live 1 0', 'PQ006'),
 	('pgqrs_nack_message(%s, %s)', 'live 1 1', 'PQ006'),
 	('pgqrs_extend_lease(%s, %s)', 'held 1 0', 'accepted'),
@@ -156,7 +156,7 @@ SELECT is(split_part(got, ' after', 1), state, 'repeated: ' || call) FROM pg_tem
 SELECT is(pg_temp.state(id), first, 'repeated, nothing changes: ' || call) FROM used;
 
 -- Another call under a lease that was given up or ended.
-INSERT INTO refused SELECT format(uses.call, id, lease), 'PQ006' FROM used, uses
+INSERT INTO refused SELECT format(uses.call, id, lease), CASE WHEN used.first ~ 'DONE|DELETED' THEN 'PQ007' ELSE 'PQ006' END FROM used, uses
 	WHERE used.first !~ 'held' AND uses.call !~ 'extend|messages' AND NOT (used.first ~ 'DONE' AND uses.call ~ 'archive');
 SELECT is(got, state, 'given up before: ' || call) FROM pg_temp.refusals();
 
@@ -178,7 +178,7 @@ SELECT pg_temp.contents() AS before \gset
 INSERT INTO refused SELECT format(call, id, lease), 'PQ006' FROM uses, stale WHERE call !~ 'extend|messages';
 SELECT is(got, state, call) FROM pg_temp.refusals();
 SELECT is(pgqrs_extend_lease(id, lease)::text, '(f,f)', 'extend: ' || what) FROM stale;
-SELECT is(pgqrs_archive_messages(ARRAY[id], ARRAY[lease]), '{f}', 'archive: ' || what) FROM stale;
+SELECT is(pgqrs_archive_messages(ARRAY[id], ARRAY[lease]), '{NULL}', 'archive: ' || what) FROM stale;
 SELECT is(e::text, format('(%s,f,f)', id), 'extend many: ' || what) FROM stale, pgqrs_extend_leases(ARRAY[id], ARRAY[lease]) e;
 SELECT is(pg_temp.contents(), :'before', 'a stale lease changes nothing');
 
@@ -198,10 +198,10 @@ SELECT results_eq(format('SELECT * FROM pgqrs_extend_leases(%L, %L, ''1 h'')', :
 SELECT is(array_agg(round(pg_temp.wait(id) / 3600) ORDER BY n), '{1,0,0,NULL,1,1}', 'extends those that are held') FROM held;
 SELECT results_eq(format('SELECT extended FROM pgqrs_extend_leases(%L, %L)', :'ids', :'leases'), 'SELECT unnest(''{t,t,f,f,f,t,f}''::boolean[])', 'by the queue''s');
 SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{1,1,0,NULL,1,1}', 'also if earlier') FROM held;
-SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,t,f,f,t,f}', 'archive_messages: in the order given, true for what was done under this lease');
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,f,NULL,NULL,t,NULL}', 'archive_messages: in the order given, true for what is done now, false for what was, NULL where the lease is not the current one');
 SELECT is(string_agg(pg_temp.state(id), ',' ORDER BY n), 'DONE 1 0,held 1 0,live 1 0,DONE 1 0,DONE 1 0,DONE 1 0', 'archives those that are held') FROM held;
 SELECT pg_temp.contents() AS before \gset
-SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,t,f,f,t,f}', 'again: the same answer');
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{f,f,f,NULL,NULL,f,NULL}', 'again: all that was done was done before');
 SELECT is(pg_temp.contents(), :'before', 'and nothing changes');
 SELECT pgqrs_enqueue_batch('batch', array_fill('0'::jsonb, ARRAY[10000])) \g /dev/null
 SELECT array_agg(message_id) AS ids, array_agg(lease) AS leases FROM pgqrs_dequeue('batch', batch_size => 10000) \gset

@@ -1,7 +1,7 @@
 -- The state machine of plain messages: every operation in every state of a
 -- message, against a table written from the contract.
 --
--- A cell is what the call answers, or its SQLSTATE with the DETAIL of a PQ007,
+-- A cell is what the call answers, or its SQLSTATE with the DETAIL of PQ007 and PQ016,
 -- and where the message is after it, with its failures.
 \ir include/runs.sql
 SELECT * FROM no_plan();
@@ -82,7 +82,7 @@ BEGIN
 		EXECUTE replace(replace(replace(call, 'ID', message::text), 'LEASE', lease::text), 'STATE', quote_literal(state)) INTO answer;
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS answer = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		IF answer = 'PQ007' THEN
+		IF answer IN ('PQ007', 'PQ016') THEN
 			answer := answer || ' ' || detail;
 		END IF;
 	END;
@@ -110,7 +110,7 @@ INSERT INTO expected VALUES
 	('consume', '1, DONE 1', '{expired}'),
 	('consume', '0, DEAD 1', '{exhausted}'),
 	-- under the current lease, also when it has run out
-	('archive', 'done, DONE 0', '{held,expired,exhausted}'),
+	('archive', 'true, DONE 0', '{held,expired,exhausted}'),
 	('archive several', '{t}, DONE 0', '{held,expired,exhausted}'),
 	('delete', 'done, DELETED 0', '{held,expired,exhausted}'),
 	('release', 'done, ready 0', '{held,expired,exhausted}'),
@@ -119,8 +119,8 @@ INSERT INTO expected VALUES
 	('extend', '(t,f), held 0', '{held,expired,exhausted}'),
 	('extend several', 'true, held 0', '{held,expired,exhausted}'),
 	-- repeated, because the answer was lost
-	('archive', 'done, DONE 0', '{done}'),
-	('archive several', '{t}, DONE 0', '{done}'),
+	('archive', 'false, DONE 0', '{done}'),
+	('archive several', '{f}, DONE 0', '{done}'),
 	-- an operator moves what is live, and takes it away without a failure
 	('make visible', 'done, ready 0', '{ready,delayed,held,expired,given back,exhausted}'),
 	('make visible', 'done, ready 1', '{taken,failed}'),
@@ -138,18 +138,29 @@ INSERT INTO expected VALUES
 INSERT INTO expected SELECT operation, answer || ', ' || place, ARRAY[state] FROM (VALUES
 	('claim', '0', '{delayed,held,taken,failed,done,done by another,dead,deleted,gone}'::text[]),
 	('consume', '0', '{delayed,held,taken,failed,done,done by another,dead,deleted,gone}'),
-	('archive', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,dead,deleted,gone}'),
-	('archive several', '{f}', '{ready,delayed,taken,given back,failed,done by another,dead,deleted,gone}'),
-	('delete', 'PQ006', '{ready,delayed,taken,given back,failed,done,done by another,dead,deleted,gone}'),
-	('release', 'PQ006', '{ready,delayed,taken,given back,failed,done,done by another,dead,deleted,gone}'),
-	('nack', 'PQ006', '{ready,delayed,taken,given back,failed,done,done by another,dead,deleted,gone}'),
+	('archive', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
+	('archive', 'PQ007 It is DEAD.', '{dead}'),
+	('archive', 'PQ007 It is DELETED.', '{deleted}'),
+	('archive several', '{NULL}', '{ready,delayed,taken,given back,failed,done by another,dead,deleted,gone}'),
+	('delete', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
+	('delete', 'PQ007 It is DONE.', '{done}'),
+	('delete', 'PQ007 It is DEAD.', '{dead}'),
+	('delete', 'PQ007 It is DELETED.', '{deleted}'),
+	('release', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
+	('release', 'PQ007 It is DONE.', '{done}'),
+	('release', 'PQ007 It is DEAD.', '{dead}'),
+	('release', 'PQ007 It is DELETED.', '{deleted}'),
+	('nack', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
+	('nack', 'PQ007 It is DONE.', '{done}'),
+	('nack', 'PQ007 It is DEAD.', '{dead}'),
+	('nack', 'PQ007 It is DELETED.', '{deleted}'),
 	('extend', '(f,f)', '{ready,delayed,taken,given back,failed,done,done by another,dead,deleted,gone}'),
 	('extend several', 'false', '{ready,delayed,taken,given back,failed,done,done by another,dead,deleted,gone}'),
 	('make visible', 'PQ004', '{done,done by another,dead,deleted,gone}'),
 	('hide', 'PQ004', '{done,done by another,dead,deleted,gone}'),
-	('replay', 'PQ007 It is still live.', '{ready,delayed,held,expired,taken,given back,failed,exhausted}'),
-	('replay', 'PQ007 It is DONE.', '{done,done by another}'),
-	('replay', 'PQ007 It is DELETED.', '{deleted}'),
+	('replay', 'PQ016 It is still live.', '{ready,delayed,held,expired,taken,given back,failed,exhausted}'),
+	('replay', 'PQ016 It is DONE.', '{done,done by another}'),
+	('replay', 'PQ016 It is DELETED.', '{deleted}'),
 	('replay', 'PQ004', '{gone}'),
 	('replay all', '0', '{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by another,deleted,gone}'),
 	('purge', '0', '{held,taken,done,done by another,dead,deleted,gone}'),

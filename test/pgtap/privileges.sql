@@ -441,7 +441,7 @@ SELECT is((SELECT array_agg(o.proname ORDER BY o.proname) FROM ours AS o, aclexp
 CREATE ROLE reader;
 CREATE FUNCTION pg_temp.may_trigger(name text) RETURNS boolean
 LANGUAGE sql AS $$
-	SELECT state = 'PQ007' OR state = '00000'
+	SELECT state = 'PQ016' OR state = '00000'
 	FROM pg_temp.probe('reader', format('SELECT pgqrs_enqueue(%L, ''1'')', name))
 $$;
 SELECT count(pgqrs_create_queue(name))

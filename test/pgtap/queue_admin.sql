@@ -210,10 +210,10 @@ SELECT is(array_agg(status::text), '{CANCELLED,CANCELLED}', 'both cancelled') FR
 SELECT pgqrs_alter_queue('w', max_in_flight => 5, retention => '1 h', dead_retention => '2 h');
 SELECT is(pg_temp.settings('w'), '(01:00:00,5,5,01:00:00,02:00:00,t,f,,,)', 'what the workflow has no setting for');
 SELECT pg_temp.contents() AS before \gset
-SELECT is(pg_temp.refusal(format('SELECT pgqrs_alter_queue(''w'', %s)', a)), 'PQ007 after a write', a)
+SELECT is(pg_temp.refusal(format('SELECT pgqrs_alter_queue(''w'', %s)', a)), 'PQ016 after a write', a)
 	FROM unnest(ARRAY['visibility_timeout => ''1 s''', 'max_attempts => 9', 'reset => ''{max_attempts}''', 'reset => ''{retention,visibility_timeout}''']) AS a;
-SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_queue(''w'')'), 5), 'PQ007', 'create_queue on a workflow''s name');
-SELECT is(left(pg_temp.refusal('SELECT pgqrs_delete_queue(''w'')'), 5), 'PQ007', 'delete_queue of a workflow''s queue');
+SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_queue(''w'')'), 5), 'PQ016', 'create_queue on a workflow''s name');
+SELECT is(left(pg_temp.refusal('SELECT pgqrs_delete_queue(''w'')'), 5), 'PQ016', 'delete_queue of a workflow''s queue');
 SELECT is(pg_temp.contents(), :'before', 'nothing changed');
 
 SELECT pgqrs_create_workflow('w3') AS w3 \gset

@@ -37,7 +37,7 @@ SELECT is(r::text, '(QUEUED,,)', 'no result yet') FROM pgqrs_result(:run) r;
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT %s(%s, %s%s)', f, :run, :lease, rest)), 'PQ006', 'the old lease is no use: ' || f)
 	FROM (VALUES ('pgqrs_step_begin', ', ''done'''), ('pgqrs_step_complete', ', ''done'''), ('pgqrs_complete_run', ''), ('pgqrs_fail_run', ', ''{}''')) v (f, rest);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ007 It is still live.', 'replayed again');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 It is still live.', 'replayed again');
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
 
 -- It runs as from the beginning, but for what is finished.
@@ -53,7 +53,7 @@ SELECT pgqrs_replay_message(:run);
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease, '1');
 SELECT is(r::text, '(SUCCESS,1,)', 'replayed a second time, it succeeds') FROM pgqrs_result(:run) r;
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ007 It is DONE.', 'that is final');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 It is DONE.', 'that is final');
 
 -- However it came to its ERROR.
 CREATE FUNCTION pg_temp.dead(how text) RETURNS bigint LANGUAGE plpgsql AS
@@ -89,8 +89,8 @@ DELETE FROM pgqrs_archive WHERE message_id = :gone;
 SELECT pgqrs_trigger('kept') AS queued \gset
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', id)), answer, what)
-	FROM (VALUES (:cancelled::bigint, 'PQ007 It is CANCELLED.', 'a cancelled run'), (:queued, 'PQ007 It is still live.', 'a live one'),
-		(:deleted, 'PQ007 Its run was deleted or is not in status ERROR.', 'a deleted one'), (:gone, 'PQ004', 'one whose dead letter was thrown away'), (9007199254740991, 'PQ004', 'none')) v (id, answer, what);
+	FROM (VALUES (:cancelled::bigint, 'PQ016 It is CANCELLED.', 'a cancelled run'), (:queued, 'PQ016 It is still live.', 'a live one'),
+		(:deleted, 'PQ016 Its run was deleted or is not in status ERROR.', 'a deleted one'), (:gone, 'PQ004', 'one whose dead letter was thrown away'), (9007199254740991, 'PQ004', 'none')) v (id, answer, what);
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
 
 -- All of a queue, oldest first.

@@ -16,7 +16,7 @@ SELECT pgqrs_resume_run(:run, 'resumed', '"output"'), pgqrs_signal(:run, 'go', '
 SELECT pgqrs_start_child(:run, :lease, 'child', 'child') AS child \gset
 SELECT pgqrs_complete_run(:child, pg_temp.claim(:child), '"of the child"'), pgqrs_await_child(:run, :lease, 'child') \g /dev/null
 SELECT pgqrs_step_fail(:run, :lease, 'handled', '{}', retryable => false, fail_run => false), pgqrs_step_complete(:run, :lease, 'after', '1'), pgqrs_step_begin(:run, :lease, 'open') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s)', :run)), 'PQ007 It is RUNNING.', 'not before it has ended');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s)', :run)), 'PQ016 It is RUNNING.', 'not before it has ended');
 SELECT pgqrs_set_progress(:run, :lease, '1'), pgqrs_fail_run(:run, :lease, '{"type": "e"}') \g /dev/null
 SELECT pg_temp.contents() AS contents \gset
 

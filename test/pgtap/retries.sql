@@ -67,7 +67,7 @@ SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_step_complete(:run, :lease, 'a', '1');
 SELECT is(pg_temp.step(:run, 'a') - 'completed_at', '{"status": "SUCCESS", "attempt": 3, "failures": 2, "output": 1}', 'a succeeds; its last error is no error any more');
 SELECT is(jsonb_array_length(history), 2, 'but history') FROM pgqrs_list_steps(:run) WHERE step_id = 'a';
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)), 'PQ007 It is SUCCESS.', 'a succeeded step cannot fail');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)), 'PQ016 It is SUCCESS.', 'a succeeded step cannot fail');
 SELECT is(pg_temp.outcome(:run, :lease, 'b'), 'RUN_FAILED', 'b a third time');
 
 -- Whose max_attempts: the call's, the run's, the workflow's.
@@ -140,7 +140,7 @@ SELECT is(concat_ws(' ', should_execute::text, status, output, error, attempt), 
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.outcome(:run, :lease, 'a', '{"n": 2}', fail_run => false, retryable => false), 'STEP_FAILED', 'repeated');
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)), 'PQ007 It is ERROR.', 'it cannot complete');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)), 'PQ016 It is ERROR.', 'it cannot complete');
 SELECT pgqrs_step_begin(:run, :lease, 'compensate'), pgqrs_step_complete(:run, :lease, 'compensate', '1') \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(concat_ws(' ', should_execute::text, status, error), 'false ERROR {"n": 1, "type": "fatal"}', 'after a crash, too') FROM pgqrs_step_begin(:run, :lease, 'a');

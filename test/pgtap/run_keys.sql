@@ -93,7 +93,7 @@ SELECT is(run_id, :gone::bigint, 'the deleted one is still found by its id') FRO
 SELECT pg_temp.ended('live', 'r', 'ERROR') AS failed \gset
 SELECT pgqrs_trigger('live', idempotency_key => 'r') AS taker \gset
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :failed)), 'PQ007 Another message has taken its idempotency key.', 'refused');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :failed)), 'PQ016 Another message has taken its idempotency key.', 'refused');
 SELECT is(pgqrs_replay_queue('live'), 1::bigint, 'many: it is passed over, the other failed one is not');
 SELECT is(status, 'ERROR', 'it is as it was') FROM pgqrs_result(:failed);
 SELECT is(pgqrs_find_run('live', 'r'), :taker::bigint, 'and has no key');
@@ -125,7 +125,7 @@ SELECT is(pgqrs_find_run('change', 'late'), :late::bigint, 'and is found');
 SELECT pg_temp.ended('change', 'dead', 'ERROR') AS dead \gset
 SELECT pgqrs_alter_workflow('change', key_scope => 'retained');
 SELECT isnt(pgqrs_trigger('change', idempotency_key => 'dead'), :dead::bigint, 'active to retained: the key of one that has ended is free');
-SELECT is(left(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :dead)), 5), 'PQ007', 'and a replay does not take it away');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :dead)), 5), 'PQ016', 'and a replay does not take it away');
 
 -- A rollback frees the key.
 BEGIN;

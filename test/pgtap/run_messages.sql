@@ -28,19 +28,20 @@ SELECT pgqrs_enqueue('plain', format('{"run_id": %s}', :run)::jsonb) \g /dev/nul
 SELECT is(ROW(run_id, workflow, input)::text, '(,,)', 'a plain message that looks like one is none') FROM pgqrs_dequeue('plain');
 
 --
--- What is refused, before the lease is looked at
+-- What is refused
 --
 
 SELECT pg_temp.contents() AS before \gset
-INSERT INTO refused SELECT format(call, :run, l), 'PQ007' FROM unnest(ARRAY[:lease, 1, 0, -1]) l,
+INSERT INTO refused SELECT format(call, :run, l), CASE l WHEN :lease THEN 'PQ016' ELSE 'PQ006' END FROM unnest(ARRAY[:lease, 1, 0, -1]) l,
 	unnest(ARRAY['pgqrs_archive_message(%s, %s)', 'pgqrs_delete_message(%s, %s)', 'pgqrs_nack_message(%s, %s)', 'pgqrs_nack_message(%s, %s, ''"x"'', ''1 h'')']) call;
-INSERT INTO refused VALUES ('pgqrs_enqueue(''flow'', ''1'')', 'PQ007'), ('pgqrs_enqueue(''flow'', ''1'', idempotency_key => ''k'')', 'PQ007'), ('pgqrs_enqueue_batch(''flow'', ''{1,2}'')', 'PQ007'),
-	(format('pgqrs_replay_message(%s)', :run), 'PQ007'), (format('pgqrs_release_message(%s, 1)', :run), 'PQ006');
+INSERT INTO refused VALUES ('pgqrs_enqueue(''flow'', ''1'')', 'PQ016'), ('pgqrs_enqueue(''flow'', ''1'', idempotency_key => ''k'')', 'PQ016'), ('pgqrs_enqueue_batch(''flow'', ''{1,2}'')', 'PQ016'),
+	(format('pgqrs_replay_message(%s)', :run), 'PQ016'), (format('pgqrs_release_message(%s, 1)', :run), 'PQ006');
 SELECT is(got, state, call) FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:run, :other], ARRAY[:lease, 1]), '{f,f}', 'a batch does not raise');
+SELECT is(pgqrs_archive_messages(ARRAY[:run, :other], ARRAY[1, 1]), '{NULL,NULL}', 'a batch answers for stale leases');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_archive_messages(ARRAY[%s, %s], ARRAY[%s, 1])', :run, :other, :lease)), 5), 'PQ016', 'a batch with a run under its lease is a mistake');
 SELECT is(extended, false, 'a stale lease extends nothing') FROM pgqrs_extend_lease(:run, 1);
 SELECT is(pg_temp.contents(), :'before', 'nothing changes');
-SELECT alike(pg_temp.answer(format('SELECT pgqrs_archive_message(%s, %s)', :run, :lease)), 'PQ007 %run%', 'the error says that it is a run''s');
+SELECT alike(pg_temp.answer(format('SELECT pgqrs_archive_message(%s, %s)', :run, :lease)), 'PQ016 %run%', 'the error says that it is a run''s');
 
 --
 -- What is allowed
@@ -67,7 +68,7 @@ SELECT pgqrs_release_message(:run, :lease, '1 h');
 SELECT is(pg_temp.both(:run), 'RUNNING, live 1 0', 'released: no failure');
 SELECT ok(pg_temp.wait(:run) BETWEEN 3570 AND 3600, 'delay');
 INSERT INTO refused SELECT format(call, :run, :lease), state FROM (VALUES ('pgqrs_complete_run(%s, %s)', 'PQ006'), ('pgqrs_fail_run(%s, %s, ''{}'')', 'PQ006'),
-	('pgqrs_step_begin(%s, %s, ''s'')', 'PQ006'), ('pgqrs_set_progress(%s, %s, ''1'')', 'PQ006'), ('pgqrs_release_message(%s, %s)', 'PQ006'), ('pgqrs_archive_message(%s, %s)', 'PQ007')) v (call, state);
+	('pgqrs_step_begin(%s, %s, ''s'')', 'PQ006'), ('pgqrs_set_progress(%s, %s, ''1'')', 'PQ006'), ('pgqrs_release_message(%s, %s)', 'PQ006'), ('pgqrs_archive_message(%s, %s)', 'PQ006')) v (call, state);
 SELECT is(split_part(got, ' after', 1), state, 'after release: ' || call) FROM pg_temp.refusals();
 SELECT is(extended, false, 'after release: extend') FROM pgqrs_extend_lease(:run, :lease);
 SELECT pgqrs_set_visibility(:run, '2020-01-01');
@@ -88,10 +89,10 @@ SELECT is(count(*), 0::bigint, 'nothing of it was stored') FROM pgqrs_workflow_s
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease, '{"ok": true}');
 SELECT is(pg_temp.both(:run), 'SUCCESS, DONE 3 0', 'completed');
-INSERT INTO refused VALUES (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_set_visibility(%s, ''2100-01-01'')', :run), 'PQ004'),
-	(format('pgqrs_replay_message(%s)', :run), 'PQ007');
+INSERT INTO refused VALUES (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ007'), (format('pgqrs_set_visibility(%s, ''2100-01-01'')', :run), 'PQ004'),
+	(format('pgqrs_replay_message(%s)', :run), 'PQ016');
 SELECT is(split_part(got, ' after', 1), state, 'ended: ' || call) FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:run], ARRAY[:lease]), '{f}', 'and was not archived as a message');
+SELECT is(pgqrs_archive_messages(ARRAY[:run], ARRAY[:lease]), '{NULL}', 'and was not archived as a message');
 SELECT is(extended, false, 'and cannot be extended') FROM pgqrs_extend_lease(:run, :lease);
 
 -- F18 for runs: max_crashes deliveries, then ERROR.
@@ -123,7 +124,7 @@ SELECT is(ROW(priority, pg_temp.wait(:run) BETWEEN -5 AND 0)::text, '(9,t)', 'it
 SELECT ok(r.deadline_at - interval '1 h' BETWEEN :'before' AND clock_timestamp() AND r.deadline_at = m.deadline_at, 'the deadline is counted anew') FROM pg_temp.run(:run) r, pg_temp.message(:run) m;
 SELECT is(string_agg(concat_ws(' ', step_id, status, failures, output, error), ', ' ORDER BY step_id), 'bad PENDING 0, good SUCCESS 0 "kept"', 'finished steps are kept, failed ones are open')
 	FROM pgqrs_workflow_steps WHERE run_id = :run;
-INSERT INTO refused VALUES (format('pgqrs_complete_run(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_replay_message(%s)', :run), 'PQ007');
+INSERT INTO refused VALUES (format('pgqrs_complete_run(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_release_message(%s, %s)', :run, :lease), 'PQ006'), (format('pgqrs_replay_message(%s)', :run), 'PQ016');
 SELECT is(split_part(got, ' after', 1), state, 'replayed: ' || call) FROM pg_temp.refusals();
 SELECT is(to_jsonb(d) - '{lease,enqueued_at,visible_after,headers}'::text[], format('{"message_id": %s, "queue": "flow", "attempt": 1, "failures": 0, "priority": 9, "payload": {"run_id": %1$s}, '
 	'"run_id": %1$s, "workflow": "flow", "input": {"n": 2}, "cancel_requested": false}', :run)::jsonb, 'it is delivered like a new one') FROM pgqrs_dequeue('flow') d;
@@ -143,7 +144,7 @@ SELECT is(:purged, 0, 'none is that old');
 DELETE FROM pgqrs_archive WHERE message_id = (:'runs'::bigint[])[3];
 SELECT is(pgqrs_replay_queue('flow'), 3::bigint, 'a queue of runs: those of this list and the one that crashed');
 SELECT is(string_agg(status::text, ' ' ORDER BY run_id), 'QUEUED ERROR ERROR QUEUED', 'not one that was deleted, nor one without a dead letter') FROM pgqrs_workflow_runs WHERE run_id = ANY (:'runs');
-INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[2]), 'PQ007'), (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[3]), 'PQ004');
+INSERT INTO refused VALUES (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[2]), 'PQ016'), (format('pgqrs_replay_message(%s)', (:'runs'::bigint[])[3]), 'PQ004');
 SELECT is(split_part(got, ' after', 1), state, call) FROM pg_temp.refusals();
 SELECT is(pgqrs_purge_dead_letters('flow', '0'), 1::bigint, 'purged');
 SELECT is(status, 'ERROR', 'the run stays') FROM pg_temp.run((:'runs'::bigint[])[2]);

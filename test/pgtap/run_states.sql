@@ -2,7 +2,7 @@
 -- exists so far, against a table written from the contract.
 --
 -- A cell is what the call answers, and the status of the run after it.  PQ007
--- comes with the state that its DETAIL names.
+-- and PQ016 come with the state that their DETAIL names.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 
@@ -109,7 +109,7 @@ BEGIN
 		EXECUTE replace(replace(replace(call, 'RUN', run::text), 'LEASE', lease::text), 'STATE', quote_literal(state)) INTO answer;
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS answer = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		IF answer = 'PQ007' THEN
+		IF answer IN ('PQ007', 'PQ016') THEN
 			answer := answer || ' ' || detail;
 		END IF;
 	END;
@@ -127,13 +127,13 @@ INSERT INTO expected
 	SELECT operation, answer, states
 	FROM operations, (VALUES
 		('PQ006, QUEUED', '{queued,delayed}'::text[]), ('PQ006, RUNNING', '{taken,given back,retry}'), ('PQ006, PAUSED', '{parked,parked for a signal}'),
-		('PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'), ('PQ007 It is SUCCESS., SUCCESS', '{succeeded for another}'),
-		('PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ010, CANCELLED', '{cancelled,purged,deleted}')) v (answer, states)
-	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open', 'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child', 'acknowledge');
+		('PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'), ('PQ006, SUCCESS', '{succeeded for another}'), ('PQ006, CANCELLED', '{purged}'),
+		('PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ010, CANCELLED', '{cancelled,deleted}')) v (answer, states)
+	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open', 'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child', 'acknowledge') AND NOT (operation = 'acknowledge' AND answer ~ 'PQ010');
 -- From outside, to what has ended.
 INSERT INTO expected
 	SELECT operation, answer, states
-	FROM operations, (VALUES ('PQ007 It is SUCCESS., SUCCESS', '{succeeded,succeeded for another}'::text[]), ('PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ007 It is CANCELLED., CANCELLED', '{cancelled,purged,deleted}')) v (answer, states)
+	FROM operations, (VALUES ('PQ016 It is SUCCESS., SUCCESS', '{succeeded,succeeded for another}'::text[]), ('PQ016 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ016 It is CANCELLED., CANCELLED', '{cancelled,purged,deleted}')) v (answer, states)
 	WHERE operation IN ('resume', 'resume a step', 'signal');
 -- What begins something stops where the run was asked to stop, and is no repeated call after its end.
 INSERT INTO expected
@@ -143,30 +143,30 @@ INSERT INTO expected
 INSERT INTO expected VALUES
 	('begin open', 'true, RUNNING', '{running,expired}'),
 	('begin done', 'false, RUNNING', '{running,expired}'),
-	('complete open', 'done, RUNNING', '{running,expired}'),
-	('complete done', 'done, RUNNING', '{running,expired}'),
+	('complete open', 'true, RUNNING', '{running,expired}'),
+	('complete done', 'false, RUNNING', '{running,expired}'),
 	('fail open', 'RETRY, RUNNING', '{running,expired}'),
 	('fail open for good', 'RUN_FAILED, ERROR', '{running,expired}'),
 	('fail only open', 'STEP_FAILED, RUNNING', '{running,expired}'),
-	('complete', 'done, SUCCESS', '{running,expired}'),
+	('complete', 'true, SUCCESS', '{running,expired}'),
 	('fail', 'ended, ERROR', '{running,expired}'),
 	('retry', 'retried, RUNNING', '{running,expired}'),
 	('progress', 'done, RUNNING', '{running,expired}'),
 	-- asked to stop: begin stops, complete wins, a failure is the end; a result of work done is stored
 	('begin open', 'PQ010, RUNNING', '{cancelling,"cancelling, expired"}'),
 	('begin done', 'PQ010, RUNNING', '{cancelling,"cancelling, expired"}'),
-	('complete open', 'done, RUNNING', '{cancelling,"cancelling, expired"}'),
-	('complete done', 'done, RUNNING', '{cancelling,"cancelling, expired"}'),
+	('complete open', 'true, RUNNING', '{cancelling,"cancelling, expired"}'),
+	('complete done', 'false, RUNNING', '{cancelling,"cancelling, expired"}'),
 	('fail open', 'RUN_FAILED, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('fail open for good', 'RUN_FAILED, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('fail only open', 'STEP_FAILED, RUNNING', '{cancelling,"cancelling, expired"}'),
-	('complete', 'done, SUCCESS', '{cancelling,"cancelling, expired"}'),
+	('complete', 'true, SUCCESS', '{cancelling,"cancelling, expired"}'),
 	('fail', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('retry', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('progress', 'done, RUNNING', '{cancelling,"cancelling, expired"}'),
 	-- repeated by who has completed it
-	('complete', 'done, SUCCESS', '{succeeded}'),
-	('complete done', 'done, SUCCESS', '{succeeded}'),
+	('complete', 'false, SUCCESS', '{succeeded}'),
+	('complete done', 'false, SUCCESS', '{succeeded}'),
 	('begin done', 'false, SUCCESS', '{succeeded}'),
 	('begin open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
 	('complete open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
@@ -198,9 +198,11 @@ INSERT INTO expected VALUES
 	('release', 'PQ006, RUNNING', '{taken,given back,retry}'),
 	('release', 'PQ006, PAUSED', '{parked,parked for a signal}'),
 	('release', 'PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'),
-	('release', 'PQ006, SUCCESS', '{succeeded,succeeded for another}'),
-	('release', 'PQ006, ERROR', '{failed,"failed, deleted"}'),
-	('release', 'PQ006, CANCELLED', '{cancelled,purged,deleted}'),
+	('release', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
+	('release', 'PQ006, SUCCESS', '{succeeded for another}'),
+	('release', 'PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'),
+	('release', 'PQ010, CANCELLED', '{cancelled,deleted}'),
+	('release', 'PQ006, CANCELLED', '{purged}'),
 	('extend', '(f,f), QUEUED', '{queued,delayed}'),
 	('extend', '(t,f), RUNNING', '{running,expired}'),
 	('extend', '(t,t), RUNNING', '{cancelling,"cancelling, expired"}'),
@@ -218,12 +220,12 @@ INSERT INTO expected VALUES
 	('set visibility', 'PQ004, CANCELLED', '{cancelled,purged,deleted}'),
 	-- out of ERROR leads a replay, and only out of that
 	('replay', 'done, QUEUED', '{failed}'),
-	('replay', 'PQ007 Its run was deleted or is not in status ERROR., ERROR', '{"failed, deleted"}'),
-	('replay', 'PQ007 It is still live., QUEUED', '{queued,delayed}'),
-	('replay', 'PQ007 It is still live., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
-	('replay', 'PQ007 It is still live., PAUSED', '{parked,parked for a signal}'),
-	('replay', 'PQ007 It is DONE., SUCCESS', '{succeeded,succeeded for another}'),
-	('replay', 'PQ007 It is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
+	('replay', 'PQ016 Its run was deleted or is not in status ERROR., ERROR', '{"failed, deleted"}'),
+	('replay', 'PQ016 It is still live., QUEUED', '{queued,delayed}'),
+	('replay', 'PQ016 It is still live., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
+	('replay', 'PQ016 It is still live., PAUSED', '{parked,parked for a signal}'),
+	('replay', 'PQ016 It is DONE., SUCCESS', '{succeeded,succeeded for another}'),
+	('replay', 'PQ016 It is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
 	-- what nobody works on
 	('purge', '1, CANCELLED', '{queued,delayed,expired,given back,retry,"late, expired",parked,parked for a signal,"cancelling, expired"}'),
 	('purge', '0, RUNNING', '{running,taken,late,cancelling}'),
@@ -246,11 +248,11 @@ INSERT INTO expected VALUES
 	('take a signal', '(t,f,1,), RUNNING', '{running,expired}'),
 	('start a child', 'true, RUNNING', '{running,expired}'),
 	('start children', '2, RUNNING', '{running,expired}'),
-	('await no child', 'PQ007 There is no such step., RUNNING', '{running,expired}'),
+	('await no child', 'PQ016 There is no such step., RUNNING', '{running,expired}'),
 	-- again, as another run, what has ended
-	('rerun', 'PQ007 It is QUEUED., QUEUED', '{queued,delayed}'),
-	('rerun', 'PQ007 It is RUNNING., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
-	('rerun', 'PQ007 It is PAUSED., PAUSED', '{parked,parked for a signal}'),
+	('rerun', 'PQ016 It is QUEUED., QUEUED', '{queued,delayed}'),
+	('rerun', 'PQ016 It is RUNNING., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
+	('rerun', 'PQ016 It is PAUSED., PAUSED', '{parked,parked for a signal}'),
 	('rerun', 'true, SUCCESS', '{succeeded,succeeded for another}'),
 	('rerun', 'true, ERROR', '{failed,"failed, deleted"}'),
 	('rerun', 'true, CANCELLED', '{cancelled,purged,deleted}'),
@@ -277,7 +279,9 @@ INSERT INTO expected VALUES
 	('cancel all', '0, ERROR', '{failed,"failed, deleted"}'),
 	('cancel all', '0, CANCELLED', '{cancelled,purged,deleted}'),
 	('acknowledge', 'done, CANCELLED', '{cancelling,"cancelling, expired"}'),
-	('acknowledge', 'PQ007 It is RUNNING., RUNNING', '{running,expired}'),
+	('acknowledge', 'PQ016 It is RUNNING., RUNNING', '{running,expired}'),
+	-- repeated, or ended otherwise
+	('acknowledge', 'done, CANCELLED', '{cancelled,deleted}'),
 	('acknowledge', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
 	-- what is deleted does not go on
 	('delete the run', 'done, CANCELLED', '{queued,delayed,running,expired,taken,given back,retry,late,"late, expired",parked,parked for a signal,cancelling,"cancelling, expired",cancelled,purged,deleted}'),
@@ -290,9 +294,10 @@ INSERT INTO expected VALUES
 	('result', 'ERROR, ERROR', '{failed,"failed, deleted"}'),
 	('result', 'CANCELLED, CANCELLED', '{cancelled,purged,deleted}');
 INSERT INTO expected SELECT o, a || ', ' || s.status, s.states
-	FROM unnest('{archive,delete,nack}'::text[]) o, (VALUES ('PQ007 It ends with its run.', 'QUEUED', '{queued,delayed}'::text[]),
-		('PQ007 It ends with its run.', 'RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'), ('PQ007 It ends with its run.', 'PAUSED', '{parked,parked for a signal}'),
-		('PQ006', 'SUCCESS', '{succeeded,succeeded for another}'), ('PQ006', 'ERROR', '{failed,"failed, deleted"}'), ('PQ006', 'CANCELLED', '{cancelled,purged,deleted}')) s (a, status, states);
+	FROM unnest('{archive,delete,nack}'::text[]) o, (VALUES ('PQ006', 'QUEUED', '{queued,delayed}'::text[]), ('PQ006', 'RUNNING', '{taken,given back,retry}'), ('PQ006', 'PAUSED', '{parked,parked for a signal}'),
+		('PQ016 It ends with its run.', 'RUNNING', '{running,expired,cancelling,"cancelling, expired"}'), ('PQ007 It is past its deadline.', 'RUNNING', '{late,"late, expired"}'),
+		('PQ007 It is SUCCESS.', 'SUCCESS', '{succeeded}'), ('PQ006', 'SUCCESS', '{succeeded for another}'), ('PQ007 It is ERROR.', 'ERROR', '{failed,"failed, deleted"}'),
+		('PQ010', 'CANCELLED', '{cancelled,deleted}'), ('PQ006', 'CANCELLED', '{purged}')) s (a, status, states);
 SELECT is_empty($$SELECT operation, state, count(e.operation) FROM operations CROSS JOIN states LEFT JOIN (SELECT e.operation, unnest(states) AS state FROM expected e) e USING (operation, state) GROUP BY 1, 2 HAVING count(e.operation) <> 1$$, 'the table has every pair once');
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.outcome(state, run, lease, call), answer, format('%s, when it is %s', operation, state))

@@ -54,9 +54,9 @@ SELECT is(pgqrs_resume_run(:run, 'sign', '1'), false, 'once');
 SELECT is(pgqrs_pause_run(:run, :lease, 'sign')::text, '(t,null)', 'the pause does not wait; NULL is JSON null');
 SELECT is(pgqrs_resume_run(:run), false, 'a run that is not parked has no pause of its own');
 SELECT pgqrs_step_begin(:run, :lease, 'work') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)), 'PQ007 It is a step of kind FUNCTION.', 'a step of another kind');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)), 'PQ007 It is a step of kind FUNCTION.', 'likewise');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)), 'PQ007 It is a step of kind PAUSE.', 'and the other way round');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)), 'PQ016 It is a step of kind FUNCTION.', 'a step of another kind');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)), 'PQ016 It is a step of kind FUNCTION.', 'likewise');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)), 'PQ016 It is a step of kind PAUSE.', 'and the other way round');
 
 -- Another pause than the one it is parked at.
 SELECT pgqrs_pause_run(:run, :lease, 'second') \g /dev/null
@@ -66,7 +66,7 @@ SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'its own');
 SELECT ok(pg_temp.left(:run) <= 0, 'wakes it');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ007 It is SUCCESS.', 'an ended run');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 It is SUCCESS.', 'an ended run');
 
 -- Resumed while it is delivered: the worker that asks gets it.
 SELECT * FROM pg_temp.start('job') \gset
@@ -108,7 +108,7 @@ SELECT is(pg_temp.left(:run), 3600::numeric, 'for that time');
 SELECT (input->>'until')::timestamptz AS until FROM pgqrs_steps WHERE run_id = :run AND step_id = 'nap' \gset
 SELECT is(visible_after, :'until', 'to the microsecond') FROM pgqrs_messages WHERE run_id = :run;
 SELECT is(pgqrs_resume_run(:run), false, 'it is no pause');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ007 It is a step of kind SLEEP.', 'nor is its step');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ016 It is a step of kind SLEEP.', 'nor is its step');
 
 -- Delivered early: the first call has fixed when it ends.
 SELECT pg_temp.claim(:run) AS lease \gset
@@ -226,7 +226,7 @@ SELECT run AS another FROM pg_temp.start('job') \gset
 SELECT isnt(pgqrs_signal(:another, 'keyed', '2', 'key'), :first::bigint, 'of another run it is another');
 
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ007 It is SUCCESS.', 'an ended run takes no signal');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ016 It is SUCCESS.', 'an ended run takes no signal');
 SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'but tells of one that it had');
 
 -- Many at once, in order.

@@ -25,7 +25,7 @@ SELECT is(pg_temp.step(:run, 'a'), '{"kind": "FUNCTION", "status": "SUCCESS", "a
 SELECT ok(completed_at BETWEEN started_at AND clock_timestamp(), 'completed now') FROM pgqrs_workflow_steps WHERE run_id = :run;
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.begin(:run, :lease, 'a'), 'false SUCCESS output {"out": 1} error - attempt 1', 'begin of a finished step: its output');
-SELECT pgqrs_step_complete(:run, :lease, 'a', '{"out": 1}');
+SELECT is(pgqrs_step_complete(:run, :lease, 'a', '{"out": 1}'), false, 'a repeated complete says that the output was stored before');
 SELECT pgqrs_step_complete(:run, :lease, 'a', '{"out": 2}');
 SELECT pgqrs_step_complete(:run, :lease, 'a');
 SELECT is(pg_temp.contents(), :'contents', 'complete repeated: the first stored output stays');
@@ -76,15 +76,15 @@ SELECT is(pg_temp.output(:run, 'a'), '{"out": 1}', 'a stored output stays under 
 SELECT pgqrs_step_begin(:run, :third, 'open') \g /dev/null
 SELECT pgqrs_complete_run(:run, :third, '"done"');
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''crashed'', ''4'')', :run, :third)), '', 'complete repeated');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''crashed'', ''4'')', :run, :third)), 'false', 'complete repeated');
 SELECT is(pg_temp.begin(:run, :third, 'crashed'), 'false SUCCESS output 3 error - attempt 3', 'begin repeated');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s, ''"other"'')', :run, :third)), '', 'complete_run repeated');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s, ''"other"'')', :run, :third)), 'false', 'complete_run repeated');
 SELECT pgqrs_step_complete(:run, :third, 'crashed', '4'), pgqrs_complete_run(:run, :third, '"other"'), pgqrs_complete_run(:run, :third) \g /dev/null
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
 SELECT is((SELECT output FROM pgqrs_result(:run)), '"done"', 'the first output of the run stays');
 SELECT is(pg_temp.answer(format(call, :run, :third)), 'PQ007 It is SUCCESS.', 'not a repetition: ' || call)
 	FROM unnest('{"SELECT pgqrs_step_complete(%s, %s, ''open'')","SELECT pgqrs_step_complete(%s, %s, ''new'')","SELECT pgqrs_step_begin(%s, %s, ''new'')","SELECT pgqrs_step_fail(%s, %s, ''crashed'', ''{}'')"}'::text[]) call;
-SELECT is(pg_temp.answer(format(call, :run, :second)), 'PQ007 It is SUCCESS.', 'nor under an older lease: ' || call)
+SELECT is(pg_temp.answer(format(call, :run, :second)), 'PQ006', 'nor under an older lease: ' || call)
 	FROM unnest('{"SELECT pgqrs_step_complete(%s, %s, ''a'')","SELECT pgqrs_step_begin(%s, %s, ''a'')","SELECT pgqrs_complete_run(%s, %s)"}'::text[]) call;
 
 -- A step id keeps its kind.
@@ -92,7 +92,7 @@ SELECT * FROM pg_temp.start('job') \gset
 INSERT INTO pgqrs_workflow_steps (run_id, step_id, kind, status, started_at, attempt, failures, lease)
 	SELECT :run, k || ' ' || s, k, s, clock_timestamp(), 1, 0, :lease FROM unnest('{SLEEP,SIGNAL,CHILD,PAUSE}'::pgqrs_step_kind[]) k, unnest('{PENDING,RUNNING,PAUSED,SUCCESS,ERROR}'::pgqrs_step_status[]) s;
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.answer(format('SELECT %s(%s, %s, %L%s)', f, :run, :lease, step_id, CASE f WHEN 'pgqrs_step_fail' THEN ', ''{}''' END)), format('PQ007 It is a step of kind %s.', kind), f || ' of ' || step_id)
+SELECT is(pg_temp.answer(format('SELECT %s(%s, %s, %L%s)', f, :run, :lease, step_id, CASE f WHEN 'pgqrs_step_fail' THEN ', ''{}''' END)), format('PQ016 It is a step of kind %s.', kind), f || ' of ' || step_id)
 	FROM pgqrs_workflow_steps, unnest('{pgqrs_step_begin,pgqrs_step_complete,pgqrs_step_fail}'::text[]) f WHERE run_id = :run;
 SELECT is(pg_temp.contents(), :'contents', 'nothing changes');
 

@@ -111,8 +111,8 @@ SELECT pgqrs_resume_queue('plain');
 SELECT is(pg_temp.answer('SELECT pgqrs_trigger(''nothing'')'), 'PQ002', 'no such workflow');
 SELECT is(pg_temp.answer('SELECT pgqrs_trigger(''queue'')'), 'PQ002', 'a plain queue');
 SELECT is(pg_temp.answer('SELECT pgqrs_trigger_batch(''queue'', ''{1}'')'), 'PQ002', 'for many');
-SELECT is(left(pg_temp.answer('SELECT pgqrs_enqueue(''plain'', ''1'')'), 5), 'PQ007', 'no plain message for a workflow');
-SELECT is(left(pg_temp.answer('SELECT pgqrs_enqueue_batch(''plain'', ''{1}'')'), 5), 'PQ007', 'nor many');
+SELECT is(left(pg_temp.answer('SELECT pgqrs_enqueue(''plain'', ''1'')'), 5), 'PQ016', 'no plain message for a workflow');
+SELECT is(left(pg_temp.answer('SELECT pgqrs_enqueue_batch(''plain'', ''{1}'')'), 5), 'PQ016', 'nor many');
 
 -- Part of the caller's transaction: savepoints, rollback, two-phase commit, every isolation level.
 SELECT pg_temp.contents() AS contents \gset

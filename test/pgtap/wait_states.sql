@@ -1,7 +1,7 @@
 -- The state machine of steps that wait: every operation in every state of such
 -- a step, against a table written from the contract.
 --
--- A cell is what the call answers, or its SQLSTATE with the DETAIL of a PQ007,
+-- A cell is what the call answers, or its SQLSTATE with the DETAIL of a PQ016,
 -- and status and attempt of the step after it.
 \ir include/runs.sql
 SELECT * FROM no_plan();
@@ -102,7 +102,7 @@ $$;
 
 CREATE TEMP TABLE expected (operation text, state text, outcome text);
 -- A step id keeps its kind.
-INSERT INTO expected SELECT operation, state, concat_ws(', ', 'PQ007 It is a step of kind ' || s.kind || '.', s.step) FROM operations o, states s WHERE o.kind <> s.kind;
+INSERT INTO expected SELECT operation, state, concat_ws(', ', 'PQ016 It is a step of kind ' || s.kind || '.', s.step) FROM operations o, states s WHERE o.kind <> s.kind;
 -- Nothing else touches it, but a replay, and that only a child that has not ended well.
 INSERT INTO expected SELECT operation, state, concat_ws(', ', CASE operation WHEN 'fail and replay the run' THEN 'done' ELSE 'true' END,
 		CASE WHEN operation = 'fail and replay the run' AND s.kind = 'CHILD' AND s.step !~ 'SUCCESS' THEN 'PENDING 1' ELSE s.step END)
@@ -114,12 +114,12 @@ INSERT INTO expected VALUES
 	('await', 'none', '(f,f,,), PAUSED 1'), ('await', 'waiting', '(f,f,,), PAUSED 2'), ('await', 'signalled', '(t,f,1,), SUCCESS 2'), ('await', 'received', '(t,f,1,), SUCCESS 1'), ('await', 'timed out', '(f,t,,), SUCCESS 1'),
 	('start', 'none', 'new, RUNNING 1'), ('start', 'child', 'same, RUNNING 1'), ('start', 'child, awaited', 'same, PAUSED 1'), ('start', 'child, well', 'same, RUNNING 1'), ('start', 'child, badly', 'same, RUNNING 1'),
 	('start', 'child, well, known', 'same, SUCCESS 1'), ('start', 'child, badly, known', 'same, ERROR 1'), ('start', 'child, replayed', 'new, RUNNING 2'),
-	('await child', 'none', 'PQ007 There is no such step.'), ('await child', 'child', '(f,,,), PAUSED 1'), ('await child', 'child, awaited', '(f,,,), PAUSED 2'), ('await child', 'child, well', '(t,SUCCESS,1,), SUCCESS 1'),
+	('await child', 'none', 'PQ016 There is no such step.'), ('await child', 'child', '(f,,,), PAUSED 1'), ('await child', 'child, awaited', '(f,,,), PAUSED 2'), ('await child', 'child, well', '(t,SUCCESS,1,), SUCCESS 1'),
 	('await child', 'child, badly', '(t,ERROR,,"{""e"": 1}"), ERROR 1'), ('await child', 'child, well, known', '(t,SUCCESS,1,), SUCCESS 1'), ('await child', 'child, badly, known', '(t,ERROR,,"{""e"": 1}"), ERROR 1'),
-	('start many', 'none', '1, RUNNING 1'), ('await many', 'none', 'PQ007 There is no such step.'),
-	('begin', 'none', 'true, RUNNING 1'), ('complete', 'none', 'done, SUCCESS 1'), ('fail', 'none', 'RETRY, PENDING 1');
+	('start many', 'none', '1, RUNNING 1'), ('await many', 'none', 'PQ016 There is no such step.'),
+	('begin', 'none', 'true, RUNNING 1'), ('complete', 'none', 'true, SUCCESS 1'), ('fail', 'none', 'RETRY, PENDING 1');
 -- One is not many.
-INSERT INTO expected SELECT operation, state, 'PQ007 It was started with pgqrs_start_child()., ' || s.step FROM operations o, states s WHERE s.kind = 'CHILD' AND operation IN ('start many', 'await many');
+INSERT INTO expected SELECT operation, state, 'PQ016 It was started with pgqrs_start_child()., ' || s.step FROM operations o, states s WHERE s.kind = 'CHILD' AND operation IN ('start many', 'await many');
 -- The child was cancelled with its parent, which was replayed: awaited without being started again, it is told so.
 INSERT INTO expected SELECT 'await child', 'child, replayed', format('(t,CANCELLED,,"{""type"": ""cancelled"", ""message"": ""run %s, its parent, has ended""}"), ERROR 2', run) FROM runs WHERE state = 'child, replayed';
 

@@ -45,7 +45,7 @@ SELECT is(pgqrs_create_workflow('w'), :w::bigint, 'an old one at SERIALIZABLE');
 COMMIT;
 SELECT pgqrs_create_queue('plain');
 SELECT pg_temp.contents() AS before \gset
-SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_workflow(''plain'')'), 5), 'PQ007', 'a plain queue has the name');
+SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_workflow(''plain'')'), 5), 'PQ016', 'a plain queue has the name');
 SELECT is(pgqrs_delete_workflow('plain'), false, 'which is no workflow to delete');
 SELECT is(pgqrs_delete_workflow('plain', true), false, 'nor by force');
 SELECT is(left(pg_temp.refusal('SELECT pgqrs_alter_workflow(''plain'', jitter => 0)'), 5), 'PQ002', 'nor one to alter');

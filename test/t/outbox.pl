@@ -141,7 +141,7 @@ for my $call ("pgqrs_create_workflow('ada.job', outbox_queue => '%s')", "pgqrs_a
 {
 	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'own')), 'PQ001', "$call: a queue of others");
 	is(sqlstate($node, "SELECT " . sprintf($call, 'nowhere')), 'PQ001', "$call: no queue");
-	is(sqlstate($node, "SELECT " . sprintf($call, 'a job')), 'PQ007', "$call: a workflow's");
+	is(sqlstate($node, "SELECT " . sprintf($call, 'a job')), 'PQ016', "$call: a workflow's");
 	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'ada.out')), '', "$call: one's own");
 }
 sql(q{CREATE ROLE bob; SELECT pgqrs_grant('ada.job', 'bob', 'trigger'), pgqrs_grant('ada.job', 'bob', 'work')});
