@@ -18,7 +18,7 @@
 extern void pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 							  const PgqrsRow *run);
 
-/* PQ001, 42501 or PQ007 unless the role may make that queue an outbox. */
+/* PQ001, 42501 or PQ016 unless the role may make that queue an outbox. */
 extern void pgqrs_outbox_check(const char *queue);
 
 #endif /* PGQRS_OUTBOX_H */

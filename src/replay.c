@@ -224,7 +224,7 @@ look(Replay *r, int64 message_id)
 	return found;
 }
 
-/* Fetches and locks the letter: PQ004 if there is none, PQ007 if it is not dead. */
+/* Fetches and locks the letter: PQ004 if there is none, PQ016 if it is not dead. */
 static void
 require_letter(Replay *r, int64 message_id)
 {

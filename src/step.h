@@ -50,7 +50,7 @@ extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const PgqrsStepFailure *failure,
 										  TimestampTz *retry_at);
 
-/* PQ007: a step id keeps its kind. */
+/* PQ016: a step id keeps its kind. */
 extern void pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind);
 
 /* For a replay: steps that failed, and children that did not end, are PENDING. */
