@@ -19,7 +19,7 @@ from typing import NamedTuple
 from history import DONE, MAYBE, NEVER, TERMINAL, UNDONE, History
 
 # What a client may be refused with; anything else is a fault.
-EXPECTED = {'PQ004', 'PQ006', 'PQ007', 'PQ010', 'PQ012', 'PQ014', '40001', '40P01'}
+EXPECTED = {'PQ004', 'PQ006', 'PQ007', 'PQ010', 'PQ012', 'PQ014', 'PQ016', '40001', '40P01'}
 
 # Calls under a lease, by the argument that names what is leased.
 FENCED = {

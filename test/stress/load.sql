@@ -86,7 +86,7 @@ BEGIN
 	CASE what
 		WHEN 'archive' THEN
 			IF random() < 0.9 THEN
-				ok := (pgqrs_archive_messages(ARRAY[id], ARRAY[token]))[1];
+				ok := coalesce((pgqrs_archive_messages(ARRAY[id], ARRAY[token]))[1], false);
 			ELSE
 				PERFORM pgqrs_archive_message(id, token);
 			END IF;
@@ -169,7 +169,7 @@ BEGIN
 	IF random() < 0.4 THEN
 		RAISE EXCEPTION 'undo';
 	END IF;
-EXCEPTION WHEN raise_exception OR SQLSTATE 'PQ004' OR SQLSTATE 'PQ006' OR SQLSTATE 'PQ007' THEN
+EXCEPTION WHEN raise_exception OR SQLSTATE 'PQ004' OR SQLSTATE 'PQ006' OR SQLSTATE 'PQ007' OR SQLSTATE 'PQ016' THEN
 END
 $$;
 
