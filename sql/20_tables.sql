@@ -105,11 +105,11 @@ CREATE TABLE pgqrs_archive (
 	CONSTRAINT pgqrs_archive_pkey PRIMARY KEY (message_id)
 );
 COMMENT ON TABLE pgqrs_archive IS 'messages that have ended, kept for the queue''s retention';
-CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome = 'DEAD';
+CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome OPERATOR(pg_catalog.=) 'DEAD';
 COMMENT ON INDEX pgqrs_archive_dead_idx IS 'dead letters';
-CREATE INDEX pgqrs_archive_ended_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome <> 'DEAD';
+CREATE INDEX pgqrs_archive_ended_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome OPERATOR(pg_catalog.<>) 'DEAD';
 COMMENT ON INDEX pgqrs_archive_ended_idx IS 'all others: what retention looks for, and the size of a queue''s history';
-CREATE INDEX pgqrs_archive_failed_idx ON pgqrs_archive (queue_id, outcome, message_id) WHERE outcome <> 'DONE';
+CREATE INDEX pgqrs_archive_failed_idx ON pgqrs_archive (queue_id, outcome, message_id) WHERE outcome OPERATOR(pg_catalog.<>) 'DONE';
 COMMENT ON INDEX pgqrs_archive_failed_idx IS 'what did not succeed, for lists of runs by status';
 CREATE INDEX pgqrs_archive_waiting_idx ON pgqrs_archive (message_id) WHERE waiting_for IS NOT NULL;
 COMMENT ON INDEX pgqrs_archive_waiting_idx IS 'ended runs whose children are still to be cancelled';
@@ -201,7 +201,7 @@ CREATE TABLE pgqrs_workflow_runs (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
 CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
-	WHERE idempotency_key IS NOT NULL AND key_scope = 'retained' AND deleted_at IS NULL;
+	WHERE idempotency_key IS NOT NULL AND key_scope OPERATOR(pg_catalog.=) 'retained' AND deleted_at IS NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_key_idx IS 'idempotency keys of runs that keep theirs after the end';
 CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_id, run_id)
 	WITH (deduplicate_items = off);

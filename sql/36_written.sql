@@ -26,49 +26,54 @@ COMMENT ON TRIGGER pgqrs_schedules_written ON pgqrs_schedules IS
 COMMENT ON TRIGGER pgqrs_grants_written ON pgqrs_grants IS
 'tells sessions of rows that are written past the functions of pgqrs';
 
-CREATE FUNCTION pgqrs_advance_sequence(sequence regclass, last_id bigint, largest_id bigint) RETURNS bigint
+-- Expressions: see 70_views.sql.
+SET LOCAL search_path = '';
+
+CREATE FUNCTION @extschema@.pgqrs_advance_sequence(sequence regclass, last_id bigint, largest_id bigint) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
 AS 'MODULE_PATHNAME', 'pgqrs_advance_sequence';
-COMMENT ON FUNCTION pgqrs_advance_sequence(regclass, bigint, bigint) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequence(regclass, bigint, bigint) IS
 'Sets a sequence that was at last_id to largest_id, unless it is past it already, and returns where it is then. Waits for transactions that took an id and are open. Part of pgqrs_advance_sequences(). Errors: 42501 unless called by the extension''s owner or a superuser.';
 
 -- A step's, signal's or event's run may be gone, and so may the worker of a message.
-CREATE FUNCTION pgqrs_advance_sequences() RETURNS TABLE (sequence text, last_id bigint)
+CREATE FUNCTION @extschema@.pgqrs_advance_sequences() RETURNS TABLE (sequence text, last_id bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
 	SELECT s.sequence::pg_catalog.text,
-		pgqrs_advance_sequence(s.sequence, s.last, s.largest)
+		@extschema@.pgqrs_advance_sequence(s.sequence, s.last, s.largest)
 	FROM (VALUES
-			('pgqrs_queue_id_seq'::pg_catalog.regclass,
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_queue_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.queue_id) FROM pgqrs_queues AS t),
-					(SELECT pg_catalog.max(t.workflow_id) FROM pgqrs_workflows AS t), 0)),
-			('pgqrs_message_id_seq',
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_message_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.message_id) FROM pgqrs_messages AS t),
-					(SELECT pg_catalog.max(t.message_id) FROM pgqrs_archive AS t),
-					(SELECT pg_catalog.max(t.run_id) FROM pgqrs_workflow_runs AS t),
-					(SELECT pg_catalog.max(t.parent_run_id) FROM pgqrs_workflow_runs AS t),
-					(SELECT pg_catalog.max(t.run_id) FROM pgqrs_workflow_steps AS t),
-					(SELECT pg_catalog.max(t.run_id) FROM pgqrs_run_signals AS t),
-					(SELECT pg_catalog.max(t.run_id) FROM pgqrs_schedule_firings AS t),
-					(SELECT pg_catalog.max(t.last_run_id) FROM pgqrs_schedules AS t),
-					(SELECT pg_catalog.max(t.run_id) FROM pgqrs_run_events AS t), 0)),
-			('pgqrs_worker_id_seq',
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_worker_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.worker_id) FROM pgqrs_workers AS t),
-					(SELECT pg_catalog.max(t.worker_id) FROM pgqrs_messages AS t), 0)),
-			('pgqrs_signal_id_seq',
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_signal_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.signal_id) FROM pgqrs_run_signals AS t), 0)),
-			('pgqrs_schedule_id_seq',
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_schedule_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.schedule_id) FROM pgqrs_schedules AS t),
-					(SELECT pg_catalog.max(t.schedule_id) FROM pgqrs_schedule_firings AS t), 0)),
-			('pgqrs_event_id_seq',
-				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM pgqrs_event_id_seq AS q),
-				GREATEST((SELECT pg_catalog.max(t.event_id) FROM pgqrs_run_events AS t), 0))
+			('@extschema@.pgqrs_queue_id_seq'::pg_catalog.regclass,
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_queue_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.queue_id) FROM @extschema@.pgqrs_queues AS t),
+					(SELECT pg_catalog.max(t.workflow_id) FROM @extschema@.pgqrs_workflows AS t), 0)),
+			('@extschema@.pgqrs_message_id_seq',
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_message_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.message_id) FROM @extschema@.pgqrs_messages AS t),
+					(SELECT pg_catalog.max(t.message_id) FROM @extschema@.pgqrs_archive AS t),
+					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_workflow_runs AS t),
+					(SELECT pg_catalog.max(t.parent_run_id) FROM @extschema@.pgqrs_workflow_runs AS t),
+					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_workflow_steps AS t),
+					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_run_signals AS t),
+					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_schedule_firings AS t),
+					(SELECT pg_catalog.max(t.last_run_id) FROM @extschema@.pgqrs_schedules AS t),
+					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_run_events AS t), 0)),
+			('@extschema@.pgqrs_worker_id_seq',
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_worker_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.worker_id) FROM @extschema@.pgqrs_workers AS t),
+					(SELECT pg_catalog.max(t.worker_id) FROM @extschema@.pgqrs_messages AS t), 0)),
+			('@extschema@.pgqrs_signal_id_seq',
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_signal_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.signal_id) FROM @extschema@.pgqrs_run_signals AS t), 0)),
+			('@extschema@.pgqrs_schedule_id_seq',
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_schedule_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.schedule_id) FROM @extschema@.pgqrs_schedules AS t),
+					(SELECT pg_catalog.max(t.schedule_id) FROM @extschema@.pgqrs_schedule_firings AS t), 0)),
+			('@extschema@.pgqrs_event_id_seq',
+				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_event_id_seq AS q),
+				GREATEST((SELECT pg_catalog.max(t.event_id) FROM @extschema@.pgqrs_run_events AS t), 0))
 		) AS s (sequence, last, largest);
 END;
-COMMENT ON FUNCTION pgqrs_advance_sequences() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequences() IS
 'Sets each sequence of the extension to the largest id in its tables, ended work included, unless it is past it already: after rows came without the sequences, as by logical replication. Returns where each one is then. May be called again, and while others work; where a sequence is behind, it waits for open transactions that took an id from it. Is not undone by a rollback. Errors: 42501 unless called by the extension''s owner or a superuser.';
+
+SET LOCAL search_path = @extschema@, pg_temp;

@@ -1,3 +1,10 @@
+-- From here on the script has expressions.  Roles that may create in the target
+-- schema must not be able to supply the operators or functions in them, so the
+-- search path is empty: operators are pg_catalog's, and own objects are qualified.
+-- Qualification alone does not help a call: arguments have exactly the declared
+-- types, so that an overload in the same schema never matches better.
+SET LOCAL search_path = '';
+
 -- Views: what is readable of the tables.  Each shows a role the rows of the
 -- queues and workflows on which it has any privilege, by way of pgqrs_queues,
 -- whose rows are few: pgqrs_readable_queues() is called once per query, and a
@@ -10,16 +17,16 @@
 -- Like any query, a view shows the database as of the query's snapshot; the
 -- functions show the newest committed state.
 
-CREATE FUNCTION pgqrs_readable_queues() RETURNS bigint[]
+CREATE FUNCTION @extschema@.pgqrs_readable_queues() RETURNS bigint[]
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
-COMMENT ON FUNCTION pgqrs_readable_queues() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
-CREATE FUNCTION pgqrs_queue_name(queue_id bigint) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_queue_name(queue_id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
 AS 'MODULE_PATHNAME', 'pgqrs_queue_name';
-COMMENT ON FUNCTION pgqrs_queue_name(bigint) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
 'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';
 
 -- The order, and that nothing is joined, let the newest be found by index, also
@@ -27,16 +34,16 @@ COMMENT ON FUNCTION pgqrs_queue_name(bigint) IS
 -- security barrier of a LIMIT outside, and would collect all that match and
 -- sort them.  Beside what it takes the name to cost, one way to walk through
 -- many runs is as good as any other, and the one that is in order wins.
-CREATE VIEW pgqrs_runs WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
-		pgqrs_queue_name(r.workflow_id) COLLATE pg_catalog."default" AS workflow,
+		@extschema@.pgqrs_queue_name(r.workflow_id) COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
 		r.waiting_for COLLATE pg_catalog."default" AS waiting_for,
-		(SELECT m.visible_after FROM pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
+		(SELECT m.visible_after FROM @extschema@.pgqrs_messages AS m WHERE m.message_id = r.run_id) AS visible_after,
 		r.attempt,
 		r.failures,
-		COALESCE((SELECT m.failures FROM pgqrs_messages AS m WHERE m.message_id = r.run_id),
-			(SELECT a.failures FROM pgqrs_archive AS a WHERE a.message_id = r.run_id)) AS crashes,
+		COALESCE((SELECT m.failures FROM @extschema@.pgqrs_messages AS m WHERE m.message_id = r.run_id),
+			(SELECT a.failures FROM @extschema@.pgqrs_archive AS a WHERE a.message_id = r.run_id)) AS crashes,
 		r.priority::pg_catalog.int4 AS priority,
 		r.input,
 		r.output,
@@ -49,7 +56,7 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.parent_step_id COLLATE pg_catalog."default" AS parent_step_id,
 		r.rerun_of,
 		r.schedule_slot,
-		(SELECT w.name FROM pgqrs_workers AS w WHERE w.worker_id = r.worker_id) COLLATE pg_catalog."default" AS worker,
+		(SELECT w.name FROM @extschema@.pgqrs_workers AS w WHERE w.worker_id = r.worker_id) COLLATE pg_catalog."default" AS worker,
 		r.worker_version,
 		r.created_at,
 		r.started_at,
@@ -60,43 +67,43 @@ CREATE VIEW pgqrs_runs WITH (security_barrier) AS
 		r.cancel_reason,
 		r.deleted_at,
 		r.delete_reason
-	FROM pgqrs_workflow_runs AS r
-	WHERE pgqrs_queue_name(r.workflow_id) IS NOT NULL
+	FROM @extschema@.pgqrs_workflow_runs AS r
+	WHERE @extschema@.pgqrs_queue_name(r.workflow_id) IS NOT NULL
 	ORDER BY r.run_id DESC;
-COMMENT ON VIEW pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
-COMMENT ON COLUMN pgqrs_runs.run_id IS 'also the id of its message';
-COMMENT ON COLUMN pgqrs_runs.workflow IS 'the workflow that it is a run of';
-COMMENT ON COLUMN pgqrs_runs.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
-COMMENT ON COLUMN pgqrs_runs.waiting_for IS 'what a parked run waits for';
-COMMENT ON COLUMN pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
-COMMENT ON COLUMN pgqrs_runs.attempt IS 'how often it was claimed';
-COMMENT ON COLUMN pgqrs_runs.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
-COMMENT ON COLUMN pgqrs_runs.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
-COMMENT ON COLUMN pgqrs_runs.priority IS '-100 to 100, high first';
-COMMENT ON COLUMN pgqrs_runs.input IS 'what the trigger passed';
-COMMENT ON COLUMN pgqrs_runs.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
-COMMENT ON COLUMN pgqrs_runs.error IS 'why it ended in ERROR';
-COMMENT ON COLUMN pgqrs_runs.progress IS 'what its worker stored last with pgqrs_set_progress()';
-COMMENT ON COLUMN pgqrs_runs.tags IS 'as given by the trigger';
-COMMENT ON COLUMN pgqrs_runs.headers IS 'as given by the trigger; claims deliver them';
-COMMENT ON COLUMN pgqrs_runs.idempotency_key IS 'as given by the trigger';
-COMMENT ON COLUMN pgqrs_runs.parent_run_id IS 'the run that started it as a child';
-COMMENT ON COLUMN pgqrs_runs.parent_step_id IS 'the step of that run';
-COMMENT ON COLUMN pgqrs_runs.rerun_of IS 'the run that it repeats';
-COMMENT ON COLUMN pgqrs_runs.schedule_slot IS 'the instant of its schedule that it was triggered for';
-COMMENT ON COLUMN pgqrs_runs.worker IS 'name of the worker that claimed it last';
-COMMENT ON COLUMN pgqrs_runs.worker_version IS 'of the worker that claimed it last, as it registered';
-COMMENT ON COLUMN pgqrs_runs.created_at IS 'when it was triggered';
-COMMENT ON COLUMN pgqrs_runs.started_at IS 'when it was claimed first';
-COMMENT ON COLUMN pgqrs_runs.paused_at IS 'since when it is parked';
-COMMENT ON COLUMN pgqrs_runs.completed_at IS 'when it ended; NULL before';
-COMMENT ON COLUMN pgqrs_runs.deadline_at IS 'when it ends in ERROR unless it has ended before';
-COMMENT ON COLUMN pgqrs_runs.cancel_requested_at IS 'when somebody asked for its cancellation';
-COMMENT ON COLUMN pgqrs_runs.cancel_reason IS 'why, as given by who asked';
-COMMENT ON COLUMN pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
-COMMENT ON COLUMN pgqrs_runs.delete_reason IS 'why it was deleted, as given by who did';
+COMMENT ON VIEW @extschema@.pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.run_id IS 'also the id of its message';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.workflow IS 'the workflow that it is a run of';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.waiting_for IS 'what a parked run waits for';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.priority IS '-100 to 100, high first';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.input IS 'what the trigger passed';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.error IS 'why it ended in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.progress IS 'what its worker stored last with pgqrs_set_progress()';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.tags IS 'as given by the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.headers IS 'as given by the trigger; claims deliver them';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.idempotency_key IS 'as given by the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.parent_run_id IS 'the run that started it as a child';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.parent_step_id IS 'the step of that run';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.rerun_of IS 'the run that it repeats';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.schedule_slot IS 'the instant of its schedule that it was triggered for';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.worker IS 'name of the worker that claimed it last';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.worker_version IS 'of the worker that claimed it last, as it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.created_at IS 'when it was triggered';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.started_at IS 'when it was claimed first';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.paused_at IS 'since when it is parked';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.completed_at IS 'when it ended; NULL before';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.deadline_at IS 'when it ends in ERROR unless it has ended before';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_requested_at IS 'when somebody asked for its cancellation';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_reason IS 'why, as given by who asked';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.delete_reason IS 'why it was deleted, as given by who did';
 
-CREATE VIEW pgqrs_steps WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_steps WITH (security_barrier) AS
 	SELECT s.run_id,
 		q.name COLLATE pg_catalog."default" AS workflow,
 		s.step_id COLLATE pg_catalog."default" AS step_id,
@@ -111,48 +118,48 @@ CREATE VIEW pgqrs_steps WITH (security_barrier) AS
 		s.reason,
 		s.started_at,
 		s.completed_at
-	FROM pgqrs_workflow_steps AS s
-		JOIN pgqrs_workflow_runs AS r ON r.run_id = s.run_id
-		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_steps IS 'steps of workflow runs';
-COMMENT ON COLUMN pgqrs_steps.run_id IS 'the run that it is a step of';
-COMMENT ON COLUMN pgqrs_steps.workflow IS 'the workflow of that run';
-COMMENT ON COLUMN pgqrs_steps.step_id IS 'as the worker named it, unique within the run';
-COMMENT ON COLUMN pgqrs_steps.kind IS 'FUNCTION, SLEEP, SIGNAL, CHILD or PAUSE';
-COMMENT ON COLUMN pgqrs_steps.status IS 'PENDING (waits for a retry), RUNNING, PAUSED, SUCCESS or ERROR';
-COMMENT ON COLUMN pgqrs_steps.attempt IS 'how often it was begun';
-COMMENT ON COLUMN pgqrs_steps.failures IS 'how often it failed';
-COMMENT ON COLUMN pgqrs_steps.input IS 'what its last begin stored';
-COMMENT ON COLUMN pgqrs_steps.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
-COMMENT ON COLUMN pgqrs_steps.error IS 'of its last failure; NULL once it was begun again or succeeded';
-COMMENT ON COLUMN pgqrs_steps.history IS 'the last ten failures: [{"attempt", "at", "error"}]';
-COMMENT ON COLUMN pgqrs_steps.reason IS 'why a PAUSE step waits';
-COMMENT ON COLUMN pgqrs_steps.started_at IS 'when it was begun first';
-COMMENT ON COLUMN pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
+	FROM @extschema@.pgqrs_workflow_steps AS s
+		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.run_id
+		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_steps IS 'steps of workflow runs';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.run_id IS 'the run that it is a step of';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.workflow IS 'the workflow of that run';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.step_id IS 'as the worker named it, unique within the run';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.kind IS 'FUNCTION, SLEEP, SIGNAL, CHILD or PAUSE';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.status IS 'PENDING (waits for a retry), RUNNING, PAUSED, SUCCESS or ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.attempt IS 'how often it was begun';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.failures IS 'how often it failed';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.input IS 'what its last begin stored';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.error IS 'of its last failure; NULL once it was begun again or succeeded';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.history IS 'the last ten failures: [{"attempt", "at", "error"}]';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.reason IS 'why a PAUSE step waits';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.started_at IS 'when it was begun first';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
 
-CREATE VIEW pgqrs_events WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_events WITH (security_barrier) AS
 	SELECT e.event_id,
 		e.run_id,
 		q.name COLLATE pg_catalog."default" AS workflow,
 		e.event,
 		e.data,
 		e.at
-	FROM pgqrs_run_events AS e
-		JOIN pgqrs_workflow_runs AS r ON r.run_id = e.run_id
-		JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_events IS 'what happened to workflow runs while pgqrs.audit was on; those of a run in the order of event_id';
-COMMENT ON COLUMN pgqrs_events.event_id IS 'ascending for the events of a run';
-COMMENT ON COLUMN pgqrs_events.run_id IS 'the run that it happened to';
-COMMENT ON COLUMN pgqrs_events.workflow IS 'the workflow of that run';
-COMMENT ON COLUMN pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
-COMMENT ON COLUMN pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
-COMMENT ON COLUMN pgqrs_events.at IS 'when, by the clock of the server';
+	FROM @extschema@.pgqrs_run_events AS e
+		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = e.run_id
+		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_events IS 'what happened to workflow runs while pgqrs.audit was on; those of a run in the order of event_id';
+COMMENT ON COLUMN @extschema@.pgqrs_events.event_id IS 'ascending for the events of a run';
+COMMENT ON COLUMN @extschema@.pgqrs_events.run_id IS 'the run that it happened to';
+COMMENT ON COLUMN @extschema@.pgqrs_events.workflow IS 'the workflow of that run';
+COMMENT ON COLUMN @extschema@.pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
+COMMENT ON COLUMN @extschema@.pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
+COMMENT ON COLUMN @extschema@.pgqrs_events.at IS 'when, by the clock of the server';
 
 -- A limit of which the planner knows nothing makes it prefer the index's order
 -- to sorting all that a queue has.
-CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,
 		a.run_id,
@@ -162,73 +169,73 @@ CREATE VIEW pgqrs_dead_letters WITH (security_barrier) AS
 		a.priority::pg_catalog.int4 AS priority,
 		a.attempt,
 		a.failures,
-		COALESCE((SELECT r.error FROM pgqrs_workflow_runs AS r WHERE r.run_id = a.run_id), a.last_error) AS last_error,
+		COALESCE((SELECT r.error FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.run_id = a.run_id), a.last_error) AS last_error,
 		CASE WHEN a.run_id IS NOT NULL THEN pg_catalog.jsonb_build_object('run_id', a.run_id)
 			ELSE a.payload END AS payload,
 		a.headers
-	FROM pgqrs_queues AS q
+	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL (
 			SELECT a.*
-			FROM pgqrs_archive AS a
+			FROM @extschema@.pgqrs_archive AS a
 			WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
 			ORDER BY a.archived_at DESC
 			LIMIT (SELECT NULL::pg_catalog.int8)
 		) AS a
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR, of each queue the latest first; pgqrs_replay_message() gives them another chance';
-COMMENT ON COLUMN pgqrs_dead_letters.message_id IS 'of a run: its id';
-COMMENT ON COLUMN pgqrs_dead_letters.queue IS 'the queue that it died in; of a run: the workflow''s';
-COMMENT ON COLUMN pgqrs_dead_letters.run_id IS 'NULL for a plain message';
-COMMENT ON COLUMN pgqrs_dead_letters.workflow IS 'NULL for a plain message';
-COMMENT ON COLUMN pgqrs_dead_letters.enqueued_at IS 'when it was sent, or the run triggered';
-COMMENT ON COLUMN pgqrs_dead_letters.archived_at IS 'when it died';
-COMMENT ON COLUMN pgqrs_dead_letters.priority IS '-100 to 100, high first';
-COMMENT ON COLUMN pgqrs_dead_letters.attempt IS 'how often it was claimed';
-COMMENT ON COLUMN pgqrs_dead_letters.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
-COMMENT ON COLUMN pgqrs_dead_letters.last_error IS 'of a run: the error that it ended with';
-COMMENT ON COLUMN pgqrs_dead_letters.payload IS 'of a run: {"run_id": N}';
-COMMENT ON COLUMN pgqrs_dead_letters.headers IS 'as given by who sent or triggered it';
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR, of each queue the latest first; pgqrs_replay_message() gives them another chance';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.message_id IS 'of a run: its id';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.queue IS 'the queue that it died in; of a run: the workflow''s';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.run_id IS 'NULL for a plain message';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.workflow IS 'NULL for a plain message';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.enqueued_at IS 'when it was sent, or the run triggered';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.archived_at IS 'when it died';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.priority IS '-100 to 100, high first';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.last_error IS 'of a run: the error that it ended with';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.payload IS 'of a run: {"run_id": N}';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.headers IS 'as given by who sent or triggered it';
 
-CREATE VIEW pgqrs_in_flight WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 	SELECT m.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,
 		m.run_id,
 		w.name COLLATE pg_catalog."default" AS worker,
 		m.dequeued_at,
 		m.visible_after,
-		m.visible_after <= (SELECT pgqrs_now()) AS expired,
+		m.visible_after <= (SELECT @extschema@.pgqrs_now()) AS expired,
 		m.attempt,
 		m.failures
-	FROM pgqrs_messages AS m
-		JOIN pgqrs_queues AS q ON q.queue_id = m.queue_id
-		LEFT JOIN pgqrs_workers AS w ON w.worker_id = m.worker_id
+	FROM @extschema@.pgqrs_messages AS m
+		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = m.queue_id
+		LEFT JOIN @extschema@.pgqrs_workers AS w ON w.worker_id = m.worker_id
 	WHERE m.lease IS NOT NULL
-		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_in_flight IS 'messages and runs that somebody holds a lease on';
-COMMENT ON COLUMN pgqrs_in_flight.message_id IS 'of a run: its id';
-COMMENT ON COLUMN pgqrs_in_flight.queue IS 'the queue that it was claimed from; of a run: the workflow''s';
-COMMENT ON COLUMN pgqrs_in_flight.run_id IS 'NULL for a plain message';
-COMMENT ON COLUMN pgqrs_in_flight.worker IS 'NULL if it was claimed without a worker';
-COMMENT ON COLUMN pgqrs_in_flight.dequeued_at IS 'when it was claimed';
-COMMENT ON COLUMN pgqrs_in_flight.visible_after IS 'the end of the lease';
-COMMENT ON COLUMN pgqrs_in_flight.expired IS 'the lease has run out: its holder may still finish until somebody else claims';
-COMMENT ON COLUMN pgqrs_in_flight.attempt IS 'how often it was claimed';
-COMMENT ON COLUMN pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
+		AND q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_in_flight IS 'messages and runs that somebody holds a lease on';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.message_id IS 'of a run: its id';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.queue IS 'the queue that it was claimed from; of a run: the workflow''s';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.run_id IS 'NULL for a plain message';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.worker IS 'NULL if it was claimed without a worker';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.dequeued_at IS 'when it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.visible_after IS 'the end of the lease';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.expired IS 'the lease has run out: its holder may still finish until somebody else claims';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
 
 -- Statistics.  What is live is counted; of what has ended, each looks at the
 -- newest and no more, so that history costs nothing.  The counting is in C: a
 -- plan would depend on what the planner believes at that moment.
 
-CREATE FUNCTION pgqrs_count_messages(
+CREATE FUNCTION @extschema@.pgqrs_count_messages(
 	queue_id bigint, OUT ready bigint, OUT delayed bigint, OUT in_flight bigint,
 	OUT dead bigint, OUT oldest_ready timestamptz, OUT out_per_minute float8
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_count_messages';
-COMMENT ON FUNCTION pgqrs_count_messages(bigint) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_count_messages(bigint) IS
 'What the view pgqrs_queue_stats shows of a queue; NULLs if there is no such queue. Needs any privilege on it. Errors: 22004.';
 
-CREATE FUNCTION pgqrs_count_runs(
+CREATE FUNCTION @extschema@.pgqrs_count_runs(
 	workflow_id bigint, OUT queued bigint, OUT running bigint, OUT paused bigint,
 	OUT success bigint, OUT error bigint, OUT cancelled bigint,
 	OUT avg_duration interval, OUT p50_duration interval, OUT p95_duration interval,
@@ -236,10 +243,10 @@ CREATE FUNCTION pgqrs_count_runs(
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_count_runs';
-COMMENT ON FUNCTION pgqrs_count_runs(bigint) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_count_runs(bigint) IS
 'What the view pgqrs_workflow_stats shows of a workflow; NULLs if there is no such workflow. Needs any privilege on it. Errors: 22004.';
 
-CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
 		q.name COLLATE pg_catalog."default" AS queue,
 		q.is_workflow,
@@ -248,11 +255,11 @@ CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 		c.delayed,
 		c.in_flight,
 		c.dead,
-		(SELECT pgqrs_now()) - c.oldest_ready AS oldest_ready_age,
+		(SELECT @extschema@.pgqrs_now()) - c.oldest_ready AS oldest_ready_age,
 		COALESCE(i.per_minute, 0.0) AS in_per_minute,
 		pg_catalog.round(c.out_per_minute::pg_catalog.numeric, 1) AS out_per_minute
-	FROM pgqrs_queues AS q
-		CROSS JOIN LATERAL pgqrs_count_messages(q.queue_id) AS c
+	FROM @extschema@.pgqrs_queues AS q
+		CROSS JOIN LATERAL @extschema@.pgqrs_count_messages(q.queue_id) AS c
 		LEFT JOIN (
 			-- the newest messages of all queues: ids follow the time of sending
 			SELECT n.queue_id, pg_catalog.round(pg_catalog.count(*) * 60 / n.seconds, 1) AS per_minute
@@ -262,11 +269,11 @@ CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 						ELSE LEAST(60, pg_catalog.max(n.age) OVER ()) END AS seconds
 				FROM (
 					SELECT n.queue_id,
-						GREATEST(extract(epoch FROM (SELECT pgqrs_now()) - n.enqueued_at), 0.000001) AS age
+						GREATEST(extract(epoch FROM (SELECT @extschema@.pgqrs_now()) - n.enqueued_at), 0.000001) AS age
 					FROM (
-						(SELECT m.message_id, m.queue_id, m.enqueued_at FROM pgqrs_messages AS m ORDER BY m.message_id DESC LIMIT 2000)
+						(SELECT m.message_id, m.queue_id, m.enqueued_at FROM @extschema@.pgqrs_messages AS m ORDER BY m.message_id DESC LIMIT 2000)
 						UNION ALL
-						(SELECT a.message_id, a.queue_id, a.enqueued_at FROM pgqrs_archive AS a ORDER BY a.message_id DESC LIMIT 2000)
+						(SELECT a.message_id, a.queue_id, a.enqueued_at FROM @extschema@.pgqrs_archive AS a ORDER BY a.message_id DESC LIMIT 2000)
 						ORDER BY message_id DESC LIMIT 2000
 					) AS n
 				) AS n
@@ -274,21 +281,21 @@ CREATE VIEW pgqrs_queue_stats WITH (security_barrier) AS
 			WHERE n.age <= n.seconds
 			GROUP BY n.queue_id, n.seconds
 		) AS i ON i.queue_id = q.queue_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them; costs as much as what is live, whatever has ended';
-COMMENT ON COLUMN pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
-COMMENT ON COLUMN pgqrs_queue_stats.queue IS 'its name';
-COMMENT ON COLUMN pgqrs_queue_stats.is_workflow IS 'it is the queue of the workflow of that name';
-COMMENT ON COLUMN pgqrs_queue_stats.paused IS 'accepts messages and delivers none';
-COMMENT ON COLUMN pgqrs_queue_stats.ready IS 'due, or with a lease that has run out; what somebody has claimed and not committed looks so to all others';
-COMMENT ON COLUMN pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
-COMMENT ON COLUMN pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
-COMMENT ON COLUMN pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
-COMMENT ON COLUMN pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
-COMMENT ON COLUMN pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
-COMMENT ON COLUMN pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them; costs as much as what is live, whatever has ended';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue IS 'its name';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.is_workflow IS 'it is the queue of the workflow of that name';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.paused IS 'accepts messages and delivers none';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.ready IS 'due, or with a lease that has run out; what somebody has claimed and not committed looks so to all others';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
 
-CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 	SELECT q.queue_id AS workflow_id,
 		q.name COLLATE pg_catalog."default" AS workflow,
 		c.queued,
@@ -305,38 +312,38 @@ CREATE VIEW pgqrs_workflow_stats WITH (security_barrier) AS
 		c.since,
 		c.live_workers,
 		c.queued + c.running + c.paused = 0 AS drained
-	FROM pgqrs_queues AS q
-		CROSS JOIN LATERAL pgqrs_count_runs(q.queue_id) AS c
+	FROM @extschema@.pgqrs_queues AS q
+		CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(q.queue_id) AS c
 	WHERE q.is_workflow
-		AND q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 100 went that ended and are kept; costs as much as what is live, whatever has ended';
-COMMENT ON COLUMN pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
-COMMENT ON COLUMN pgqrs_workflow_stats.workflow IS 'its name';
-COMMENT ON COLUMN pgqrs_workflow_stats.queued IS 'runs that nobody has claimed yet';
-COMMENT ON COLUMN pgqrs_workflow_stats.running IS 'runs in status RUNNING';
-COMMENT ON COLUMN pgqrs_workflow_stats.paused IS 'parked runs';
-COMMENT ON COLUMN pgqrs_workflow_stats.success IS 'of the newest 100 that ended: those in SUCCESS';
-COMMENT ON COLUMN pgqrs_workflow_stats.error IS 'of the newest 100 that ended: those in ERROR';
-COMMENT ON COLUMN pgqrs_workflow_stats.cancelled IS 'of the newest 100 that ended: those that are CANCELLED';
-COMMENT ON COLUMN pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL if there are none';
-COMMENT ON COLUMN pgqrs_workflow_stats.avg_duration IS 'of the newest 100 that ended, from the first claim to the end; without those that were never claimed';
-COMMENT ON COLUMN pgqrs_workflow_stats.p50_duration IS 'likewise, the median';
-COMMENT ON COLUMN pgqrs_workflow_stats.p95_duration IS 'likewise, what 95 of 100 did not exceed';
-COMMENT ON COLUMN pgqrs_workflow_stats.retries IS 'of the newest 100 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
-COMMENT ON COLUMN pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended; NULL if none has';
-COMMENT ON COLUMN pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
-COMMENT ON COLUMN pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
+		AND q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 100 went that ended and are kept; costs as much as what is live, whatever has ended';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow IS 'its name';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.queued IS 'runs that nobody has claimed yet';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.running IS 'runs in status RUNNING';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.paused IS 'parked runs';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success IS 'of the newest 100 that ended: those in SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.error IS 'of the newest 100 that ended: those in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.cancelled IS 'of the newest 100 that ended: those that are CANCELLED';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL if there are none';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.avg_duration IS 'of the newest 100 that ended, from the first claim to the end; without those that were never claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p50_duration IS 'likewise, the median';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p95_duration IS 'likewise, what 95 of 100 did not exceed';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.retries IS 'of the newest 100 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended; NULL if none has';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
 
-CREATE VIEW pgqrs_worker_stats WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 	SELECT w.worker_id,
 		w.name COLLATE pg_catalog."default" AS worker,
 		w.owner::pg_catalog.text AS owner,
 		w.status::pg_catalog.text AS status,
 		w.queues COLLATE pg_catalog."default" AS queues,
-		(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m
-			WHERE m.worker_id = w.worker_id AND m.visible_after > (SELECT pgqrs_now())) AS in_flight,
-		(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m
-			WHERE m.worker_id = w.worker_id AND m.visible_after <= (SELECT pgqrs_now())) AS expired,
+		(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m
+			WHERE m.worker_id = w.worker_id AND m.visible_after > (SELECT @extschema@.pgqrs_now())) AS in_flight,
+		(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m
+			WHERE m.worker_id = w.worker_id AND m.visible_after <= (SELECT @extschema@.pgqrs_now())) AS expired,
 		w.max_concurrent,
 		w.hostname,
 		w.port,
@@ -345,27 +352,27 @@ CREATE VIEW pgqrs_worker_stats WITH (security_barrier) AS
 		w.created_at,
 		w.heartbeat_at,
 		w.stopped_at
-	FROM pgqrs_workers AS w
+	FROM @extschema@.pgqrs_workers AS w
 	WHERE w.owner = current_user
 		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs');
-COMMENT ON VIEW pgqrs_worker_stats IS 'workers that the role registered, to the extension''s owner all; stopped ones included';
-COMMENT ON COLUMN pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
-COMMENT ON COLUMN pgqrs_worker_stats.worker IS 'its name';
-COMMENT ON COLUMN pgqrs_worker_stats.owner IS 'the role that registered it';
-COMMENT ON COLUMN pgqrs_worker_stats.status IS 'READY, SUSPENDED or STOPPED';
-COMMENT ON COLUMN pgqrs_worker_stats.queues IS 'the patterns that it subscribes to';
-COMMENT ON COLUMN pgqrs_worker_stats.in_flight IS 'what it holds under leases that have not run out';
-COMMENT ON COLUMN pgqrs_worker_stats.expired IS 'what it holds under leases that have';
-COMMENT ON COLUMN pgqrs_worker_stats.max_concurrent IS 'what it may hold at once; NULL: no limit';
-COMMENT ON COLUMN pgqrs_worker_stats.hostname IS 'as it registered';
-COMMENT ON COLUMN pgqrs_worker_stats.port IS 'as it registered';
-COMMENT ON COLUMN pgqrs_worker_stats.version IS 'as it registered';
-COMMENT ON COLUMN pgqrs_worker_stats.labels IS 'as it registered';
-COMMENT ON COLUMN pgqrs_worker_stats.created_at IS 'when it registered';
-COMMENT ON COLUMN pgqrs_worker_stats.heartbeat_at IS 'its last call, as far as that was written: once in pgqrs.heartbeat_flush';
-COMMENT ON COLUMN pgqrs_worker_stats.stopped_at IS 'when it was stopped';
+COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers that the role registered, to the extension''s owner all; stopped ones included';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'its name';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered it';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.status IS 'READY, SUSPENDED or STOPPED';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.queues IS 'the patterns that it subscribes to';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.in_flight IS 'what it holds under leases that have not run out';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.expired IS 'what it holds under leases that have';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.max_concurrent IS 'what it may hold at once; NULL: no limit';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.hostname IS 'as it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.port IS 'as it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.version IS 'as it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.labels IS 'as it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.created_at IS 'when it registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.heartbeat_at IS 'its last call, as far as that was written: once in pgqrs.heartbeat_flush';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.stopped_at IS 'when it was stopped';
 
-CREATE VIEW pgqrs_schedule_list WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 	SELECT s.schedule_id,
 		s.name COLLATE pg_catalog."default" AS name,
 		s.cron,
@@ -383,25 +390,25 @@ CREATE VIEW pgqrs_schedule_list WITH (security_barrier) AS
 		s.input,
 		s.tags,
 		s.owner::pg_catalog.text AS owner
-	FROM pgqrs_schedules AS s
-		LEFT JOIN pgqrs_queues AS q ON q.name = s.workflow
-		LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id
-	WHERE q.queue_id = ANY ((SELECT pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW pgqrs_schedule_list IS 'schedules of the workflows that are there';
-COMMENT ON COLUMN pgqrs_schedule_list.schedule_id IS 'as pgqrs_schedule() returned it';
-COMMENT ON COLUMN pgqrs_schedule_list.name IS 'its name, unique in the database';
-COMMENT ON COLUMN pgqrs_schedule_list.cron IS 'as given; pgqrs_next_firings() shows what it means';
-COMMENT ON COLUMN pgqrs_schedule_list.timezone IS 'in which cron is read';
-COMMENT ON COLUMN pgqrs_schedule_list.workflow IS 'the workflow that it triggers';
-COMMENT ON COLUMN pgqrs_schedule_list.enabled IS 'it fires';
-COMMENT ON COLUMN pgqrs_schedule_list.next_fire_at IS 'its next slot, or the first that is to be made up for; NULL if it is disabled, or its time zone is not known any more';
-COMMENT ON COLUMN pgqrs_schedule_list.last_fired_at IS 'when it last triggered a run';
-COMMENT ON COLUMN pgqrs_schedule_list.last_run_id IS 'the run that it last triggered';
-COMMENT ON COLUMN pgqrs_schedule_list.last_status IS 'the status of that run; NULL if it is gone';
-COMMENT ON COLUMN pgqrs_schedule_list.overlap IS 'what it does where the run before has not ended: allow, skip or cancel';
-COMMENT ON COLUMN pgqrs_schedule_list.max_catchup IS 'how many missed slots are made up for at most';
-COMMENT ON COLUMN pgqrs_schedule_list.priority IS 'of its runs, -100 to 100, high first';
-COMMENT ON COLUMN pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
-COMMENT ON COLUMN pgqrs_schedule_list.input IS 'of its runs';
-COMMENT ON COLUMN pgqrs_schedule_list.tags IS 'of its runs';
-COMMENT ON COLUMN pgqrs_schedule_list.owner IS 'the role whose privileges it fires with: who wrote it last';
+	FROM @extschema@.pgqrs_schedules AS s
+		LEFT JOIN @extschema@.pgqrs_queues AS q ON q.name = s.workflow
+		LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_schedule_list IS 'schedules of the workflows that are there';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.schedule_id IS 'as pgqrs_schedule() returned it';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.name IS 'its name, unique in the database';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.cron IS 'as given; pgqrs_next_firings() shows what it means';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timezone IS 'in which cron is read';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.workflow IS 'the workflow that it triggers';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.enabled IS 'it fires';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.next_fire_at IS 'its next slot, or the first that is to be made up for; NULL if it is disabled, or its time zone is not known any more';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_fired_at IS 'when it last triggered a run';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_run_id IS 'the run that it last triggered';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_status IS 'the status of that run; NULL if it is gone';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.overlap IS 'what it does where the run before has not ended: allow, skip or cancel';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.max_catchup IS 'how many missed slots are made up for at most';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.priority IS 'of its runs, -100 to 100, high first';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.input IS 'of its runs';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.tags IS 'of its runs';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role whose privileges it fires with: who wrote it last';

@@ -2,36 +2,36 @@
 -- ok is NULL where it cannot be told, and the hint says what to do where it is
 -- false.
 
-CREATE FUNCTION pgqrs_floor_stats(
+CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 	OUT preloaded boolean, OUT floors integer, OUT max_floors integer,
 	OUT raised bigint, OUT lowered bigint, OUT looked bigint, OUT claimed bigint
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_floor_stats';
-COMMENT ON FUNCTION pgqrs_floor_stats() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
 'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
 
-CREATE FUNCTION pgqrs_background_stats(
+CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
 	OUT due timestamptz, OUT last_pass timestamptz, OUT passes bigint, OUT done text
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
-COMMENT ON FUNCTION pgqrs_background_stats() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
 'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
 
-CREATE VIEW pgqrs_health WITH (security_barrier) AS
+CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
-	FROM pgqrs_floor_stats() AS f
-		CROSS JOIN pgqrs_background_stats() AS b
+	FROM @extschema@.pgqrs_floor_stats() AS f
+		CROSS JOIN @extschema@.pgqrs_background_stats() AS b
 		CROSS JOIN (
-			SELECT pgqrs_version() AS library, e.extversion COLLATE pg_catalog."default" AS installed
+			SELECT @extschema@.pgqrs_version() AS library, e.extversion COLLATE pg_catalog."default" AS installed
 			FROM pg_catalog.pg_extension AS e
 			WHERE e.extname = 'pgqrs'
 		) AS v
 		CROSS JOIN (
-			SELECT pg_catalog.pg_stat_get_dead_tuples('pgqrs_messages'::pg_catalog.regclass) AS dead,
-				pg_catalog.pg_stat_get_live_tuples('pgqrs_messages'::pg_catalog.regclass) AS live
+			SELECT pg_catalog.pg_stat_get_dead_tuples('@extschema@.pgqrs_messages'::pg_catalog.regclass) AS dead,
+				pg_catalog.pg_stat_get_live_tuples('@extschema@.pgqrs_messages'::pg_catalog.regclass) AS live
 		) AS m
 		CROSS JOIN pg_catalog.pg_notification_queue_usage() AS n (usage)
 		CROSS JOIN (
@@ -40,7 +40,7 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 		CROSS JOIN (
 			SELECT pg_catalog.string_agg(pg_catalog.format('%s_written', c.relname), ', ' ORDER BY c.relname) AS demoted
 			FROM pg_catalog.pg_class AS c
-			WHERE c.oid = ANY (ARRAY['pgqrs_queues', 'pgqrs_messages', 'pgqrs_workflows', 'pgqrs_schedules', 'pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
+			WHERE c.oid = ANY (ARRAY['@extschema@.pgqrs_queues', '@extschema@.pgqrs_messages', '@extschema@.pgqrs_workflows', '@extschema@.pgqrs_schedules', '@extschema@.pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
 				AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 					WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 		) AS g
@@ -90,11 +90,11 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 						WHEN b.idle_reason IS NOT NULL THEN 'none: ' || b.idle_reason
 						WHEN b.pid IS NOT NULL THEN 'running, pid ' || b.pid
 						WHEN b.failures > 0 THEN pg_catalog.format('failed %s times, next try at %s', b.failures, pg_catalog.date_trunc('second', b.retry_at))
-						WHEN b.due < pgqrs_now() - interval '1 min' THEN 'needed since ' || pg_catalog.date_trunc('second', b.due)
+						WHEN b.due < @extschema@.pgqrs_now() - interval '1 min' THEN 'needed since ' || pg_catalog.date_trunc('second', b.due)
 						WHEN b.due IS NOT NULL THEN 'needed next at ' || pg_catalog.date_trunc('second', b.due)
 						ELSE 'not needed' END,
 					COALESCE(b.idle_reason IN ('standby', 'subscriber'),
-						b.pid IS NOT NULL OR b.failures = 0 AND COALESCE(b.due >= pgqrs_now() - interval '1 min', true)),
+						b.pid IS NOT NULL OR b.failures = 0 AND COALESCE(b.due >= @extschema@.pgqrs_now() - interval '1 min', true)),
 					CASE b.idle_reason
 						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or have somebody call pgqrs_maintain() every few seconds.'
 						WHEN 'paused' THEN 'Set pgqrs.paused to off and reload the configuration.'
@@ -137,8 +137,8 @@ CREATE VIEW pgqrs_health WITH (security_barrier) AS
 				('triggers', COALESCE(g.demoted, 'as they should be'), g.demoted IS NULL,
 					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().')
 		) AS h (item, value, ok, hint);
-COMMENT ON VIEW pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
-COMMENT ON COLUMN pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
-COMMENT ON COLUMN pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
-COMMENT ON COLUMN pgqrs_health.hint IS 'what to do; NULL if it is ok';
+COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
+COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
+COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
+COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
+COMMENT ON COLUMN @extschema@.pgqrs_health.hint IS 'what to do; NULL if it is ok';

@@ -2,87 +2,87 @@
 -- wrote to them past it.  Each check is one SELECT of what is wrong; all of them
 -- are one statement, and so see one moment.
 
-CREATE FUNCTION pgqrs_below_floors() RETURNS SETOF bigint
+CREATE FUNCTION @extschema@.pgqrs_below_floors() RETURNS SETOF bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgqrs_below_floors';
-COMMENT ON FUNCTION pgqrs_below_floors() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_below_floors() IS
 'Ids of messages where no claim looks: none, unless pgqrs_messages was written with its trigger disabled. Changes nothing; pgqrs_maintain() has claims look there again. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
-CREATE FUNCTION pgqrs_verify() RETURNS TABLE (check_name text, ok boolean, detail text)
+CREATE FUNCTION @extschema@.pgqrs_verify() RETURNS TABLE (check_name text, ok boolean, detail text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
 	WITH faults (check_name, what) AS (
 		SELECT 'messages without queue', pg_catalog.format('message %s', c.message_id)
-		FROM pgqrs_messages AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
+		FROM @extschema@.pgqrs_messages AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
 		UNION ALL
 		SELECT 'archived messages without queue', pg_catalog.format('message %s', c.message_id)
-		FROM pgqrs_archive AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
+		FROM @extschema@.pgqrs_archive AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
 		UNION ALL
 		SELECT 'workflows without queue', pg_catalog.format('workflow %s', c.name)
-		FROM pgqrs_workflows AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_queues AS p WHERE p.queue_id = c.workflow_id)
+		FROM @extschema@.pgqrs_workflows AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.workflow_id)
 		UNION ALL
 		SELECT 'queues without workflow', pg_catalog.format('queue %s', c.name)
-		FROM pgqrs_queues AS c
-		WHERE c.is_workflow AND NOT EXISTS (SELECT FROM pgqrs_workflows AS p WHERE p.workflow_id = c.queue_id)
+		FROM @extschema@.pgqrs_queues AS c
+		WHERE c.is_workflow AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.workflow_id = c.queue_id)
 		UNION ALL
 		SELECT 'runs without workflow', pg_catalog.format('run %s', c.run_id)
-		FROM pgqrs_workflow_runs AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_workflows AS p WHERE p.workflow_id = c.workflow_id)
+		FROM @extschema@.pgqrs_workflow_runs AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.workflow_id = c.workflow_id)
 		UNION ALL
 		SELECT 'steps without run', pg_catalog.format('step %s of run %s', c.step_id, c.run_id)
-		FROM pgqrs_workflow_steps AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
+		FROM @extschema@.pgqrs_workflow_steps AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
 		UNION ALL
 		SELECT 'signals without run', pg_catalog.format('signal %s', c.signal_id)
-		FROM pgqrs_run_signals AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
+		FROM @extschema@.pgqrs_run_signals AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
 		UNION ALL
 		SELECT 'events without run', pg_catalog.format('event %s', c.event_id)
-		FROM pgqrs_run_events AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
+		FROM @extschema@.pgqrs_run_events AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
 		UNION ALL
 		SELECT 'schedules without workflow', pg_catalog.format('schedule %s', c.name)
-		FROM pgqrs_schedules AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_workflows AS p WHERE p.name = c.workflow)
+		FROM @extschema@.pgqrs_schedules AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.name = c.workflow)
 		UNION ALL
 		SELECT 'firings without schedule', pg_catalog.format('schedule %s', c.schedule_id)
-		FROM pgqrs_schedule_firings AS c
-		WHERE NOT EXISTS (SELECT FROM pgqrs_schedules AS p WHERE p.schedule_id = c.schedule_id)
+		FROM @extschema@.pgqrs_schedule_firings AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_schedules AS p WHERE p.schedule_id = c.schedule_id)
 		UNION ALL
 		SELECT 'runs without message', pg_catalog.format('run %s', r.run_id)
-		FROM pgqrs_workflow_runs AS r
-		WHERE r.completed_at IS NULL AND NOT EXISTS (SELECT FROM pgqrs_messages AS m WHERE m.message_id = r.run_id)
+		FROM @extschema@.pgqrs_workflow_runs AS r
+		WHERE r.completed_at IS NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_messages AS m WHERE m.message_id = r.run_id)
 		UNION ALL
 		SELECT 'messages without run', pg_catalog.format('message %s', m.message_id)
-		FROM pgqrs_messages AS m
-		WHERE m.run_id IS NOT NULL AND NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS r WHERE r.run_id = m.run_id)
+		FROM @extschema@.pgqrs_messages AS m
+		WHERE m.run_id IS NOT NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.run_id = m.run_id)
 		UNION ALL
 		SELECT 'ended runs without message', pg_catalog.format('run %s', r.run_id)
-		FROM pgqrs_workflow_runs AS r
-		WHERE r.completed_at IS NOT NULL AND NOT EXISTS (SELECT FROM pgqrs_archive AS a WHERE a.message_id = r.run_id)
+		FROM @extschema@.pgqrs_workflow_runs AS r
+		WHERE r.completed_at IS NOT NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_archive AS a WHERE a.message_id = r.run_id)
 		UNION ALL
 		SELECT 'archived messages without run', pg_catalog.format('message %s', a.message_id)
-		FROM pgqrs_archive AS a
-		WHERE a.run_id IS NOT NULL AND NOT EXISTS (SELECT FROM pgqrs_workflow_runs AS r WHERE r.run_id = a.run_id)
+		FROM @extschema@.pgqrs_archive AS a
+		WHERE a.run_id IS NOT NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.run_id = a.run_id)
 		UNION ALL
 		SELECT 'messages both live and archived', pg_catalog.format('message %s', m.message_id)
-		FROM pgqrs_messages AS m
-			JOIN pgqrs_archive AS a ON a.message_id = m.message_id
+		FROM @extschema@.pgqrs_messages AS m
+			JOIN @extschema@.pgqrs_archive AS a ON a.message_id = m.message_id
 		UNION ALL
 		SELECT 'outcomes of runs', pg_catalog.format('run %s is %s, its message %s', r.run_id, r.status, a.outcome)
-		FROM pgqrs_workflow_runs AS r
-			JOIN pgqrs_archive AS a ON a.message_id = r.run_id
+		FROM @extschema@.pgqrs_workflow_runs AS r
+			JOIN @extschema@.pgqrs_archive AS a ON a.message_id = r.run_id
 		WHERE r.completed_at IS NOT NULL AND CASE r.status
 			WHEN 'SUCCESS' THEN a.outcome <> 'DONE'
 			WHEN 'ERROR' THEN a.outcome NOT IN ('DEAD', 'DELETED')
 			ELSE a.outcome <> 'CANCELLED' END
 		UNION ALL
 		SELECT 'states of messages', pg_catalog.format('message %s: %s', m.message_id, s.wrong)
-		FROM pgqrs_messages AS m
-			LEFT JOIN pgqrs_queues AS q ON q.queue_id = m.queue_id
+		FROM @extschema@.pgqrs_messages AS m
+			LEFT JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = m.queue_id
 			CROSS JOIN LATERAL (SELECT CASE
 				WHEN m.run_id <> m.message_id THEN 'it has the id of another run'
 				WHEN (m.run_id IS NOT NULL) <> q.is_workflow THEN 'it is in a queue of the other kind'
@@ -98,7 +98,7 @@ BEGIN ATOMIC
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'states of runs', pg_catalog.format('run %s: %s', r.run_id, s.wrong)
-		FROM pgqrs_workflow_runs AS r
+		FROM @extschema@.pgqrs_workflow_runs AS r
 			CROSS JOIN LATERAL (SELECT CASE
 				WHEN (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) <> (r.completed_at IS NOT NULL) THEN 'it has ended without a time, or the other way round'
 				WHEN (r.status = 'PAUSED') <> (r.paused_at IS NOT NULL) OR (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'it is parked without a time or a reason, or the other way round'
@@ -114,8 +114,8 @@ BEGIN ATOMIC
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'runs and their messages', pg_catalog.format('run %s: %s', r.run_id, s.wrong)
-		FROM pgqrs_workflow_runs AS r
-			JOIN pgqrs_messages AS m ON m.message_id = r.run_id AND m.run_id = r.run_id
+		FROM @extschema@.pgqrs_workflow_runs AS r
+			JOIN @extschema@.pgqrs_messages AS m ON m.message_id = r.run_id AND m.run_id = r.run_id
 			CROSS JOIN LATERAL (SELECT CASE
 				WHEN r.completed_at IS NOT NULL THEN 'it has ended, but its message has not'
 				WHEN m.queue_id <> r.workflow_id THEN 'its message is in another queue'
@@ -131,7 +131,7 @@ BEGIN ATOMIC
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'states of steps', pg_catalog.format('step %s of run %s: %s', t.step_id, t.run_id, s.wrong)
-		FROM pgqrs_workflow_steps AS t
+		FROM @extschema@.pgqrs_workflow_steps AS t
 			CROSS JOIN LATERAL (SELECT CASE
 				WHEN (t.status IN ('SUCCESS', 'ERROR')) <> (t.completed_at IS NOT NULL) THEN 'it has ended without a time, or the other way round'
 				WHEN t.status = 'ERROR' AND t.error IS NULL OR t.status = 'SUCCESS' AND t.error IS NOT NULL AND t.kind <> 'SIGNAL' THEN 'it failed without an error, or succeeded with one'
@@ -142,7 +142,7 @@ BEGIN ATOMIC
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'states of workers', pg_catalog.format('worker %s: %s', w.worker_id, s.wrong)
-		FROM pgqrs_workers AS w
+		FROM @extschema@.pgqrs_workers AS w
 			CROSS JOIN LATERAL (SELECT CASE
 				WHEN (w.status = 'STOPPED') <> (w.stopped_at IS NOT NULL) THEN 'it was stopped without a time, or the other way round'
 				WHEN w.max_concurrent < 1 THEN 'it may hold nothing'
@@ -150,29 +150,29 @@ BEGIN ATOMIC
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'duplicate keys of messages', pg_catalog.format('queue %s, key %s', k.queue_id, k.idempotency_key)
-		FROM pgqrs_messages AS k
+		FROM @extschema@.pgqrs_messages AS k
 		WHERE k.idempotency_key IS NOT NULL
 		GROUP BY k.queue_id, k.idempotency_key
 		HAVING pg_catalog.count(*) > 1
 		UNION ALL
 		SELECT 'duplicate keys of runs', pg_catalog.format('workflow %s, key %s', k.workflow_id, k.idempotency_key)
-		FROM pgqrs_workflow_runs AS k
+		FROM @extschema@.pgqrs_workflow_runs AS k
 		WHERE k.idempotency_key IS NOT NULL AND k.key_scope = 'retained' AND k.deleted_at IS NULL
 		GROUP BY k.workflow_id, k.idempotency_key
 		HAVING pg_catalog.count(*) > 1
 		UNION ALL
 		SELECT 'duplicate keys of signals', pg_catalog.format('run %s, key %s', k.run_id, k.idempotency_key)
-		FROM pgqrs_run_signals AS k
+		FROM @extschema@.pgqrs_run_signals AS k
 		WHERE k.idempotency_key IS NOT NULL
 		GROUP BY k.run_id, k.idempotency_key
 		HAVING pg_catalog.count(*) > 1
 		UNION ALL
 		SELECT 'messages below floors', pg_catalog.format('message %s', b.b)
-		FROM pgqrs_below_floors() AS b (b)
+		FROM @extschema@.pgqrs_below_floors() AS b (b)
 		UNION ALL
 		SELECT 'triggers', pg_catalog.format('trigger %s_written', c.relname)
 		FROM pg_catalog.pg_class AS c
-		WHERE c.oid = ANY (ARRAY['pgqrs_queues', 'pgqrs_messages', 'pgqrs_workflows', 'pgqrs_schedules', 'pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
+		WHERE c.oid = ANY (ARRAY['@extschema@.pgqrs_queues', '@extschema@.pgqrs_messages', '@extschema@.pgqrs_workflows', '@extschema@.pgqrs_schedules', '@extschema@.pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 				WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 	), counted AS (
@@ -213,5 +213,5 @@ BEGIN ATOMIC
 		LEFT JOIN counted AS c ON c.check_name = k.name
 	ORDER BY k.place;
 END;
-COMMENT ON FUNCTION pgqrs_verify() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_verify() IS
 'Looks for what cannot be: rows that point to nothing, live runs without a message and messages without a run, ends that do not match, states that no operation leads to, keys that are there twice, messages where no claim looks, triggers of the extension that are disabled or do not fire always. One row for each check; where it is not ok, detail has how many were found and three of them. Changes and locks nothing, and reads all that there is: minutes for tens of millions of rows. pgqrs_maintain() repairs the last two. What else it finds nobody repairs: something wrote to the tables past the functions, a restore was incomplete, an index is corrupt, or pgqrs has a bug. Errors: 42501 unless called by the extension''s owner or a superuser.';

@@ -1,21 +1,21 @@
 -- Maintenance.
 
-CREATE FUNCTION pgqrs_maintain() RETURNS jsonb
+CREATE FUNCTION @extschema@.pgqrs_maintain() RETURNS jsonb
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgqrs_maintain';
-COMMENT ON FUNCTION pgqrs_maintain() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_maintain() IS
 'One bounded pass over what must happen though nobody calls for it; call it every few seconds. Returns what was done, as counts: workers_stopped (silent for pgqrs.worker_timeout), leases_reaped (of stopped workers; claimable again, with one failure), messages_dead (held once too often; runs included), runs_cancelled (on request, when the lease ran out, or with their parent), runs_timed_out (past their deadline), runs_woken (parked, and what they wait for has come), floors_lowered (messages were found that claims would not have looked at, having been written past the functions), grants_removed (to roles that are gone), schedules_fired (runs that schedules triggered), messages_removed, runs_removed and firings_removed (a batch, as by pgqrs_apply_retention(), which also tells whether there is more). Never waits for a lock: what somebody else has is left to the next pass. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
-CREATE FUNCTION pgqrs_apply_retention() RETURNS jsonb
+CREATE FUNCTION @extschema@.pgqrs_apply_retention() RETURNS jsonb
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgqrs_apply_retention';
-COMMENT ON FUNCTION pgqrs_apply_retention() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_apply_retention() IS
 'One bounded batch, of a few tenths of a second, of what pgqrs_maintain() and the background worker do too: removes what ended longer ago than its queue''s retention, or dead_retention for dead letters and runs in ERROR. Returns what was removed, as counts: messages_removed (from the archive), runs_removed (with their messages, steps, signals and events), firings_removed (of schedules); and whether it ended before it had looked at all that is due: more. A call with more may have removed nothing, where it only stepped over what is gone. Never waits for a lock: what somebody else has is left to a later call. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
 -- A job looks first whether the extension is still there, and removes itself if
 -- it is not: without the library preloaded nobody else hears of DROP EXTENSION.
 -- Before that it leaves the owner's search_path, in which others may create.
-CREATE FUNCTION pgqrs_install_cron() RETURNS SETOF text
+CREATE FUNCTION @extschema@.pgqrs_install_cron() RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
@@ -31,7 +31,10 @@ BEGIN
 	END IF;
 	SELECT n.nspname, pg_get_userbyid(e.extowner) INTO home, owner
 	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pgqrs';
-	EXECUTE format('SELECT %I.pgqrs_function_privileges(''pgqrs_install_cron'')', home); -- the owner may call that
+	IF NOT pg_has_role(owner, 'USAGE') THEN
+		RAISE EXCEPTION 'permission denied for extension pgqrs' USING ERRCODE = 'insufficient_privilege',
+			DETAIL = 'Only the extension''s owner and superusers may do this.', HINT = format('Ask "%s" to do it.', owner);
+	END IF;
 	SELECT string_to_array(substring(extversion FROM '^\d+\.\d+'), '.')::int[] INTO cron_version FROM pg_extension WHERE extname = 'pg_cron';
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'pg_cron is not in this database' USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -59,5 +62,5 @@ BEGIN
 	END LOOP;
 END
 $function$;
-COMMENT ON FUNCTION pgqrs_install_cron() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_install_cron() IS
 'Has pg_cron call pgqrs_maintain() in this database, as the extension''s owner, every second or, before pg_cron 1.5, every minute, and once an hour forget its own runs of more than a day ago. Returns the jobs and when they run. Calling it again changes nothing, or brings them up to date. After DROP EXTENSION pgqrs the jobs remove themselves when they run next. Errors: 42501 unless called by the extension''s owner or a superuser; 55000: pg_cron is not in this database, or older than 1.4.';

@@ -5,7 +5,7 @@
 -- encoding of the database.  Every query is bounded by an index and a LIMIT,
 -- and a page says what it was limited to.  Only the owner gets to the tables.
 
-CREATE FUNCTION pgqrs_html(template text, VARIADIC "values" text[]) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html(template text, "values" text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT pg_catalog.format(template, VARIADIC ARRAY(
@@ -17,10 +17,10 @@ BEGIN ATOMIC
 		ORDER BY v.n))
 	WHERE pg_catalog.array_remove("values", NULL) <> '{}';
 END;
-COMMENT ON FUNCTION pgqrs_html(text, text[]) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html(text, text[]) IS
 'A template of HTML with a value in the place of each %s, or %1$s, as format() does it, but escaped; NULL if all values are, else a NULL is nothing. Of a value the first 4000 characters are shown, and a question mark for each control character.';
 
-CREATE FUNCTION pgqrs_html_duration(duration interval) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_duration(duration interval) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT CASE
@@ -36,10 +36,10 @@ BEGIN ATOMIC
 	FROM (SELECT CASE WHEN d.d < 0 THEN 0 WHEN d.d > 59.5 THEN pg_catalog.round(d.d) ELSE d.d END FROM (SELECT extract(epoch FROM duration)) AS d (d)) AS s (s)
 	WHERE duration IS NOT NULL;
 END;
-COMMENT ON FUNCTION pgqrs_html_duration(interval) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_duration(interval) IS
 'A duration as a person reads it, such as 4 ms or 2 h 5 min; one below 0 as 0.';
 
-CREATE FUNCTION pgqrs_html_error(error jsonb) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT pg_catalog.left(COALESCE(
@@ -47,13 +47,13 @@ BEGIN ATOMIC
 			THEN NULLIF(pg_catalog.concat_ws(': ', error ->> 'type', error ->> 'message'), '') END,
 		error #>> '{}'), 300);
 END;
-COMMENT ON FUNCTION pgqrs_html_error(jsonb) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
 'What an error says, in a line: its type and message, else all of it; 300 characters at most, not escaped.';
 
-CREATE FUNCTION pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT CASE WHEN cells IS NULL THEN pgqrs_html('<p class="empty">%s</p>', empty)
+	SELECT CASE WHEN cells IS NULL THEN @extschema@.pgqrs_html(text '<p class="empty">%s</p>', ARRAY[empty]::text[])
 		ELSE pg_catalog.format('<table><thead><tr>%s</tr></thead><tbody>%s</tbody></table>',
 			(SELECT pg_catalog.string_agg(pg_catalog.format('<th scope="col"%s>%s</th>',
 					CASE WHEN c.name LIKE '#%' THEN ' class="n"' END, pg_catalog.ltrim(c.name, '#')), '' ORDER BY c.n)
@@ -71,13 +71,13 @@ BEGIN ATOMIC
 					GROUP BY r.n
 				) AS r)) END;
 END;
-COMMENT ON FUNCTION pgqrs_html_table(text[], text[], text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_table(text[], text[], text) IS
 'A table of HTML. columns: their names, with # in front if they hold numbers; cells: rows of cells, all HTML already; empty: what is said if there are none.';
 
-CREATE FUNCTION pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT pgqrs_html($html$<!DOCTYPE html>
+	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="%s"/>
@@ -146,29 +146,29 @@ ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; 
 </style>
 </head>
 <body>
-$html$, pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title)
-		|| body || pgqrs_html('
+$html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
+		|| body || @extschema@.pgqrs_html(text '
 <footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see what is new.</footer>
 </body>
-</html>', pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ'));
+</html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
 END;
-COMMENT ON FUNCTION pgqrs_html_page(text, timestamptz, text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_page(text, timestamptz, text) IS
 'A page of HTML with the look of the reports. title: not escaped yet; body: HTML; at: when it was made.';
 
-CREATE FUNCTION pgqrs_html_status(status text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_status(status text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT pgqrs_html('<span class="b %s">%s</span>', CASE
+	SELECT @extschema@.pgqrs_html(text '<span class="b %s">%s</span>', ARRAY[CASE
 			WHEN status IN ('SUCCESS', 'DONE', 'READY', 'on') THEN 'ok'
 			WHEN status IN ('ERROR', 'DEAD', 'silent') THEN 'bad'
 			WHEN status IN ('PAUSED', 'PENDING', 'SUSPENDED', 'paused') THEN 'warn'
-			WHEN status IN ('RUNNING') THEN 'busy' END, status)
+			WHEN status IN ('RUNNING') THEN 'busy' END, status]::text[])
 	WHERE status IS NOT NULL;
 END;
-COMMENT ON FUNCTION pgqrs_html_status(text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_status(text) IS
 'A status as a label of HTML, in the colour of what it means.';
 
-CREATE FUNCTION pgqrs_html_plot(
+CREATE FUNCTION @extschema@.pgqrs_html_plot(
 	title text, note text, key text, ticks double precision[], names text[],
 	bars text, "from" text, "to" text
 ) RETURNS text
@@ -182,15 +182,15 @@ BEGIN ATOMIC
 			FROM ROWS FROM (pg_catalog.unnest(ticks), pg_catalog.unnest(names)) AS t (tick, name)),
 		bars, "from", "to");
 END;
-COMMENT ON FUNCTION pgqrs_html_plot(text, text, text, double precision[], text[], text, text, text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_html_plot(text, text, text, double precision[], text[], text, text, text) IS
 'A figure of HTML around a drawing of SVG that is 600 wide and 100 high and is stretched: its title, a note on it, the key of its colours, ticks on the way up from 0 to 1 with their names, the drawing, and where the axis of time begins and ends. All text is HTML already.';
 
-CREATE FUNCTION pgqrs_report_hour(at timestamptz) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_report_hour(at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH ended AS MATERIALIZED (
 		SELECT a.outcome, a.archived_at, a.enqueued_at, extract(epoch FROM a.archived_at - a.enqueued_at)::float8 AS took
-		FROM pgqrs_archive AS a
+		FROM @extschema@.pgqrs_archive AS a
 		ORDER BY a.message_id DESC
 		LIMIT 20000
 	), span AS (
@@ -231,13 +231,13 @@ BEGIN ATOMIC
 			) AS f
 	)
 	SELECT pg_catalog.format('<h2 id="hour">%s<small>%s</small></h2>', CASE WHEN p.cut AND p.span < '1 hour'
-				THEN 'The last ' || pgqrs_html_duration(p.span) ELSE 'The last hour' END,
+				THEN 'The last ' || @extschema@.pgqrs_html_duration(p.span) ELSE 'The last hour' END,
 			CASE WHEN p.cut THEN 'the 20000 messages and runs sent last, of those that have ended' ELSE 'messages and runs that ended' END)
 		|| CASE WHEN c.total = 0 THEN '<p class="empty">Nothing ended.</p>'
 			ELSE '<div class="plots">'
-				|| pgqrs_html_plot('Throughput', pg_catalog.format('ended per %s; %s in all, %s dead', c.unit, c.total, c.dead),
-					'<i class="f1"></i>done<i class="f2"></i>dead<i class="f3"></i>cancelled',
-					ARRAY[0.5, 1], ARRAY[(c.top / 2)::text, c.top::text],
+				|| @extschema@.pgqrs_html_plot(text 'Throughput', pg_catalog.format('ended per %s; %s in all, %s dead', c.unit, c.total, c.dead),
+					text '<i class="f1"></i>done<i class="f2"></i>dead<i class="f3"></i>cancelled',
+					ARRAY[0.5, 1]::double precision[], ARRAY[(c.top / 2)::text, c.top::text],
 					(SELECT pg_catalog.string_agg(pg_catalog.format('<g><title>%s: %s done, %s dead, %s cancelled</title>', pg_catalog.to_char(m.since, 'HH24:MI:SS'), m.done, m.dead, m.cancelled)
 							|| (SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="%s" x="%s" width="8.6" y="%s" height="%s"/>', r.class, 10 * m.n,
 									pg_catalog.round((100 - 100 * (r.below + r.count) * c.factor / c.top)::numeric, 2), pg_catalog.round((100 * r.count * c.factor / c.top)::numeric, 2)), '')
@@ -245,50 +245,50 @@ BEGIN ATOMIC
 								WHERE r.count > 0)
 							|| '</g>', '' ORDER BY m.n)
 						FROM minutes AS m WHERE m.total > 0),
-					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE pgqrs_html_duration(p.span) END || ' ago', 'now')
-				|| pgqrs_html_plot('Latency', 'from sending to the end; a logarithmic scale',
-					'<i class="f1"></i>half took less<i class="f4"></i>95 of 100 took less',
+					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE @extschema@.pgqrs_html_duration(p.span) END || ' ago', text 'now')
+				|| @extschema@.pgqrs_html_plot(text 'Latency', text 'from sending to the end; a logarithmic scale',
+					text '<i class="f1"></i>half took less<i class="f4"></i>95 of 100 took less',
 					(SELECT pg_catalog.array_agg((d.d - c.low)::float8 / (c.high - c.low) ORDER BY d.d) FROM pg_catalog.generate_series(c.low, c.high) AS d (d)),
 					(SELECT pg_catalog.array_agg(CASE WHEN d.d < 0 THEN 10 ^ (d.d + 3) || ' ms' ELSE 10 ^ d.d || ' s' END ORDER BY d.d) FROM pg_catalog.generate_series(c.low, c.high) AS d (d)),
 					(SELECT pg_catalog.string_agg(pg_catalog.format('<g><title>%s: half took less than %s, 95 of 100 less than %s</title>'
 								'<rect class="f4" x="%s" width="8.6" y="%s" height="%s"/><rect class="f1" x="%4$s" width="8.6" y="%7$s" height="2.2"/></g>',
-							pg_catalog.to_char(m.since, 'HH24:MI:SS'), pgqrs_html_duration(pg_catalog.make_interval(secs => m.p50)), pgqrs_html_duration(pg_catalog.make_interval(secs => m.p95)),
+							pg_catalog.to_char(m.since, 'HH24:MI:SS'), @extschema@.pgqrs_html_duration(pg_catalog.make_interval(secs => m.p50)), @extschema@.pgqrs_html_duration(pg_catalog.make_interval(secs => m.p95)),
 							10 * m.n, pg_catalog.round((100 - y.p95)::numeric, 2), pg_catalog.round((y.p95 - y.p50)::numeric, 2), pg_catalog.round((98.9 - y.p50)::numeric, 2)), '' ORDER BY m.n)
 						FROM minutes AS m
 							CROSS JOIN LATERAL (
 								SELECT 100 * (pg_catalog.log(m.p50) - c.low) / (c.high - c.low) AS p50, 100 * (pg_catalog.log(m.p95) - c.low) / (c.high - c.low) AS p95
 							) AS y
 						WHERE m.total > 0),
-					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE pgqrs_html_duration(p.span) END || ' ago', 'now')
+					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE @extschema@.pgqrs_html_duration(p.span) END || ' ago', text 'now')
 				|| '</div>' END
 	FROM scale AS c CROSS JOIN span AS p;
 END;
-COMMENT ON FUNCTION pgqrs_report_hour(timestamptz) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_report_hour(timestamptz) IS
 'Throughput and latency of the hour before an instant as plots, for pgqrs_report(); of the 20000 messages with the highest ids that have ended.';
 
-CREATE FUNCTION pgqrs_report() RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_report() RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH clock AS MATERIALIZED (
-		SELECT pgqrs_now() AS now
+		SELECT @extschema@.pgqrs_now() AS now
 	), queues AS MATERIALIZED (
-		SELECT s.* FROM pgqrs_queue_stats AS s
+		SELECT s.* FROM @extschema@.pgqrs_queue_stats AS s
 	), workers AS MATERIALIZED (
 		SELECT w.name, w.owner, w.hostname, w.version, w.queues, w.max_concurrent,
 			w.stopped_at, w.stopped_at IS NULL AND c.now - w.heartbeat_at > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
 			w.status::text AS status, c.now - w.heartbeat_at AS heard,
-			(SELECT pg_catalog.count(*) FROM pgqrs_messages AS m WHERE m.worker_id = w.worker_id) AS holds
-		FROM clock AS c CROSS JOIN pgqrs_workers AS w
+			(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m WHERE m.worker_id = w.worker_id) AS holds
+		FROM clock AS c CROSS JOIN @extschema@.pgqrs_workers AS w
 		WHERE w.stopped_at IS NULL OR w.stopped_at > c.now - interval '1 hour'
 		ORDER BY w.stopped_at DESC NULLS FIRST, w.name
 		LIMIT 50
 	), letters AS MATERIALIZED (
 		SELECT q.name AS queue, a.message_id, a.run_id, a.attempt, a.archived_at,
-			COALESCE(a.error ->> 'type', pgqrs_html_error(a.error)) AS cause, pgqrs_html_error(a.error) AS error
-		FROM pgqrs_queues AS q
+			COALESCE(a.error ->> 'type', @extschema@.pgqrs_html_error(a.error)) AS cause, @extschema@.pgqrs_html_error(a.error) AS error
+		FROM @extschema@.pgqrs_queues AS q
 			CROSS JOIN LATERAL (
 				SELECT a.message_id, a.run_id, a.attempt, a.archived_at, COALESCE(r.error, a.last_error) AS error
-				FROM pgqrs_archive AS a LEFT JOIN pgqrs_workflow_runs AS r ON r.run_id = a.run_id
+				FROM @extschema@.pgqrs_archive AS a LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = a.run_id
 				WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
 				ORDER BY a.archived_at DESC
 				LIMIT 100
@@ -296,22 +296,22 @@ BEGIN ATOMIC
 		ORDER BY a.archived_at DESC
 		LIMIT 1000
 	)
-	SELECT pgqrs_html_page('pgqrs: ' || pg_catalog.current_database(), c.now,
-		pgqrs_html('<header><h1>%s</h1><p class="soft">Queues and workflows at %s</p>'
+	SELECT @extschema@.pgqrs_html_page('pgqrs: ' || pg_catalog.current_database(), c.now,
+		@extschema@.pgqrs_html(text '<header><h1>%s</h1><p class="soft">Queues and workflows at %s</p>'
 			'<nav aria-label="Sections"><a href="#health">Health</a><a href="#hour">Last hour</a><a href="#queues">Queues</a><a href="#workflows">Workflows</a>'
-			'<a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>',
-			pg_catalog.current_database(), pg_catalog.to_char(c.now, 'YYYY-MM-DD HH24:MI:SS TZ'))
+			'<a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>', ARRAY[
+			pg_catalog.current_database(), pg_catalog.to_char(c.now, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[])
 
 		-- health
 		|| (SELECT CASE WHEN pg_catalog.bool_and(h.ok IS DISTINCT FROM false)
 					THEN '<h2 id="health">Health<small class="ok">nothing needs attention</small></h2>'
 					ELSE '<h2 id="health">Health</h2><ul class="health">'
-						|| pg_catalog.string_agg(pgqrs_html('<li><strong>%s: %s</strong><p>%s</p></li>', h.item, h.value, h.hint), '') FILTER (WHERE NOT h.ok) || '</ul>' END
+						|| pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><strong>%s: %s</strong><p>%s</p></li>', ARRAY[h.item, h.value, h.hint]::text[]), '') FILTER (WHERE NOT h.ok) || '</ul>' END
 				|| '<details><summary>All checks</summary>'
-				|| pgqrs_html_table('{item,is,value}', pg_catalog.array_agg(ARRAY[pgqrs_html('%s', h.item),
+				|| @extschema@.pgqrs_html_table('{item,is,value}'::text[], pg_catalog.array_agg(ARRAY[@extschema@.pgqrs_html(text '%s', ARRAY[h.item]::text[]),
 						CASE h.ok WHEN true THEN '<span class="b ok">ok</span>' WHEN false THEN '<span class="b bad">not ok</span>' ELSE '<span class="b">not known</span>' END,
-						pgqrs_html('%s', h.value)]), '') || '</details>'
-			FROM pgqrs_health AS h)
+						@extschema@.pgqrs_html(text '%s', ARRAY[h.value]::text[])]), text '') || '</details>'
+			FROM @extschema@.pgqrs_health AS h)
 
 		-- in figures
 		|| (SELECT pg_catalog.format('<dl class="figures">%s</dl>', pg_catalog.string_agg(pg_catalog.format('<div><dt>%s</dt><dd%s>%s</dd></div>', f.name, f.class, f.value), ''))
@@ -320,61 +320,61 @@ BEGIN ATOMIC
 				FROM queues AS q
 			) AS q
 				CROSS JOIN LATERAL (
-					VALUES ('ready', '', COALESCE(q.ready, 0)::text), ('oldest ready', '', COALESCE(pgqrs_html_duration(q.oldest), '&#8211;')),
+					VALUES ('ready', '', COALESCE(q.ready, 0)::text), ('oldest ready', '', COALESCE(@extschema@.pgqrs_html_duration(q.oldest), '&#8211;')),
 						('in flight', '', COALESCE(q.in_flight, 0)::text), ('delayed or waiting', '', COALESCE(q.delayed, 0)::text),
 						('dead', CASE WHEN q.dead > 0 THEN ' class="bad"' END, COALESCE(q.dead, 0)::text),
 						('live workers', '', (SELECT pg_catalog.count(*) FROM workers AS w WHERE w.stopped_at IS NULL AND NOT w.silent)::text)
 				) AS f (name, class, value))
 
-		|| pgqrs_report_hour(c.now)
+		|| @extschema@.pgqrs_report_hour(c.now)
 
 		|| '<h2 id="queues">Queues<small>those with most to do first, 100 at most</small></h2>'
-		|| (SELECT pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s ', q.queue) || CASE WHEN q.paused THEN pgqrs_html_status('paused') ELSE '' END
+		|| (SELECT @extschema@.pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s ', ARRAY[q.queue]::text[]) || CASE WHEN q.paused THEN @extschema@.pgqrs_html_status(text 'paused') ELSE '' END
 						|| CASE WHEN q.is_workflow THEN '<span class="sub">workflow</span>' ELSE '' END,
-					q.ready::text, pgqrs_html_duration(q.oldest_ready_age), q.in_flight::text, q.delayed::text,
-					CASE WHEN q.dead > 0 THEN pg_catalog.format('<span class="bad">%s</span>', q.dead) ELSE '0' END]), 'There is no queue.')
+					q.ready::text, @extschema@.pgqrs_html_duration(q.oldest_ready_age), q.in_flight::text, q.delayed::text,
+					CASE WHEN q.dead > 0 THEN pg_catalog.format('<span class="bad">%s</span>', q.dead) ELSE '0' END]), text 'There is no queue.')
 			FROM (SELECT * FROM queues AS q ORDER BY q.ready + q.in_flight + q.dead DESC, q.queue LIMIT 100) AS q)
 
 		|| '<h2 id="workflows">Workflows<small>by their 100 newest runs each that ended, 50 at most</small></h2>'
-		|| (SELECT pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retries}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s', w.name),
+		|| (SELECT @extschema@.pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retries}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[w.name]::text[]),
 					CASE WHEN w.success + w.error > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
 						pg_catalog.floor(100.0 * w.success / (w.success + w.error))) END,
-					pgqrs_html_duration(w.p50_duration), pgqrs_html_duration(w.p95_duration),
+					@extschema@.pgqrs_html_duration(w.p50_duration), @extschema@.pgqrs_html_duration(w.p95_duration),
 					w.queued::text, w.running::text, w.paused::text,
 					CASE WHEN w.error > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.error) ELSE '0' END, w.retries::text]
-						ORDER BY w.name), 'There is no workflow.')
+						ORDER BY w.name), text 'There is no workflow.')
 			FROM (
 				SELECT w.name, s.*
 				FROM (
 					SELECT w.workflow_id, w.name
-					FROM pgqrs_workflows AS w
-					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM pgqrs_workflow_runs AS r WHERE r.workflow_id = w.workflow_id) DESC NULLS LAST
+					FROM @extschema@.pgqrs_workflows AS w
+					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.workflow_id = w.workflow_id) DESC NULLS LAST
 					LIMIT 50
 				) AS w
-					CROSS JOIN LATERAL pgqrs_count_runs(w.workflow_id) AS s
+					CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(w.workflow_id) AS s
 			) AS w)
 
 		|| '<h2 id="slow">Slowest runs<small>of the 5000 newest, from their first claim on</small></h2>'
-		|| (SELECT pgqrs_html_table('{run,workflow,status,#time,#claims,started}', pg_catalog.array_agg(ARRAY[
-					r.run_id::text, pgqrs_html('%s', q.name), pg_catalog.concat(pgqrs_html_status(r.status::text), pgqrs_html('<span class="sub">%s</span>', r.waiting_for)),
-					pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), 'No run has started.')
+		|| (SELECT @extschema@.pgqrs_html_table('{run,workflow,status,#time,#claims,started}'::text[], pg_catalog.array_agg(ARRAY[
+					r.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[q.name]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status::text), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
+					@extschema@.pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), text 'No run has started.')
 			FROM (
 				SELECT r.run_id, r.workflow_id, r.status, r.waiting_for, r.attempt, r.started_at, COALESCE(r.completed_at, c.now) - r.started_at AS took
 				FROM (
-					SELECT r.* FROM pgqrs_workflow_runs AS r ORDER BY r.run_id DESC LIMIT 5000
+					SELECT r.* FROM @extschema@.pgqrs_workflow_runs AS r ORDER BY r.run_id DESC LIMIT 5000
 				) AS r
 				WHERE r.started_at IS NOT NULL
 				ORDER BY took DESC
 				LIMIT 10
 			) AS r
-				JOIN pgqrs_queues AS q ON q.queue_id = r.workflow_id)
+				JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id)
 
 		|| '<h2 id="failing">Failures<small>by cause, of the newest 100 dead letters of each queue, 1000 in all</small></h2>'
-		|| (SELECT pgqrs_html_table('{cause,queue,#dead,#newest,latest error}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s', COALESCE(pg_catalog.left(l.cause, 100), 'unknown')), pgqrs_html('%s', l.queue), l.count::text, pgqrs_html_duration(c.now - l.newest) || ' ago',
-					pgqrs_html('%s', l.error)] ORDER BY l.count DESC, l.newest DESC), 'Nothing failed for good.')
+		|| (SELECT @extschema@.pgqrs_html_table('{cause,queue,#dead,#newest,latest error}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[COALESCE(pg_catalog.left(l.cause, 100), 'unknown')]::text[]), @extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), l.count::text, @extschema@.pgqrs_html_duration(c.now - l.newest) || ' ago',
+					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.count DESC, l.newest DESC), text 'Nothing failed for good.')
 			FROM (
 				SELECT l.queue, l.cause, pg_catalog.count(*) AS count, pg_catalog.max(l.archived_at) AS newest, (pg_catalog.array_agg(l.error ORDER BY l.archived_at DESC))[1] AS error
 				FROM letters AS l
@@ -384,41 +384,41 @@ BEGIN ATOMIC
 			) AS l)
 
 		|| '<h2 id="letters">Dead letters<small>the newest 15; pgqrs_replay_message() gives one another chance</small></h2>'
-		|| (SELECT pgqrs_html_table('{message,queue,#died,#claims,error}', pg_catalog.array_agg(ARRAY[
+		|| (SELECT @extschema@.pgqrs_html_table('{message,queue,#died,#claims,error}'::text[], pg_catalog.array_agg(ARRAY[
 					CASE WHEN l.run_id IS NULL THEN '' ELSE 'run ' END || l.message_id,
-					pgqrs_html('%s', l.queue), pgqrs_html_duration(c.now - l.archived_at) || ' ago', l.attempt::text,
-					pgqrs_html('%s', l.error)] ORDER BY l.archived_at DESC), 'There are no dead letters.')
+					@extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), @extschema@.pgqrs_html_duration(c.now - l.archived_at) || ' ago', l.attempt::text,
+					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.archived_at DESC), text 'There are no dead letters.')
 			FROM (SELECT * FROM letters AS l ORDER BY l.archived_at DESC LIMIT 15) AS l)
 
 		|| '<h2 id="workers">Workers<small>live, or stopped within the hour; 50 at most</small></h2>'
-		|| (SELECT pgqrs_html_table('{worker,status,#holds,#heard of,version,queues}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s<span class="sub">%s</span>', w.name, pg_catalog.concat_ws(' on ', w.owner, w.hostname)),
-					pgqrs_html_status(CASE WHEN w.silent THEN 'silent' ELSE w.status END),
-					pg_catalog.concat_ws(' of ', w.holds, w.max_concurrent), pgqrs_html_duration(w.heard) || ' ago', pgqrs_html('%s', w.version),
-					pgqrs_html('%s', pg_catalog.array_to_string(w.queues[1:20], ', '))] ORDER BY w.stopped_at DESC NULLS FIRST, w.name), 'There is no worker.')
+		|| (SELECT @extschema@.pgqrs_html_table('{worker,status,#holds,#heard of,version,queues}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s<span class="sub">%s</span>', ARRAY[w.name, pg_catalog.concat_ws(' on ', w.owner, w.hostname)]::text[]),
+					@extschema@.pgqrs_html_status(CASE WHEN w.silent THEN 'silent' ELSE w.status END),
+					pg_catalog.concat_ws(' of ', w.holds, w.max_concurrent), @extschema@.pgqrs_html_duration(w.heard) || ' ago', @extschema@.pgqrs_html(text '%s', ARRAY[w.version]::text[]),
+					@extschema@.pgqrs_html(text '%s', ARRAY[pg_catalog.array_to_string(w.queues[1:20], ', ')]::text[])] ORDER BY w.stopped_at DESC NULLS FIRST, w.name), text 'There is no worker.')
 			FROM workers AS w)
 
 		|| '<h2 id="schedules">Schedules<small>the next first, 50 at most</small></h2>'
-		|| (SELECT pgqrs_html_table('{schedule,workflow,when,last run,next}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s ', s.name) || CASE WHEN s.enabled THEN '' ELSE pgqrs_html_status('paused') END, pgqrs_html('%s', s.workflow),
-					pgqrs_html('<code>%s</code> <span class="sub">%s</span>', s.cron, s.timezone),
-					pg_catalog.concat(s.last_run_id || ' ', pgqrs_html_status(s.last_status), pgqrs_html('<span class="sub">%s ago</span>', pgqrs_html_duration(c.now - s.last_fired_at))),
-					pgqrs_html('in %s<span class="sub">%s</span>', pgqrs_html_duration(s.next_fire_at - c.now), pg_catalog.to_char(s.next_fire_at, 'MM-DD HH24:MI'))]
-						ORDER BY s.next_fire_at, s.name), 'There is no schedule.')
-			FROM (SELECT * FROM pgqrs_schedule_list AS s ORDER BY s.next_fire_at, s.name LIMIT 50) AS s)
+		|| (SELECT @extschema@.pgqrs_html_table('{schedule,workflow,when,last run,next}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s ', ARRAY[s.name]::text[]) || CASE WHEN s.enabled THEN '' ELSE @extschema@.pgqrs_html_status(text 'paused') END, @extschema@.pgqrs_html(text '%s', ARRAY[s.workflow]::text[]),
+					@extschema@.pgqrs_html(text '<code>%s</code> <span class="sub">%s</span>', ARRAY[s.cron, s.timezone]::text[]),
+					pg_catalog.concat(s.last_run_id || ' ', @extschema@.pgqrs_html_status(s.last_status), @extschema@.pgqrs_html(text '<span class="sub">%s ago</span>', ARRAY[@extschema@.pgqrs_html_duration(c.now - s.last_fired_at)]::text[])),
+					@extschema@.pgqrs_html(text 'in %s<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_duration(s.next_fire_at - c.now), pg_catalog.to_char(s.next_fire_at, 'MM-DD HH24:MI')]::text[])]
+						ORDER BY s.next_fire_at, s.name), text 'There is no schedule.')
+			FROM (SELECT * FROM @extschema@.pgqrs_schedule_list AS s ORDER BY s.next_fire_at, s.name LIMIT 50) AS s)
 		|| '</main>')
 	FROM clock AS c;
 END;
-COMMENT ON FUNCTION pgqrs_report() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_report() IS
 'How the queues and workflows of this database are doing, as one page of HTML that needs nothing else: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Only for the extension''s owner and superusers.';
 
-CREATE FUNCTION pgqrs_report_run(run_id bigint) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH run AS MATERIALIZED (
 		SELECT r.*, c.now, COALESCE(r.completed_at, c.now) AS until,
 			GREATEST(extract(epoch FROM COALESCE(r.completed_at, c.now) - r.created_at)::float8, 0.000001) AS seconds
-		FROM pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT pgqrs_now() AS now) AS c
+		FROM @extschema@.pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT @extschema@.pgqrs_now() AS now) AS c
 	), lines AS MATERIALIZED (
 		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
 			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history
@@ -433,17 +433,17 @@ BEGIN ATOMIC
 			s.error, s.history
 		FROM run AS r
 			CROSS JOIN LATERAL (
-				SELECT s.* FROM pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
+				SELECT s.* FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
 			) AS s
 	)
-	SELECT pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), r.now,
-		pgqrs_html('<header><h1>Run %s </h1><p class="soft">%s ', r.run_id::text, r.workflow) || pgqrs_html_status(r.status)
+	SELECT @extschema@.pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), r.now,
+		@extschema@.pgqrs_html(text '<header><h1>Run %s </h1><p class="soft">%s ', ARRAY[r.run_id::text, r.workflow]::text[]) || @extschema@.pgqrs_html_status(r.status)
 			|| '</p></header><main>'
-		|| (SELECT '<dl class="facts">' || pg_catalog.string_agg(pgqrs_html('<div><dt>%s</dt><dd>%s</dd></div>', f.name, pg_catalog.left(f.value, 300)), '') || '</dl>'
+		|| (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
 			FROM (
 				VALUES ('triggered', pg_catalog.to_char(r.created_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
-					('took', CASE WHEN r.completed_at IS NOT NULL THEN pgqrs_html_duration(r.until - r.created_at) END),
-					('goes on for', CASE WHEN r.completed_at IS NULL THEN pgqrs_html_duration(r.until - r.created_at) END),
+					('took', CASE WHEN r.completed_at IS NOT NULL THEN @extschema@.pgqrs_html_duration(r.until - r.created_at) END),
+					('goes on for', CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_duration(r.until - r.created_at) END),
 					('ended', pg_catalog.to_char(r.completed_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
 					('waits for', r.waiting_for),
 					('work continues, or the lease ends', pg_catalog.to_char(r.visible_after, 'YYYY-MM-DD HH24:MI:SS TZ')),
@@ -457,23 +457,23 @@ BEGIN ATOMIC
 					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
 			) AS f (name, value)
 			WHERE f.value IS NOT NULL)
-		|| COALESCE(pgqrs_html('<h2 class="bad">Error</h2><pre>%s</pre>', pg_catalog.jsonb_pretty(r.error)), '')
+		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[pg_catalog.jsonb_pretty(r.error)]::text[]), '')
 
 		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
-		|| (SELECT pg_catalog.string_agg(pgqrs_html('<li><div><strong>%s</strong> ', l.name)
-					|| pg_catalog.concat(pgqrs_html_status(l.status), pgqrs_html('<span class="sub">%s</span>', pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))), '</div>')
+		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
+					|| pg_catalog.concat(@extschema@.pgqrs_html_status(l.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))]::text[]), '</div>')
 					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
-						pgqrs_html_duration(l.since - r.created_at), pgqrs_html_duration(l.until - l.since), l.class,
+						@extschema@.pgqrs_html_duration(l.since - r.created_at), @extschema@.pgqrs_html_duration(l.until - l.since), l.class,
 						pg_catalog.round(LEAST(b.x, 996)::numeric, 1), pg_catalog.round(GREATEST(LEAST(b.w, 1000 - b.x), 4)::numeric, 1),
 						(SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="f2" x="%s" width="4" height="10"/>',
 								pg_catalog.round(LEAST(GREATEST(1000 * extract(epoch FROM (h.value ->> 'at')::timestamptz - r.created_at)::float8 / r.seconds, 0), 996)::numeric, 1)), '')
 							FROM pg_catalog.jsonb_array_elements(l.history) AS h (value)))
-					|| pg_catalog.format('<div class="t">%s</div>', pgqrs_html_duration(l.until - l.since))
+					|| pg_catalog.format('<div class="t">%s</div>', @extschema@.pgqrs_html_duration(l.until - l.since))
 					|| COALESCE('<div class="e">' || (
-							SELECT pg_catalog.string_agg(pgqrs_html('<p><span class="bad">attempt %s, after %s</span> %s</p>', h.value ->> 'attempt',
-								pgqrs_html_duration((h.value ->> 'at')::timestamptz - r.created_at), pgqrs_html_error(h.value -> 'error')), '' ORDER BY h.n)
+							SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<p><span class="bad">attempt %s, after %s</span> %s</p>', ARRAY[h.value ->> 'attempt',
+								@extschema@.pgqrs_html_duration((h.value ->> 'at')::timestamptz - r.created_at), @extschema@.pgqrs_html_error(h.value -> 'error')]::text[]), '' ORDER BY h.n)
 							FROM pg_catalog.jsonb_array_elements(l.history) WITH ORDINALITY AS h (value, n)) || '</div>',
-						pgqrs_html('<div class="e"><p class="bad">%s</p></div>', pgqrs_html_error(l.error)), '')
+						@extschema@.pgqrs_html(text '<div class="e"><p class="bad">%s</p></div>', ARRAY[@extschema@.pgqrs_html_error(l.error)]::text[]), '')
 					|| '</li>', '' ORDER BY l.place)
 			FROM lines AS l
 				CROSS JOIN LATERAL (
@@ -482,35 +482,35 @@ BEGIN ATOMIC
 				) AS b)
 		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
 
-		|| COALESCE((SELECT '<h2>Children<small>50 at most</small></h2>' || pgqrs_html_table('{run,workflow,status,step,#time}', pg_catalog.array_agg(ARRAY[
-					k.run_id::text, pgqrs_html('%s', k.workflow), pgqrs_html_status(k.status), pgqrs_html('%s', k.parent_step_id),
-					pgqrs_html_duration(COALESCE(k.completed_at, r.now) - k.created_at)] ORDER BY k.run_id), '')
+		|| COALESCE((SELECT '<h2>Children<small>50 at most</small></h2>' || @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[], pg_catalog.array_agg(ARRAY[
+					k.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[k.workflow]::text[]), @extschema@.pgqrs_html_status(k.status), @extschema@.pgqrs_html(text '%s', ARRAY[k.parent_step_id]::text[]),
+					@extschema@.pgqrs_html_duration(COALESCE(k.completed_at, r.now) - k.created_at)] ORDER BY k.run_id), text '')
 			FROM (
-				SELECT k.* FROM pgqrs_runs AS k WHERE k.parent_run_id = r.run_id ORDER BY k.run_id LIMIT 50
+				SELECT k.* FROM @extschema@.pgqrs_runs AS k WHERE k.parent_run_id = r.run_id ORDER BY k.run_id LIMIT 50
 			) AS k
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || pgqrs_html_table('{signal,sent,taken by,payload}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s', s.name), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'), pgqrs_html('%s', s.consumed_by),
-					pgqrs_html('<code>%s</code>', pg_catalog.left(s.payload::text, 300))] ORDER BY s.signal_id), '')
+		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,taken by,payload}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'), @extschema@.pgqrs_html(text '%s', ARRAY[s.consumed_by]::text[]),
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(s.payload::text, 300)]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
-				SELECT s.* FROM pgqrs_run_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
+				SELECT s.* FROM @extschema@.pgqrs_run_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
 			) AS s
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || pgqrs_html_table('{event,at,#after,data}', pg_catalog.array_agg(ARRAY[
-					pgqrs_html('%s', e.event), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), pgqrs_html_duration(e.at - r.created_at),
-					pgqrs_html('<code>%s</code>', pg_catalog.left(e.data::text, 300))] ORDER BY e.event_id), '')
+		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || @extschema@.pgqrs_html_table('{event,at,#after,data}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(e.at - r.created_at),
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(e.data::text, 300)]::text[])] ORDER BY e.event_id), text '')
 			FROM (
-				SELECT e.* FROM pgqrs_run_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+				SELECT e.* FROM @extschema@.pgqrs_run_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
 			) AS e
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| COALESCE((SELECT pg_catalog.string_agg(pgqrs_html('<h2>%s</h2><pre tabindex="0">%s</pre>', d.name, pg_catalog.jsonb_pretty(d.value)), '' ORDER BY d.n)
+		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, pg_catalog.jsonb_pretty(d.value)]::text[]), '' ORDER BY d.n)
 			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
 			WHERE d.value IS NOT NULL), '')
 		|| '</main>')
 	FROM run AS r;
 END;
-COMMENT ON FUNCTION pgqrs_report_run(bigint) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_report_run(bigint) IS
 'One run as a page of HTML: its steps, attempts, waits and errors on a line of time, signals, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Only for the extension''s owner and superusers. Errors: 22004, PQ003.';

@@ -1,51 +1,64 @@
 -- Privileges.
 
-CREATE FUNCTION pgqrs_grant(pattern text, role text, privilege text) RETURNS void
+CREATE FUNCTION @extschema@.pgqrs_grant(pattern text, role text, privilege text) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_grant';
-COMMENT ON FUNCTION pgqrs_grant(text, text, text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_grant(text, text, text) IS
 'allows a role (or public) to trigger, work or admin on the queues and workflows that a pattern matches, also later ones; gives it EXECUTE on the functions needed, SELECT on the views and USAGE on the schema; only the extension''s owner and superusers; 42704: no such role, 22023: no such privilege';
 
-CREATE FUNCTION pgqrs_revoke(pattern text, role text, privilege text) RETURNS void
+CREATE FUNCTION @extschema@.pgqrs_revoke(pattern text, role text, privilege text) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_revoke';
-COMMENT ON FUNCTION pgqrs_revoke(text, text, text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_revoke(text, text, text) IS
 'takes back exactly what pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT where no other grant to the role needs them, but not USAGE on the schema; also for a role that was dropped; a NOTICE if it was not granted; only the extension''s owner and superusers';
 
-CREATE FUNCTION pgqrs_sync_grants() RETURNS void
+CREATE FUNCTION @extschema@.pgqrs_sync_grants() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_sync_grants';
-COMMENT ON FUNCTION pgqrs_sync_grants() IS
+COMMENT ON FUNCTION @extschema@.pgqrs_sync_grants() IS
 'gives every role that pgqrs_grant() named the rights on functions and views that it needs, and takes back those it does not: after a restore without them, or an upgrade; only the extension''s owner and superusers';
 
-CREATE FUNCTION pgqrs_function_privileges(function text) RETURNS text[]
+CREATE FUNCTION @extschema@.pgqrs_function_privileges(function text) RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_function_privileges';
-COMMENT ON FUNCTION pgqrs_function_privileges(text) IS
+COMMENT ON FUNCTION @extschema@.pgqrs_function_privileges(text) IS
 'the privileges of which one is enough to call a function of the extension; none: only its owner may; NULL: not a function of the extension';
 
--- Nothing is for everybody.  Only what belongs to the extension: its schema
--- may hold other things.
+-- Only the owner may use what belongs to the extension, until pgqrs_grant() says
+-- otherwise: also not the roles that ALTER DEFAULT PRIVILEGES names.  PUBLIC's
+-- USAGE on types stays, it gives access to no row.
 DO $$
 DECLARE
-	object record;
+	entry record;
 BEGIN
-	FOR object IN
-		SELECT CASE d.classid
-				WHEN 'pg_catalog.pg_proc'::pg_catalog.regclass
-				THEN 'ROUTINE ' || d.objid::pg_catalog.regprocedure::pg_catalog.text
-				ELSE CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END ||
-					d.objid::pg_catalog.regclass::pg_catalog.text
-			END AS name
-			FROM pg_catalog.pg_depend AS d
-				LEFT JOIN pg_catalog.pg_class AS c
-					ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-			WHERE d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
-				AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
-				AND d.deptype = 'e'
-				AND (d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass OR c.relkind IN ('r', 'v', 'S'))
+	FOR entry IN
+		SELECT DISTINCT o.kind, o.name, a.grantee, r.rolname
+		FROM pg_catalog.pg_depend AS d
+			CROSS JOIN LATERAL (
+				SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, c.oid::pg_catalog.regclass::pg_catalog.text AS name,
+					c.relowner AS owner, c.relacl AS acl
+				FROM pg_catalog.pg_class AS c
+				WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid AND c.relkind IN ('r', 'v', 'S')
+				UNION ALL
+				SELECT 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text,
+					p.proowner, COALESCE(p.proacl, pg_catalog.acldefault('f', p.proowner))
+				FROM pg_catalog.pg_proc AS p
+				WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND p.oid = d.objid
+				UNION ALL
+				SELECT 'TYPE', t.oid::pg_catalog.regtype::pg_catalog.text, t.typowner, t.typacl
+				FROM pg_catalog.pg_type AS t
+				WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND t.oid = d.objid AND t.typtype IN ('c', 'e')
+			) AS o
+			CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS a
+			LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
+		WHERE d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+			AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
+			AND d.deptype = 'e'
+			AND a.grantee <> o.owner
+			AND NOT (o.kind = 'TYPE' AND a.grantee = 0)
 	LOOP
-		EXECUTE 'REVOKE ALL ON ' || object.name || ' FROM PUBLIC';
+		EXECUTE pg_catalog.format('REVOKE ALL ON %s %s FROM %s CASCADE', entry.kind, entry.name,
+			CASE WHEN entry.grantee = 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(entry.rolname) END);
 	END LOOP;
 END
 $$;

@@ -278,7 +278,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT 1 FROM pgqrs_report()$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_report_hour(pgqrs_now())$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_report_run({run})$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html('%s', 'a')$$, 'owner', '42501'),
+	($$SELECT * FROM pgqrs_html('%s', '{a}')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_html_duration('1 s')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_html_error('1')$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_html_page('a', '2030-01-01', 'b')$$, 'owner', '42501'),

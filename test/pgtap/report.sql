@@ -7,11 +7,11 @@ SELECT no_plan();
 -- What pages are made of
 --
 
-SELECT is(pgqrs_html('<b>%s</b>%s', '<a href="x">&''', U&'\+01F600'), '<b>&lt;a href=&quot;x&quot;&gt;&amp;&#39;</b>' || U&'\+01F600', 'values are escaped');
-SELECT is(pgqrs_html('%s|%s', NULL, '%s %1$s'), '|%s %1$s', 'NULL is nothing, and a value is no template');
-SELECT is(pgqrs_html('<b>%s</b>', NULL), NULL, 'nothing at all');
-SELECT is(pgqrs_html('%s', E'a\tb\nc\x01\x1b\x7f'), E'a\tb\nc???', 'control characters');
-SELECT is(length(pgqrs_html('%s', repeat('&', 5000))), 3999 * 5 + 3, 'long values are cut before they are escaped');
+SELECT is(pgqrs_html('<b>%s</b>%s', ARRAY['<a href="x">&''', U&'\+01F600']), '<b>&lt;a href=&quot;x&quot;&gt;&amp;&#39;</b>' || U&'\+01F600', 'values are escaped');
+SELECT is(pgqrs_html('%s|%s', ARRAY[NULL, '%s %1$s']), '|%s %1$s', 'NULL is nothing, and a value is no template');
+SELECT is(pgqrs_html('<b>%s</b>', ARRAY[NULL]), NULL, 'nothing at all');
+SELECT is(pgqrs_html('%s', ARRAY[E'a\tb\nc\x01\x1b\x7f']), E'a\tb\nc???', 'control characters');
+SELECT is(length(pgqrs_html('%s', ARRAY[repeat('&', 5000)])), 3999 * 5 + 3, 'long values are cut before they are escaped');
 SELECT is(pgqrs_html_duration(d), e, d::text)
 	FROM (VALUES ('0 s'::interval, '0 ms'), ('-1 h', '0 ms'), ('40 us', '0 ms'), ('60 us', '0.1 ms'), ('9.94 ms', '9.9 ms'), ('9.96 ms', '10 ms'),
 		('999.4 ms', '999 ms'), ('999.6 ms', '1.0 s'), ('9.94 s', '9.9 s'), ('9.96 s', '10 s'), ('59.4 s', '59 s'), ('1 min', '1 min'), ('61 s', '1 min 1 s'),
