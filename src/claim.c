@@ -28,10 +28,13 @@
 #include "levels.h"
 #include "miscadmin.h"
 #include "names.h"
+#include "probe.h"
+#include "ready.h"
 #include "taken.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+#include "wake.h"
 #include "worker_registry.h"
 
 /* One call may end this many messages that are due to end. */
@@ -40,9 +43,11 @@
 typedef struct Claim
 {
 	PgqrsRunRows rows;
+	bool is_clean;	 /* the transaction had modified no message before */
 	int64 worker_id; /* 0: none */
 	const char *worker_version;
-	int64 timeout; /* < 0: the queue's */
+	const PgqrsQueueIds *matching; /* NULL: one queue */
+	int64 timeout;				   /* < 0: the queue's */
 	int wanted;
 	int may_end;
 	PgqrsDeliver deliver;
@@ -516,13 +521,13 @@ claim_limited(Claim *claim)
 	pgqrs_lease_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
 }
 
+/* From the queue of the rows. */
 static void
-claim_queue(Claim *claim, const PgqrsQueue *queue)
+claim_queue(Claim *claim)
 {
-	if (queue->paused || !wants_more(claim))
+	if (claim->rows.queue.paused || !wants_more(claim))
 		return;
-	claim->rows.queue = *queue;
-	if (queue->max_in_flight > 0)
+	if (claim->rows.queue.max_in_flight > 0)
 		claim_limited(claim);
 	else
 		scan_queue(claim);
@@ -532,37 +537,44 @@ claim_queue(Claim *claim, const PgqrsQueue *queue)
  * Many queues
  */
 
-List *
+/* The one queue of that name. */
+static void
+find_named(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
+{
+	pgqrs_queue_require(name, PRIVILEGE_WORK, queue);
+	if (worker != NULL && !pgqrs_worker_subscribes(worker, name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("worker " INT64_FORMAT " does not subscribe to queue \"%s\"",
+						worker->worker_id, name),
+				 errhint("Register the worker with a pattern that covers the queue.")));
+}
+
+static const PgqrsQueueIds *
+find_matching(const char *pattern, const PgqrsWorker *worker)
+{
+	List *subscribed = worker != NULL ? worker->queues : NIL;
+
+	if (pattern == NULL)
+		return pgqrs_queue_match_ids(subscribed, NIL, PRIVILEGE_WORK);
+	return pgqrs_queue_match_ids(list_make1(unconstify(char *, pattern)),
+								 subscribed, PRIVILEGE_WORK);
+}
+
+const PgqrsQueueIds *
 pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker)
 {
-	List *queues = NIL;
-	ListCell *lc;
+	static int64 id;
+	static int slot;
+	static const PgqrsQueueIds one = {1, &id, &slot};
+	PgqrsQueue q;
 
-	if (queue != NULL && !pgqrs_is_pattern(queue))
-	{
-		PgqrsQueue *q = palloc(sizeof(PgqrsQueue));
-
-		pgqrs_queue_require(queue, PRIVILEGE_WORK, q);
-		if (worker != NULL && !pgqrs_worker_subscribes(worker, queue))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("worker " INT64_FORMAT " does not subscribe to queue \"%s\"",
-							worker->worker_id, queue),
-					 errhint("Register the worker with a pattern that covers the queue.")));
-		return list_make1(q);
-	}
-
-	foreach(lc,
-			pgqrs_queue_match(queue != NULL ? list_make1(unconstify(char *, queue)) :
-											  worker->queues,
-							  PRIVILEGE_WORK))
-	{
-		PgqrsQueue *q = lfirst(lc);
-
-		if (worker == NULL || pgqrs_worker_subscribes(worker, q->name))
-			queues = lappend(queues, q);
-	}
-	return queues;
+	if (queue == NULL || pgqrs_is_pattern(queue))
+		return find_matching(queue, worker);
+	find_named(queue, worker, &q);
+	id = q.queue_id;
+	slot = pgqrs_ready_slot(id);
+	return &one;
 }
 
 /* Each call of a session starts at the next queue, so that none starves. */
@@ -576,19 +588,53 @@ next_start(int count)
 	return turn++ % count;
 }
 
-static void
-claim_queues(Claim *claim, List *queues)
+/*
+ * Whether the queue is known to have nothing, also for a transaction that may
+ * have written to it.
+ */
+static bool
+is_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
 {
-	int count = list_length(queues);
-	int start = count > 1 ? next_start(count) : 0;
+	return pgqrs_ready_is_idle(slot, queue_id, now) &&
+		(claim->is_clean || !pgqrs_wake_has_marked(queue_id));
+}
 
-	for (int i = 0; i < count && claim->wanted > 0; i++)
-		claim_queue(claim, list_nth(queues, (start + i) % count));
+static void
+claim_matching(Claim *claim, const PgqrsQueueIds *queues)
+{
+	int at = queues->count > 1 ? next_start(queues->count) : 0;
+	TimestampTz now = pgqrs_clock_peek();
+	PgqrsRunRows *rows = &claim->rows;
+
+	for (int i = 0; i < queues->count && wants_more(claim); i++, at++)
+	{
+		int wanted = claim->wanted;
+
+		if (at == queues->count)
+			at = 0;
+		if (is_idle(claim, queues->ids[at], queues->slots[at], now) ||
+			!pgqrs_queue_by_id(queues->ids[at], &rows->queue))
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		claim_queue(claim);
+		if (claim->wanted == wanted && claim->is_clean)
+			pgqrs_probe_idle(rows->messages, rows->message, &rows->queue,
+							 queues->slots[at]);
+	}
+}
+
+static void
+claim_all(Claim *claim)
+{
+	if (claim->matching != NULL)
+		claim_matching(claim, claim->matching);
+	else
+		claim_queue(claim);
 }
 
 /* No more than the worker may hold. */
 static void
-claim_for_worker(Claim *claim, const PgqrsWorker *worker, List *queues)
+claim_for_worker(Claim *claim, const PgqrsWorker *worker)
 {
 	int room;
 	int claimed;
@@ -597,7 +643,7 @@ claim_for_worker(Claim *claim, const PgqrsWorker *worker, List *queues)
 		return;
 	if (worker->max_concurrent == 0)
 	{
-		claim_queues(claim, queues);
+		claim_all(claim);
 		return;
 	}
 	room = pgqrs_lease_take_room(claim->rows.messages, TABLE_WORKERS,
@@ -605,7 +651,7 @@ claim_for_worker(Claim *claim, const PgqrsWorker *worker, List *queues)
 	if (room == 0)
 		return;
 	claimed = claim->wanted = Min(claim->wanted, room);
-	claim_queues(claim, queues);
+	claim_all(claim);
 	claimed -= claim->wanted;
 	pgqrs_lease_settle(TABLE_WORKERS, worker->worker_id, claimed > 0);
 }
@@ -623,9 +669,10 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		.arg = arg,
 	};
 	PgqrsWorker worker;
-	List *queues;
+	PgqrsWorker *w = worker_id != 0 ? &worker : NULL;
 
 	pgqrs_floor_call_begin();
+	claim.is_clean = pgqrs_floor_call_is_clean();
 	pgqrs_commit_claim_begin();
 	pgqrs_run_open_messages(&claim.rows);
 	if (worker_id != 0)
@@ -634,11 +681,14 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		pgqrs_worker_touch(worker_id);
 		claim.worker_version = worker.version;
 	}
-	queues = pgqrs_claim_queues(queue, worker_id != 0 ? &worker : NULL);
-	if (worker_id != 0)
-		claim_for_worker(&claim, &worker, queues);
+	if (queue == NULL || pgqrs_is_pattern(queue))
+		claim.matching = find_matching(queue, w);
 	else
-		claim_queues(&claim, queues);
+		find_named(queue, w, &claim.rows.queue);
+	if (w != NULL)
+		claim_for_worker(&claim, w);
+	else
+		claim_all(&claim);
 	pgqrs_run_close(&claim.rows);
 	pgqrs_commit_claim_end();
 }

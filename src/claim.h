@@ -38,8 +38,12 @@ typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
 extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
 						int64 timeout, PgqrsDeliver deliver, void *arg);
 
-/* The queues that it would claim from, as PgqrsQueue *; worker: NULL for none. */
-extern List *pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker);
+/*
+ * The queues that it would claim from; worker: NULL for none.  Good until the
+ * next call.
+ */
+extern const PgqrsQueueIds *pgqrs_claim_queues(const char *queue,
+											   const PgqrsWorker *worker);
 
 /* The run, which is read, was asked to stop; false for a message. */
 extern bool pgqrs_claim_is_cancelled(PgqrsRunRows *rows);

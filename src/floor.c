@@ -589,6 +589,12 @@ pgqrs_floor_call_begin(void)
 		learn_prepared();
 }
 
+bool
+pgqrs_floor_call_is_clean(void)
+{
+	return !modified_before;
+}
+
 /*
  * The least key that somebody may be writing to the queue; the lowest of all
  * if it was published under another epoch of the clock.

@@ -87,6 +87,9 @@ extern void pgqrs_floor_lower_all(void);
 
 /* Scanning for messages */
 extern void pgqrs_floor_call_begin(void);
+
+/* Whether the transaction had modified no message before the call began. */
+extern bool pgqrs_floor_call_is_clean(void);
 extern void pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id,
 								   int16 priority);
 extern TimestampTz pgqrs_floor_scan_part(PgqrsFloorScan *scan, TimestampTz from);

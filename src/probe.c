@@ -6,7 +6,8 @@
  * as a claim does, and raises them as a claim does.  What it costs depends on
  * what is ready, at most as much of it as is asked for, and never on what is
  * delayed: of that only the first is looked for, and given up after some
- * entries that turn out to be dead.
+ * entries that turn out to be dead.  What finds nothing says so in ready.c, unless
+ * its transaction had modified messages before: that may be undone.
  */
 #include "probe.h"
 
@@ -139,9 +140,10 @@ probe_priorities(Probe *p)
 	pgqrs_scan_end(&levels);
 }
 
-void
-pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
-				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
+/* What a call finds that has begun. */
+static void
+probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
+			int max, int place, PgqrsProbe *result)
 {
 	Probe p = {
 		.messages = messages,
@@ -151,11 +153,12 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 		.result = result,
 	};
 	TimestampTz start = pgqrs_clock();
+	uint64 look;
 
 	*result = (PgqrsProbe){.next = DT_NOEND};
 	if (queue->paused)
 		return;
-	pgqrs_floor_call_begin();
+	look = pgqrs_ready_begin_look(place);
 	if (queue->max_in_flight > 0)
 	{
 		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
@@ -167,7 +170,30 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 	probe_priorities(&p);
 	if (result->ready == 0 && p.busy)
 		result->next = Min(result->next, start + BUSY_PAUSE);
+	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())
+		pgqrs_ready_end_look(place, look, result->next);
 	result->next = Max(result->next, start + MIN_PAUSE);
+}
+
+void
+pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
+{
+	pgqrs_floor_call_begin();
+	probe_queue(messages, slot, queue, max, pgqrs_ready_slot(queue->queue_id),
+				result);
+}
+
+void
+pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
+				 const PgqrsQueue *queue, int place)
+{
+	PgqrsProbe probe;
+
+	if (place < 0 || queue->paused || !pgqrs_floor_call_is_clean())
+		return;
+	probe_queue(messages, slot, queue, 1, place, &probe);
+	pgqrs_ready_lower(queue->queue_id, probe.next);
 }
 
 void

@@ -25,6 +25,13 @@ extern void pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, int max, PgqrsProbe *probe);
 
 /*
+ * After a claim of a call that found nothing: tells the claims of others that
+ * there is nothing.  slot: the queue's place in ready.c, or -1.
+ */
+extern void pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
+							 const PgqrsQueue *queue, int place);
+
+/*
  * The same when the queue's due instant was taken: lowers it again, and tells
  * the background worker and those that wait what is ready; the caller takes
  * own of it for himself.  How many are ready, at most max.

@@ -13,7 +13,10 @@
 #include "clock.h"
 #include "errors.h"
 #include "grants.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "names.h"
+#include "ready.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -239,4 +242,102 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 			result = list_delete_nth_cell(result, i);
 	list_sort(result, compare_ids);
 	return result;
+}
+
+/*
+ * Lists of queues that a backend remembers
+ */
+
+#define MAX_LISTS 4
+
+typedef struct QueueList
+{
+	MemoryContext context; /* NULL: unused */
+	char *key;
+	Oid user;
+	uint64 queues; /* generations */
+	uint64 grants;
+	PgqrsQueueIds ids;
+} QueueList;
+
+static QueueList lists[MAX_LISTS];
+
+/* No pattern has control characters. */
+static void
+append_key(StringInfo key, List *patterns)
+{
+	ListCell *lc;
+
+	foreach(lc, patterns)
+		appendStringInfo(key, "%s\n", (const char *) lfirst(lc));
+	appendStringInfoChar(key, '\t');
+}
+
+static bool
+is_list_of(const QueueList *list, const char *key)
+{
+	return list->context != NULL && list->user == GetUserId() &&
+		list->queues == pgqrs_catalog_generation(TABLE_QUEUES) &&
+		list->grants == pgqrs_catalog_generation(TABLE_GRANTS) &&
+		strcmp(list->key, key) == 0;
+}
+
+/* What changes from here on makes the next call start over. */
+static void
+make_list(QueueList *list, const char *key, List *patterns, List *also,
+		  PgqrsPrivilege privilege)
+{
+	uint64 generation_of_queues = pgqrs_catalog_generation(TABLE_QUEUES);
+	uint64 generation_of_grants = pgqrs_catalog_generation(TABLE_GRANTS);
+	List *queues = pgqrs_queue_match(patterns, privilege);
+	Size count = Max(1, list_length(queues));
+	ListCell *lc;
+
+	if (list->context != NULL)
+		MemoryContextDelete(list->context);
+	list->context = NULL;
+	memset(list, 0, sizeof(*list));
+	list->context = AllocSetContextCreate(CacheMemoryContext, "pgqrs queue list",
+										  ALLOCSET_SMALL_SIZES);
+	list->key = MemoryContextStrdup(list->context, key);
+	list->ids.ids = MemoryContextAllocHuge(list->context, count * sizeof(int64));
+	list->ids.slots = MemoryContextAllocHuge(list->context, count * sizeof(int));
+	foreach(lc, queues)
+	{
+		const PgqrsQueue *queue = lfirst(lc);
+		int at = list->ids.count;
+
+		if (also != NIL && !matches_any(also, queue->name))
+			continue;
+		list->ids.ids[at] = queue->queue_id;
+		list->ids.slots[at] = pgqrs_ready_slot(queue->queue_id);
+		list->ids.count++;
+	}
+	list_free_deep(queues);
+	list->user = GetUserId();
+	list->queues = generation_of_queues;
+	list->grants = generation_of_grants;
+}
+
+const PgqrsQueueIds *
+pgqrs_queue_match_ids(List *patterns, List *also, PgqrsPrivilege privilege)
+{
+	static int next = 0;
+	StringInfoData key;
+	QueueList *list = NULL;
+
+	initStringInfo(&key);
+	appendStringInfo(&key, "%d\t", (int) privilege);
+	append_key(&key, patterns);
+	append_key(&key, also);
+	for (int i = 0; i < MAX_LISTS && list == NULL; i++)
+		if (is_list_of(&lists[i], key.data))
+			list = &lists[i];
+	if (list == NULL)
+	{
+		list = &lists[next++ % MAX_LISTS];
+		make_list(list, key.data, patterns, also, privilege);
+	}
+	pfree(key.data);
+	return &list->ids;
 }

@@ -45,4 +45,19 @@ extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
  */
 extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
 
+/* Queues by their ids, each with its place in ready.c, or -1. */
+typedef struct PgqrsQueueIds
+{
+	int count;
+	int64 *ids;
+	int *slots;
+} PgqrsQueueIds;
+
+/*
+ * The same by id, remembered between calls; good until the next one.  also: NIL,
+ * or patterns of which one has to match, too.
+ */
+extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
+												  PgqrsPrivilege privilege);
+
 #endif /* PGQRS_QUEUE_H */

@@ -13,12 +13,18 @@
  * has committed before.  So what was committed is seen by the one, or the other
  * finds nothing set and sets it again.
  *
+ * That a queue is idle is written over by who makes something of it claimable,
+ * as soon as that can be seen.  A look first puts a number of its own there: who
+ * commits after that, unseen by the look, finds it, and writes it over.
+ *
  * Queues that find no place share one due instant, at which the worker looks at
  * all of them; who waits looks once in a while.
  */
 #include "ready.h"
 
+#include "clock.h"
 #include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "compat.h"
 #include "databases.h"
 #include "miscadmin.h"
@@ -47,7 +53,12 @@ typedef struct Slot
 	pg_atomic_uint64 due;		   /* TimestampTz */
 	pg_atomic_uint32 keeper;	   /* number of a backend + 1; 0: nobody */
 	pg_atomic_uint32 awaits_limit; /* its limit was found locked */
+
+	/* TimestampTz; 0: not known; with LOOKING: the number of a look */
+	pg_atomic_uint64 idle_until;
 } Slot;
+
+#define LOOKING (UINT64CONST(1) << 63)
 
 typedef union PaddedSlot
 {
@@ -117,6 +128,7 @@ pgqrs_ready_shmem_init(void)
 		pg_atomic_init_u64(&shared->slots[i].s.due, (uint64) DT_NOEND);
 		pg_atomic_init_u32(&shared->slots[i].s.keeper, 0);
 		pg_atomic_init_u32(&shared->slots[i].s.awaits_limit, 0);
+		pg_atomic_init_u64(&shared->slots[i].s.idle_until, 0);
 	}
 }
 
@@ -213,6 +225,7 @@ pgqrs_ready_slot(int64 queue_id)
 		pg_atomic_write_u64(&slot->due, (uint64) DT_NOEND);
 		pg_atomic_write_u32(&slot->keeper, 0);
 		pg_atomic_write_u32(&slot->awaits_limit, 0);
+		pg_atomic_write_u64(&slot->idle_until, 0);
 		pg_write_barrier();
 		pg_atomic_write_u32(&slot->state, SLOT_USED);
 		pg_atomic_fetch_or_u64(&shared->used[at / 64], bit_of(at));
@@ -226,6 +239,7 @@ static void
 free_slot(int slot)
 {
 	pg_atomic_write_u32(&shared->slots[slot].s.state, SLOT_DEAD);
+	pg_atomic_write_u64(&shared->slots[slot].s.idle_until, 0);
 	pg_atomic_fetch_and_u64(&shared->used[slot / 64], ~bit_of(slot));
 	pg_atomic_fetch_and_u64(&shared->marked[slot / 64], ~bit_of(slot));
 }
@@ -316,6 +330,17 @@ pgqrs_ready_poke(void)
 		pgqrs_database_poke(DUE_NOTIFY, 0);
 }
 
+/* The queue may have something at that instant. */
+static void
+end_idle(int slot, TimestampTz at)
+{
+	pg_atomic_uint64 *idle_until = &shared->slots[slot].s.idle_until;
+
+	pg_memory_barrier();
+	if (pg_atomic_read_u64(idle_until) > (uint64) Max(at, 0))
+		pg_atomic_write_u64(idle_until, 0);
+}
+
 void
 pgqrs_ready_unknown(void)
 {
@@ -323,6 +348,8 @@ pgqrs_ready_unknown(void)
 
 	if (shared == NULL)
 		return;
+	for (int i = 0; i < SLOTS; i++)
+		end_idle(i, 0);
 	d = my_database();
 	if (d != NULL)
 		pg_atomic_write_u32(&d->known, NOTHING_KNOWN);
@@ -400,13 +427,16 @@ mark(int slot, int64 queue_id)
 void
 pgqrs_ready_mark(int64 queue_id, int count)
 {
-	PgqrsWaitEvent event = {EVENT_QUEUE, queue_id};
 	int slot = pgqrs_ready_slot(queue_id);
+	PgqrsWaitEvent event = {EVENT_QUEUE, queue_id, slot};
 
 	if (shared == NULL)
 		return;
 	if (slot >= 0)
+	{
+		end_idle(slot, 0);
 		mark(slot, queue_id);
+	}
 	else
 		lower_unplaced(0);
 	pgqrs_waiter_wake(event, count);
@@ -428,7 +458,7 @@ pgqrs_ready_lower(int64 queue_id, TimestampTz due)
 		return;
 	}
 	s = &shared->slots[slot].s;
-	pg_memory_barrier();
+	end_idle(slot, due);
 	if ((TimestampTz) pg_atomic_read_u64(&s->due) <= due)
 		return;
 	LWLockAcquire(shared->lock, LW_SHARED);
@@ -465,6 +495,45 @@ pgqrs_ready_limit_free(int64 queue_id)
 	if (slot >= 0 && pg_atomic_read_u32(&shared->slots[slot].s.awaits_limit) != 0 &&
 		pg_atomic_exchange_u32(&shared->slots[slot].s.awaits_limit, 0) != 0)
 		pgqrs_ready_lower(queue_id, 0);
+}
+
+uint64
+pgqrs_ready_begin_look(int slot)
+{
+	static uint32 number = 0;
+	uint64 look;
+
+	if (slot < 0)
+		return 0;
+	look = LOOKING | (uint64) pgqrs_backend_number() << 32 | ++number;
+	pg_atomic_exchange_u64(&shared->slots[slot].s.idle_until, look);
+	return look;
+}
+
+/* Not all of the queues that were found idle at a time are forgotten at one. */
+void
+pgqrs_ready_end_look(int slot, uint64 look, TimestampTz idle_until)
+{
+	TimestampTz forget_at = pgqrs_clock_peek() + PGQRS_IDLE_AGE / 2 +
+		pg_prng_uint32(&pg_global_prng_state) % (PGQRS_IDLE_AGE / 2);
+
+	if (slot >= 0)
+		pg_atomic_compare_exchange_u64(&shared->slots[slot].s.idle_until, &look,
+									   (uint64) Min(idle_until, forget_at));
+}
+
+bool
+pgqrs_ready_is_idle(int slot, int64 queue_id, TimestampTz now)
+{
+	Slot *s;
+	uint64 until;
+
+	if (slot < 0)
+		return false;
+	s = &shared->slots[slot].s;
+	until = pg_atomic_read_u64(&s->idle_until);
+	return until > (uint64) now && until <= (uint64) (now + PGQRS_IDLE_AGE) &&
+		s->queue_id == queue_id && s->db == MyDatabaseId;
 }
 
 /*

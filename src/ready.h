@@ -13,12 +13,13 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "waiter.h"
 
 extern Size pgqrs_ready_shmem_size(void);
 extern void pgqrs_ready_shmem_init(void);
 
 /* How many queues of all databases can have a place. */
-#define PGQRS_READY_MAX 8192
+#define PGQRS_READY_MAX PGQRS_QUEUE_SLOTS
 
 /*
  * For any backend; none of these raises an error.
@@ -39,6 +40,17 @@ extern void pgqrs_ready_lower(int64 queue_id, TimestampTz due);
  */
 extern void pgqrs_ready_await_limit(int64 queue_id);
 extern void pgqrs_ready_limit_free(int64 queue_id);
+
+/*
+ * That a queue has nothing to claim.  A look at it begins before its snapshot is
+ * taken; one that found nothing until an instant says so at its end, which
+ * counts unless something has become claimable in between.  is_idle: nothing
+ * has since; that is forgotten after PGQRS_IDLE_AGE.
+ */
+#define PGQRS_IDLE_AGE (10 * USECS_PER_SEC)
+extern uint64 pgqrs_ready_begin_look(int slot);
+extern void pgqrs_ready_end_look(int slot, uint64 look, TimestampTz idle_until);
+extern bool pgqrs_ready_is_idle(int slot, int64 queue_id, TimestampTz now);
 
 /* Nothing is known any more: the worker looks at every queue. */
 extern void pgqrs_ready_unknown(void);

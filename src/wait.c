@@ -81,11 +81,15 @@ typedef struct Wait
 
 	const char *queue;
 	int64 worker_id;
-	bool may_take; /* the worker is ready and has room */
-	bool locked;   /* that could not be told: its limit is locked */
+	bool has_status;
+	PgqrsWorkerStatus status; /* of the worker when the wait began */
+	bool ended;				  /* it has another one by now */
+	bool may_take;			  /* the worker is ready and has room */
+	bool locked;			  /* that could not be told: its limit is locked */
 	int count;
 	WaitQueue *queues;
-	int64 found; /* the queue that has something, or 0 */
+	PgqrsQueueSet *set; /* of the queues, if they are many */
+	int64 found;		/* the queue that has something, or 0 */
 
 	bool polls;
 	int64 poll;			 /* the next pause, if it polls */
@@ -139,9 +143,9 @@ heartbeat_interval(const Wait *w)
  */
 
 static PgqrsWaitEvent
-queue_event(int64 queue_id)
+queue_event(const WaitQueue *q)
 {
-	return (PgqrsWaitEvent){EVENT_QUEUE, queue_id};
+	return (PgqrsWaitEvent){EVENT_QUEUE, q->queue_id, q->slot};
 }
 
 /* A wake-up goes to others: for its queue, or for all of ours but the one found. */
@@ -152,7 +156,7 @@ hand_on(const Wait *w, PgqrsWaitEvent event)
 		pgqrs_waiter_wake(event, 1);
 	for (int i = 0; event.kind == EVENT_NONE && i < w->count; i++)
 		if (w->queues[i].queue_id != w->found)
-			pgqrs_waiter_wake(queue_event(w->queues[i].queue_id), 1);
+			pgqrs_waiter_wake(queue_event(&w->queues[i]), 1);
 }
 
 /*
@@ -163,7 +167,7 @@ static void
 release(WaitQueue *q)
 {
 	if (q->slot >= 0 && pgqrs_ready_release(q->slot))
-		pgqrs_waiter_nudge(queue_event(q->queue_id));
+		pgqrs_waiter_nudge(queue_event(q));
 	q->kept = false;
 }
 
@@ -177,6 +181,12 @@ forget_queues(Wait *w)
 		release(&w->queues[i]);
 	}
 	w->count = 0;
+}
+
+static PgqrsWaitEvent
+found_event(const Wait *w)
+{
+	return (PgqrsWaitEvent){EVENT_QUEUE, w->found, pgqrs_ready_slot(w->found)};
 }
 
 /* At the end of the wait, in whatever way. */
@@ -195,7 +205,7 @@ leave(int code, Datum arg)
 	if (w->has_taken)
 		hand_on(w, w->taken);
 	w->has_taken = false;
-	if (w->found != 0 && pgqrs_waiter_count(queue_event(w->found)) > 0)
+	if (w->found != 0 && pgqrs_waiter_count(found_event(w)) > 0)
 		pgqrs_ready_lower(w->found,
 						  pgqrs_clock_peek() + AGAIN_PAUSE * INT64CONST(1000));
 	forget_queues(w);
@@ -360,7 +370,7 @@ look_for_run(Wait *w)
 	bool isnull;
 
 	if (!w->polls)
-		pgqrs_waiter_watch(events, lengthof(events));
+		pgqrs_waiter_watch(events, lengthof(events), NULL);
 	result = pgqrs_read_result(w->run_id, w->desc);
 	status = heap_getattr(result, 1, w->desc, &isnull);
 	if (pgqrs_run_is_terminal(
@@ -379,21 +389,28 @@ static void
 watch(Wait *w)
 {
 	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
+	const PgqrsQueueSet *set = NULL;
 	int count = 0;
 
 	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
 	if (w->worker_id != 0)
+	{
 		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_STATUS, w->worker_id};
+	}
 	if (w->locked)
 		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_LIMIT, w->worker_id};
 	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
-		events[count++] = (PgqrsWaitEvent){EVENT_ANY_QUEUE, 0};
+	{
+		events[count++] = (PgqrsWaitEvent){EVENT_QUEUE_SET, 0};
+		set = w->set;
+	}
 	else
 	{
 		for (int i = 0; i < w->count && w->may_take; i++)
-			events[count++] = queue_event(w->queues[i].queue_id);
+			events[count++] = queue_event(&w->queues[i]);
 	}
-	pgqrs_waiter_watch(events, count);
+	pgqrs_waiter_watch(events, count, set);
 	for (int i = 0; i < w->count && !w->may_take; i++)
 		release(&w->queues[i]);
 }
@@ -426,7 +443,7 @@ look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 		look_again_soon(w); /* no event tells of a lease that runs out */
 }
 
-/* The worker has to be live; whether it may take something. */
+/* The worker has to be live when the wait begins; whether it may take something. */
 static void
 check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 {
@@ -434,35 +451,51 @@ check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 	w->locked = false;
 	if (w->worker_id == 0)
 		return;
-	pgqrs_worker_require_live(w->worker_id, worker);
+	if (w->has_status)
+		pgqrs_worker_require(w->worker_id, worker);
+	else
+		pgqrs_worker_require_live(w->worker_id, worker);
+	w->ended = w->has_status && worker->status != w->status;
+	w->has_status = true;
+	w->status = worker->status;
+	if (w->ended)
+		return;
 	pgqrs_worker_touch(w->worker_id);
 	w->may_take = worker->status == WORKER_READY;
 	if (w->may_take && worker->max_concurrent > 0)
 		look_for_room(w, messages, worker);
 }
 
-/* Makes the list of queues anew; all are to be looked at. */
+/*
+ * Makes the list of queues anew; all are to be looked at, but where there are
+ * many those that are known to have nothing.
+ */
 static void
 list_queues(Wait *w, const PgqrsWorker *worker)
 {
-	List *queues = pgqrs_claim_queues(w->queue, worker);
+	const PgqrsQueueIds *queues = pgqrs_claim_queues(w->queue, worker);
+	bool many = queues->count > PGQRS_MAX_EVENTS;
+	TimestampTz now = pgqrs_clock_peek();
 
 	forget_queues(w);
 	if (w->queues != NULL)
 		pfree(w->queues);
 	w->queues = MemoryContextAllocHuge(w->context,
-									   Max(1, list_length(queues)) *
-										   sizeof(WaitQueue));
-	for (int i = 0; i < list_length(queues); i++)
-	{
-		int64 id = ((PgqrsQueue *) list_nth(queues, i))->queue_id;
-
+									   Max(1, queues->count) * sizeof(WaitQueue));
+	for (int i = 0; i < queues->count; i++)
 		w->queues[w->count++] = (WaitQueue){
-			.queue_id = id,
-			.slot = w->polls ? -1 : pgqrs_ready_slot(id),
-			.look = true,
+			.queue_id = queues->ids[i],
+			.slot = w->polls ? -1 : queues->slots[i],
+			.look = w->polls || !many ||
+				!pgqrs_ready_is_idle(queues->slots[i], queues->ids[i], now),
 		};
-	}
+	if (w->set == NULL && many)
+		w->set = MemoryContextAlloc(w->context, sizeof(PgqrsQueueSet));
+	if (!many)
+		return;
+	memset(w->set, 0, sizeof(PgqrsQueueSet));
+	for (int i = 0; i < w->count; i++)
+		pgqrs_queue_set_add(w->set, w->queues[i].slot);
 }
 
 /* Whatever changes after this wakes us, and what is read after it is not older. */
@@ -473,16 +506,43 @@ watch_first(Wait *w)
 	AcceptInvalidationMessages();
 }
 
-/* What the wake-up says is to be looked at. */
+/* The queue that the wake-up is of; NULL if it is none of ours. */
+static WaitQueue *
+taken_queue(Wait *w)
+{
+	for (int i = 0; i < w->count && w->taken.kind == EVENT_QUEUE; i++)
+		if (w->queues[i].queue_id == w->taken.id)
+			return &w->queues[i];
+	return NULL;
+}
+
+static bool
+may_work_on(int64 queue_id)
+{
+	PgqrsQueue queue;
+	bool visible;
+
+	return pgqrs_queue_by_id(queue_id, &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+}
+
+/*
+ * What the wake-up says is to be looked at.  If that is a queue which we do not
+ * wait for or may not take from, the list is made anew, so that the wake-up does
+ * not come back when it is handed on.
+ */
 static void
 heed(Wait *w, const PgqrsWorker *worker)
 {
-	if (w->queues == NULL || w->polls ||
-		(w->has_taken && w->taken.kind != EVENT_QUEUE))
+	bool is_queue = w->has_taken && w->taken.kind == EVENT_QUEUE;
+	WaitQueue *q;
+
+	if (w->queues == NULL || w->polls || (w->has_taken && !is_queue) ||
+		(is_queue && (taken_queue(w) == NULL || !may_work_on(w->taken.id))))
 		list_queues(w, worker);
-	for (int i = 0; i < w->count && w->has_taken; i++)
-		if (w->taken.kind == EVENT_QUEUE && w->queues[i].queue_id == w->taken.id)
-			w->queues[i].look = true;
+	q = w->has_taken ? taken_queue(w) : NULL;
+	if (q != NULL)
+		q->look = true;
 }
 
 static void
@@ -490,7 +550,6 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 {
 	PgqrsProbe probe = {.ready = 0, .next = DT_NOEND};
 	PgqrsQueue queue;
-	bool visible;
 	bool wants;
 	bool due = q->due;
 
@@ -500,8 +559,7 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 		q->due = false;
 		return;
 	}
-	wants = w->may_take && w->found == 0 &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+	wants = w->may_take && w->found == 0 && may_work_on(q->queue_id);
 	if (due)
 		probe.ready = pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, wants);
 	else if (wants)
@@ -520,46 +578,64 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 }
 
 /*
- * After the look, the wake-up is used, unless we may take nothing, or have
- * found something else.
+ * After the look, the wake-up is used, unless we may take nothing or not from
+ * that queue, or have found something else.  Where queues have no place, those
+ * that wait look once in a while anyway.
  */
 static void
 heeded(Wait *w)
 {
-	bool used = w->found == 0 ||
-		(w->taken.kind == EVENT_QUEUE && w->taken.id == w->found);
+	bool is_queue = w->taken.kind == EVENT_QUEUE;
+	bool used = w->may_take &&
+		(w->found == 0 || (is_queue && w->taken.id == w->found)) &&
+		(!is_queue || taken_queue(w) != NULL || w->taken.slot < 0);
 
-	if (w->has_taken && (!w->may_take || !used))
+	if (w->has_taken && !used)
 		hand_on(w, w->taken);
 	w->has_taken = false;
 }
 
-static bool
-look_for_work(Wait *w)
+static void
+look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 {
-	MemoryContext old = begin_look(w);
-	PgqrsTable *messages;
-	TupleTableSlot *slot;
-	PgqrsWorker worker;
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
 
-	pgqrs_require_writable();
-	pgqrs_commit_claim_begin();
-	messages = pgqrs_table_open(TABLE_MESSAGES, false);
-	slot = pgqrs_table_slot(messages);
-	if (w->queues == NULL && !w->polls)
-		watch_first(w);
-	check_worker(w, messages, &worker);
-	heed(w, w->worker_id != 0 ? &worker : NULL);
+	heed(w, worker);
 	if (!w->polls)
 		watch(w);
 	for (int i = 0; i < w->count; i++)
 		if (w->queues[i].look)
 			look_at_queue(w, &w->queues[i], messages, slot);
+	heeded(w);
+}
+
+/* Whether the wait is over: something was found, or the worker has another status. */
+static bool
+look_for_work(Wait *w)
+{
+	MemoryContext old = begin_look(w);
+	PgqrsTable *messages;
+	PgqrsWorker worker;
+
+	pgqrs_require_writable();
+	if (w->has_taken && w->taken.kind == EVENT_WORKER_STATUS)
+	{
+		/* it may have taken the place of any other */
+		w->taken.kind = EVENT_NONE;
+		end_look(w, old);
+		return true;
+	}
+	pgqrs_commit_claim_begin();
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	if (w->queues == NULL && !w->polls)
+		watch_first(w);
+	check_worker(w, messages, &worker);
+	if (!w->ended)
+		look_at_queues(w, messages, w->worker_id != 0 ? &worker : NULL);
 	pgqrs_table_close(messages);
 	pgqrs_commit_claim_end();
-	heeded(w);
 	end_look(w, old);
-	return w->found != 0;
+	return w->found != 0 || w->ended;
 }
 
 /*

@@ -12,7 +12,8 @@
  *
  * One that was woken is not woken for something else, as long as others wait
  * that were not: it will take the one and let the other lie.  If there are no
- * others, it is told to look at everything.
+ * others, it is told to look at everything.  That its worker has another status
+ * ends the wait, so whatever else there is to say is left to others.
  *
  * How many backends wait for an event is counted by its hash, so that nobody
  * is looked for when nobody waits.
@@ -47,6 +48,7 @@ typedef struct Waiter
 	int count;
 	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
 	PgqrsWaitEvent woken_by; /* EVENT_NONE: look at everything */
+	PgqrsQueueSet set;
 } Waiter;
 
 typedef struct Waiters
@@ -115,10 +117,27 @@ count_of(PgqrsWaitEvent event)
 	return &shared->counts[hash & (COUNTS - 1)];
 }
 
+void
+pgqrs_queue_set_add(PgqrsQueueSet *set, int slot)
+{
+	if (slot < 0)
+		set->unplaced = true;
+	else
+		set->slots[slot / 64] |= UINT64CONST(1) << (slot % 64);
+}
+
+static bool
+is_in_set(const PgqrsQueueSet *set, int slot)
+{
+	if (slot < 0)
+		return set->unplaced;
+	return (set->slots[slot / 64] & UINT64CONST(1) << (slot % 64)) != 0;
+}
+
 int
 pgqrs_waiter_count(PgqrsWaitEvent event)
 {
-	PgqrsWaitEvent any = {EVENT_ANY_QUEUE, 0};
+	PgqrsWaitEvent any = {EVENT_QUEUE_SET, 0};
 	int count;
 
 	if (shared == NULL)
@@ -152,7 +171,8 @@ waits_for(const Waiter *waiter, PgqrsWaitEvent event)
 		return false;
 	for (int i = 0; i < waiter->count; i++)
 		if (is_same(waiter->events[i], event) ||
-			(event.kind == EVENT_QUEUE && waiter->events[i].kind == EVENT_ANY_QUEUE))
+			(event.kind == EVENT_QUEUE && waiter->events[i].kind == EVENT_QUEUE_SET &&
+			 is_in_set(&waiter->set, event.slot)))
 			return true;
 	return false;
 }
@@ -186,14 +206,15 @@ count_all(const PgqrsWaitEvent *events, int count, int by)
 }
 
 void
-pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count)
+pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count, const PgqrsQueueSet *set)
 {
 	Waiter *me = my_waiter();
 	PgqrsWaitEvent old[PGQRS_MAX_EVENTS];
 	int old_count = 0;
 
 	Assert(count <= PGQRS_MAX_EVENTS);
-	if (waiting && are_same(me->events, me->count, events, count))
+	if (waiting && are_same(me->events, me->count, events, count) &&
+		(set == NULL || memcmp(&me->set, set, sizeof(*set)) == 0))
 		return;
 	if (!waiting)
 		make_known();
@@ -208,6 +229,8 @@ pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count)
 	me->latch = &MyProc->procLatch;
 	me->count = count;
 	memcpy(me->events, events, count * sizeof(PgqrsWaitEvent));
+	if (set != NULL)
+		memcpy(&me->set, set, sizeof(*set));
 	if (!waiting)
 		pg_atomic_write_u32(&me->state, WAITER_WAITING);
 	SpinLockRelease(&me->mutex);
@@ -291,8 +314,8 @@ wake_one(Waiter *waiter, PgqrsWaitEvent event, Waiter **spare)
 }
 
 /*
- * Has one that was woken look at everything.  If it has taken its wake-up
- * meanwhile it is woken anew.
+ * Has one that was woken look at everything, or end its wait.  If it has taken
+ * its wake-up meanwhile it is woken anew.
  */
 static void
 widen(Waiter *waiter, PgqrsWaitEvent event)
@@ -302,7 +325,11 @@ widen(Waiter *waiter, PgqrsWaitEvent event)
 	SpinLockAcquire(&waiter->mutex);
 	if (pg_atomic_read_u32(&waiter->state) != WAITER_NONE && waits_for(waiter, event))
 	{
-		waiter->woken_by = (PgqrsWaitEvent){EVENT_NONE, 0};
+		if (event.kind == EVENT_WORKER_STATUS)
+			waiter->woken_by = event;
+		else if (pg_atomic_read_u32(&waiter->state) != WAITER_WOKEN ||
+				 waiter->woken_by.kind != EVENT_WORKER_STATUS)
+			waiter->woken_by = (PgqrsWaitEvent){EVENT_NONE, 0, -1};
 		pg_atomic_write_u32(&waiter->state, WAITER_WOKEN);
 		latch = waiter->latch;
 	}

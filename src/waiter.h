@@ -15,19 +15,33 @@ typedef enum PgqrsWaitEventKind
 {
 	EVENT_NONE,
 	EVENT_QUEUE,	 /* something of a queue became claimable */
-	EVENT_ANY_QUEUE, /* to wait for it in whatever queue; never happens itself */
+	EVENT_QUEUE_SET, /* to wait for it in a set of queues; never happens itself */
 	EVENT_RUN,		 /* a run ended */
-	EVENT_WORKER,	 /* a worker's state or what it holds changed */
-	EVENT_WORKER_LIMIT, /* a worker's limit is not locked any more */
-	EVENT_QUEUES,		/* which queues there are, or their settings, changed */
-	EVENT_RUNS			/* runs were deleted, or ended unnamed */
+	EVENT_WORKER,	 /* what a worker holds changed */
+	EVENT_WORKER_LIMIT,	 /* a worker's limit is not locked any more */
+	EVENT_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
+	EVENT_QUEUES, /* which queues there are, or their settings, changed */
+	EVENT_RUNS	  /* runs were deleted, or ended unnamed */
 } PgqrsWaitEventKind;
 
 typedef struct PgqrsWaitEvent
 {
 	PgqrsWaitEventKind kind;
 	int64 id;
+	int slot; /* of a queue: its place in ready.c, or -1 */
 } PgqrsWaitEvent;
+
+/* So many queues of all databases can have a place. */
+#define PGQRS_QUEUE_SLOTS 16384
+
+/* A set of queues, by their places; those without one are in it together. */
+typedef struct PgqrsQueueSet
+{
+	bool unplaced;
+	uint64 slots[PGQRS_QUEUE_SLOTS / 64];
+} PgqrsQueueSet;
+
+extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);
 
 /* A waiter names at most so many. */
 #define PGQRS_MAX_EVENTS 20
@@ -38,9 +52,11 @@ extern bool pgqrs_waiter_possible(void);
 
 /*
  * From now on this backend can be woken by the events.  Called again, they
- * replace those named before; a wake-up that was not taken stays.
+ * replace those named before; a wake-up that was not taken stays.  set: what
+ * EVENT_QUEUE_SET stands for, if that is among them.
  */
-extern void pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count);
+extern void pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count,
+							   const PgqrsQueueSet *set);
 
 /* Whether there is a wake-up to be taken. */
 extern bool pgqrs_waiter_woken(void);

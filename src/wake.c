@@ -41,6 +41,7 @@
 #define MAX_MARKS  65536 /* of a transaction; beyond, everything has changed */
 #define MAX_RUNS   1024	 /* marks before runs are remembered by block */
 #define MAX_PARKED 32	 /* marks of a prepared transaction */
+#define LOOK_AT	   64	 /* marks that it is worth to look for a queue among */
 #define LOOK_BACK  8	 /* how far to look for a mark that the new one joins */
 
 typedef enum MarkKind
@@ -51,6 +52,7 @@ typedef enum MarkKind
 	MARK_QUEUE_LIMIT,
 	MARK_WORKER_LIMIT,
 	MARK_WORKER,
+	MARK_WORKER_STATUS,
 	MARK_RUN,
 	MARK_BLOCK /* of runs */
 } MarkKind;
@@ -208,7 +210,7 @@ pgqrs_wake_await_limit(bool is_queue, int64 id)
 void
 pgqrs_wake_limit_free(bool is_queue, int64 id)
 {
-	PgqrsWaitEvent event = {EVENT_WORKER_LIMIT, id};
+	PgqrsWaitEvent event = {EVENT_WORKER_LIMIT, id, -1};
 
 	if (is_queue)
 		pgqrs_ready_limit_free(id);
@@ -253,6 +255,25 @@ pgqrs_wake_mark_worker(int64 worker_id)
 		get_mark(MARK_WORKER, worker_id);
 }
 
+void
+pgqrs_wake_mark_worker_status(int64 worker_id)
+{
+	if (shared != NULL)
+		get_mark(MARK_WORKER_STATUS, worker_id);
+}
+
+bool
+pgqrs_wake_has_marked(int64 queue_id)
+{
+	if (mine.everything || mine.count > LOOK_AT)
+		return true;
+	for (int i = 0; i < mine.count; i++)
+		if (mine.marks[i].id == queue_id &&
+			(mine.marks[i].kind == MARK_QUEUE || mine.marks[i].kind == MARK_LOOK))
+			return true;
+	return false;
+}
+
 static int64
 block_of(int64 run_id)
 {
@@ -288,7 +309,7 @@ pgqrs_wake_mark_parked(int64 run_id)
 static void
 wake_all(PgqrsWaitEventKind kind, int64 id)
 {
-	PgqrsWaitEvent event = {kind, id};
+	PgqrsWaitEvent event = {kind, id, -1};
 
 	pgqrs_waiter_wake(event, PG_INT32_MAX);
 }
@@ -365,6 +386,9 @@ tell(const Marks *m)
 				break;
 			case MARK_WORKER:
 				wake_all(EVENT_WORKER, mark->id);
+				break;
+			case MARK_WORKER_STATUS:
+				wake_all(EVENT_WORKER_STATUS, mark->id);
 				break;
 			case MARK_RUN:
 			case MARK_BLOCK:

@@ -44,8 +44,15 @@ extern void pgqrs_wake_mark_queue_deleted(int64 queue_id);
 /* Nothing is as it was: the extension is gone. */
 extern void pgqrs_wake_mark_everything(void);
 
-/* A worker has another status, or holds less. */
+/* A worker holds less; or it has another status. */
 extern void pgqrs_wake_mark_worker(int64 worker_id);
+extern void pgqrs_wake_mark_worker_status(int64 worker_id);
+
+/*
+ * Whether the transaction may have made something of the queue claimable for
+ * itself.
+ */
+extern bool pgqrs_wake_has_marked(int64 queue_id);
 
 /* A run ended: its PgqrsRunStatus, and when. */
 extern void pgqrs_wake_mark_run(int64 run_id, int status, TimestampTz at);

@@ -342,7 +342,7 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to)
 	if (to == WORKER_STOPPED)
 		pgqrs_set(&row, Workers_stopped_at, TimestampTzGetDatum(pgqrs_clock()));
 	pgqrs_row_update(workers, slot, &row);
-	pgqrs_wake_mark_worker(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
+	pgqrs_wake_mark_worker_status(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
 }
 
 bool

@@ -269,7 +269,12 @@ sql("SELECT pgqrs_purge_queue('other')");
 wakes('what a worker subscribes to', $by_worker, "SELECT pgqrs_enqueue('other', '1')", 't');
 sql("SELECT pgqrs_suspend_worker($w)");
 is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nothing is there for a suspended worker');
-wakes('a worker that is resumed', $by_worker, "SELECT pgqrs_resume_worker($w)", 't');
+wakes('a worker that is resumed', $by_worker, "SELECT pgqrs_resume_worker($w)", 'f');
+is(sql("CALL $by_worker"), 't', 'and finds what is there when it waits again');
+sql("SELECT message_id FROM pgqrs_dequeue('other', $w)");
+wakes('a worker that is suspended', $by_worker, "SELECT pgqrs_suspend_worker($w)", 'f');
+wakes('a worker that is resumed and suspended at once', $by_worker, "SELECT pgqrs_resume_worker($w), pgqrs_suspend_worker($w)", 'f');
+sql("SELECT pgqrs_resume_worker($w); SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('other', 1)");
 
 # What happens in the middle of the first look wakes, too.
 sql("SELECT pgqrs_suspend_worker($w)");
@@ -281,16 +286,17 @@ sql("SELECT pgqrs_resume_worker($w)");
 start();
 $locker->query_safe('COMMIT');
 $locker->quit;
-is(finish_client($client), 't', 'a worker that is resumed while the wait begins');
+is(finish_client($client), 'f', 'a worker that is resumed while the wait begins');
 cmp_ok(passed(), '<', 10, 'at once');
 ($message, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('other', $w)");
 sql("SELECT pgqrs_enqueue('other', '2')");
 is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nor for one that holds as much as it may');
 wakes('a worker that has room', $by_worker, "SELECT pgqrs_archive_message($message, $lease)", 't');
 sql("SELECT pgqrs_purge_queue('other')");
-wakes('a worker that is stopped', $by_worker, "SELECT pgqrs_stop_worker($w)", 'PQ014');
+wakes('a worker that is stopped', $by_worker, "SELECT pgqrs_stop_worker($w)", 'f');
+is(sqlstate($node, "CALL $by_worker"), 'PQ014', 'and has nothing to wait for any more');
 $w = sql("SELECT pgqrs_register_worker('w', '{q}')");
-wakes('a worker that is superseded', "pgqrs_wait_for_work('q', $w, '60 s')", "SELECT pgqrs_register_worker('w', '{q}')", 'PQ014');
+wakes('a worker that is superseded', "pgqrs_wait_for_work('q', $w, '60 s')", "SELECT pgqrs_register_worker('w', '{q}')", 'f');
 
 # A worker that waits is not silent, whenever the setting came.
 $w = sql("SELECT pgqrs_register_worker('patient', '{q}')");
@@ -353,7 +359,9 @@ look(1, "BEGIN; SELECT pgqrs_enqueue_batch('nested', array_fill('1'::jsonb, '{9}
 	SAVEPOINT s; ROLLBACK TO s; SAVEPOINT s; $one; ROLLBACK TO s", 'a claim that is rolled back');
 look(2, "SAVEPOINT s; $one; SAVEPOINT t; SAVEPOINT u; $one; RELEASE u; RELEASE t; SAVEPOINT t; ROLLBACK TO t; ROLLBACK TO s",
 	'claims in subtransactions of it');
-look(6, "SAVEPOINT s; $one; RELEASE s; ROLLBACK", 'all that is rolled back in the end');
+# The savepoints are released first: a rollback would end them before the
+# transaction, and one that was woken for them may get one of its wake-ups, too.
+look(6, "RELEASE s; RELEASE s; RELEASE s; SAVEPOINT s; $one; RELEASE s; ROLLBACK", 'all that is rolled back in the end');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
 eval { $_->{harness}->finish } for @herd;
 
