@@ -11,6 +11,7 @@
 #include "lib/stringinfo.h"
 #include "maintain.h"
 #include "nodes/execnodes.h"
+#include "rows.h"
 #include "sweep.h"
 #include "utils/fmgrprotos.h"
 
@@ -36,6 +37,7 @@ pgqrs_maintain(PG_FUNCTION_ARGS)
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
+	pgqrs_require_writable();
 	pgqrs_maintain_pass(done);
 	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, ""));
 }
@@ -49,6 +51,7 @@ pgqrs_apply_retention(PG_FUNCTION_ARGS)
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
+	pgqrs_require_writable();
 	next = pgqrs_maintain_run(pgqrs_maintain_retention, done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
 						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
