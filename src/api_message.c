@@ -224,6 +224,13 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("pgqrs_messages_written() must be fired BEFORE, FOR EACH ROW"),
 				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+	if (RelationGetRelid(trigger->tg_relation) != pgqrs_catalog_table(TABLE_MESSAGES))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("pgqrs_messages_written() must be fired for pgqrs_messages"),
+				 errhint("Drop trigger \"%s\" of table \"%s\".",
+						 trigger->tg_trigger->tgname,
+						 RelationGetRelationName(trigger->tg_relation))));
 	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
 	{
 		pgqrs_floor_modified();

@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "utils/builtins.h"
@@ -24,7 +25,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#define MAX_LABELS 6
+#define MAX_LABELS		6
+#define MAX_KEY_COLUMNS 4
 
 static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_QUEUES] = "pgqrs_queues",
@@ -41,41 +43,64 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_GRANTS] = "pgqrs_grants",
 };
 
-static const char *const index_names[INDEX_COUNT] = {
-	[INDEX_QUEUES_PKEY] = "pgqrs_queues_pkey",
-	[INDEX_QUEUES_NAME] = "pgqrs_queues_name_key",
-	[INDEX_MESSAGES_PKEY] = "pgqrs_messages_pkey",
-	[INDEX_MESSAGES_CLAIM] = "pgqrs_messages_claim_idx",
-	[INDEX_MESSAGES_KEY] = "pgqrs_messages_key_idx",
-	[INDEX_MESSAGES_WORKER] = "pgqrs_messages_worker_idx",
-	[INDEX_MESSAGES_DEADLINE] = "pgqrs_messages_deadline_idx",
-	[INDEX_MESSAGES_EXHAUSTED] = "pgqrs_messages_exhausted_idx",
-	[INDEX_MESSAGES_WAITING] = "pgqrs_messages_waiting_idx",
-	[INDEX_ARCHIVE_PKEY] = "pgqrs_archive_pkey",
-	[INDEX_ARCHIVE_DEAD] = "pgqrs_archive_dead_idx",
-	[INDEX_ARCHIVE_ENDED] = "pgqrs_archive_ended_idx",
-	[INDEX_ARCHIVE_FAILED] = "pgqrs_archive_failed_idx",
-	[INDEX_ARCHIVE_WAITING] = "pgqrs_archive_waiting_idx",
-	[INDEX_WORKERS_PKEY] = "pgqrs_workers_pkey",
-	[INDEX_WORKERS_NAME] = "pgqrs_workers_name_idx",
-	[INDEX_WORKFLOWS_PKEY] = "pgqrs_workflows_pkey",
-	[INDEX_RUNS_PKEY] = "pgqrs_workflow_runs_pkey",
-	[INDEX_RUNS_KEY] = "pgqrs_workflow_runs_key_idx",
-	[INDEX_RUNS_WORKFLOW] = "pgqrs_workflow_runs_workflow_idx",
-	[INDEX_RUNS_PARENT] = "pgqrs_workflow_runs_parent_idx",
-	[INDEX_RUNS_TAGS] = "pgqrs_workflow_runs_tags_idx",
-	[INDEX_STEPS_PKEY] = "pgqrs_workflow_steps_pkey",
-	[INDEX_SIGNALS_PKEY] = "pgqrs_run_signals_pkey",
-	[INDEX_SIGNALS_RUN] = "pgqrs_run_signals_run_idx",
-	[INDEX_SIGNALS_WAITING] = "pgqrs_run_signals_waiting_idx",
-	[INDEX_SIGNALS_KEY] = "pgqrs_run_signals_key_idx",
-	[INDEX_SCHEDULES_PKEY] = "pgqrs_schedules_pkey",
-	[INDEX_SCHEDULES_NAME] = "pgqrs_schedules_name_key",
-	[INDEX_SCHEDULES_NEXT] = "pgqrs_schedules_next_idx",
-	[INDEX_FIRINGS_PKEY] = "pgqrs_schedule_firings_pkey",
-	[INDEX_EVENTS_PKEY] = "pgqrs_run_events_pkey",
-	[INDEX_EVENTS_RUN] = "pgqrs_run_events_run_idx",
-	[INDEX_GRANTS_PKEY] = "pgqrs_grants_pkey",
+/* With their columns in order, for an index that was dropped may be made anew otherwise. */
+static const struct
+{
+	const char *name;
+	AttrNumber columns[MAX_KEY_COLUMNS];
+} index_shapes[INDEX_COUNT] = {
+	[INDEX_QUEUES_PKEY] = {"pgqrs_queues_pkey", {Queues_queue_id}},
+	[INDEX_QUEUES_NAME] = {"pgqrs_queues_name_key", {Queues_name}},
+	[INDEX_MESSAGES_PKEY] = {"pgqrs_messages_pkey", {Messages_message_id}},
+	[INDEX_MESSAGES_CLAIM] = {"pgqrs_messages_claim_idx",
+							  {Messages_queue_id, Messages_priority,
+							   Messages_visible_after, Messages_message_id}},
+	[INDEX_MESSAGES_KEY] = {"pgqrs_messages_key_idx",
+							{Messages_queue_id, Messages_idempotency_key}},
+	[INDEX_MESSAGES_WORKER] = {"pgqrs_messages_worker_idx", {Messages_worker_id}},
+	[INDEX_MESSAGES_DEADLINE] = {"pgqrs_messages_deadline_idx",
+								 {Messages_deadline_at}},
+	[INDEX_MESSAGES_EXHAUSTED] = {"pgqrs_messages_exhausted_idx",
+								  {Messages_exhausted_at}},
+	[INDEX_MESSAGES_WAITING] = {"pgqrs_messages_waiting_idx",
+								{Messages_waiting_for, Messages_message_id}},
+	[INDEX_ARCHIVE_PKEY] = {"pgqrs_archive_pkey", {Archive_message_id}},
+	[INDEX_ARCHIVE_DEAD] = {"pgqrs_archive_dead_idx",
+							{Archive_queue_id, Archive_archived_at}},
+	[INDEX_ARCHIVE_ENDED] = {"pgqrs_archive_ended_idx",
+							 {Archive_queue_id, Archive_archived_at}},
+	[INDEX_ARCHIVE_FAILED] = {"pgqrs_archive_failed_idx",
+							  {Archive_queue_id, Archive_outcome, Archive_message_id}},
+	[INDEX_ARCHIVE_WAITING] = {"pgqrs_archive_waiting_idx", {Archive_message_id}},
+	[INDEX_WORKERS_PKEY] = {"pgqrs_workers_pkey", {Workers_worker_id}},
+	[INDEX_WORKERS_NAME] = {"pgqrs_workers_name_idx", {Workers_owner, Workers_name}},
+	[INDEX_WORKFLOWS_PKEY] = {"pgqrs_workflows_pkey", {Workflows_workflow_id}},
+	[INDEX_RUNS_PKEY] = {"pgqrs_workflow_runs_pkey", {Runs_run_id}},
+	[INDEX_RUNS_KEY] = {"pgqrs_workflow_runs_key_idx",
+						{Runs_workflow_id, Runs_idempotency_key}},
+	[INDEX_RUNS_WORKFLOW] = {"pgqrs_workflow_runs_workflow_idx",
+							 {Runs_workflow_id, Runs_run_id}},
+	[INDEX_RUNS_PARENT] = {"pgqrs_workflow_runs_parent_idx",
+						   {Runs_parent_run_id, Runs_run_id}},
+	[INDEX_RUNS_TAGS] = {"pgqrs_workflow_runs_tags_idx", {Runs_tags}},
+	[INDEX_STEPS_PKEY] = {"pgqrs_workflow_steps_pkey", {Steps_run_id, Steps_step_id}},
+	[INDEX_SIGNALS_PKEY] = {"pgqrs_run_signals_pkey", {Signals_signal_id}},
+	[INDEX_SIGNALS_RUN] = {"pgqrs_run_signals_run_idx",
+						   {Signals_run_id, Signals_signal_id}},
+	[INDEX_SIGNALS_WAITING] = {"pgqrs_run_signals_waiting_idx",
+							   {Signals_run_id, Signals_name, Signals_signal_id}},
+	[INDEX_SIGNALS_KEY] = {"pgqrs_run_signals_key_idx",
+						   {Signals_run_id, Signals_idempotency_key}},
+	[INDEX_SCHEDULES_PKEY] = {"pgqrs_schedules_pkey", {Schedules_schedule_id}},
+	[INDEX_SCHEDULES_NAME] = {"pgqrs_schedules_name_key", {Schedules_name}},
+	[INDEX_SCHEDULES_NEXT] = {"pgqrs_schedules_next_idx", {Schedules_next_fire_at}},
+	[INDEX_FIRINGS_PKEY] = {"pgqrs_schedule_firings_pkey",
+							{Firings_schedule_id, Firings_slot}},
+	[INDEX_EVENTS_PKEY] = {"pgqrs_run_events_pkey", {Events_event_id}},
+	[INDEX_EVENTS_RUN] = {"pgqrs_run_events_run_idx",
+						  {Events_run_id, Events_event_id}},
+	[INDEX_GRANTS_PKEY] = {"pgqrs_grants_pkey",
+						   {Grants_pattern, Grants_grantee, Grants_privilege}},
 };
 
 static const char *const sequence_names[SEQUENCE_COUNT] = {
@@ -246,6 +271,33 @@ find_relation(const char *name, Oid schema)
 }
 
 static Oid
+find_index(PgqrsIndexId id, Oid schema)
+{
+	const AttrNumber *columns = index_shapes[id].columns;
+	Oid oid = find_relation(index_shapes[id].name, schema);
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(oid));
+	Form_pg_index form;
+	int count = 0;
+	bool same;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", oid);
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	while (count < MAX_KEY_COLUMNS && columns[count] != 0)
+		count++;
+	same = form->indnatts == count &&
+		memcmp(form->indkey.values, columns, count * sizeof(AttrNumber)) == 0;
+	ReleaseSysCache(tuple);
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("index \"%s\" has other columns than the one of extension pgqrs",
+						index_shapes[id].name),
+				 errhint("Drop it and create it as the extension's install script does.")));
+	return oid;
+}
+
+static Oid
 find_label(const char *type, const char *label, Oid schema)
 {
 	Oid typid;
@@ -280,7 +332,7 @@ load(void)
 		for (int i = 0; i < TABLE_COUNT; i++)
 			cache.tables[i] = find_relation(table_names[i], cache.schema);
 		for (int i = 0; i < INDEX_COUNT; i++)
-			cache.indexes[i] = find_relation(index_names[i], cache.schema);
+			cache.indexes[i] = find_index(i, cache.schema);
 		for (int i = 0; i < SEQUENCE_COUNT; i++)
 			cache.sequences[i] = find_relation(sequence_names[i], cache.schema);
 		for (int i = 0; i < ENUM_COUNT; i++)

@@ -2,9 +2,7 @@
  * commit.c
  *	  What happens at the end of a transaction.
  *
- * One callback, so that the order of what happens stands in one place.  It is
- * registered before those of libraries that are loaded later, so that it is
- * called after them.
+ * One callback, so that the order of what happens stands in one place.
  * For commit and abort it is called when the end of the transaction is visible
  * to snapshots; floor.c depends on that.
  *
@@ -12,7 +10,10 @@
  * it in a crash equals a lease that ended early, and the lease that was handed
  * out then is fenced off like any other stale one.  That it did nothing else
  * is seen by the WAL: all that it wrote was written between the begin and the
- * end of our calls.  After an unclean start claims are durable for a while, so
+ * end of our calls.  Libraries that are loaded before this one may write after
+ * our callback, which is called before theirs: then the commit is flushed, and
+ * synchronous standbys are waited for, in the callback for the commit, before the
+ * client hears of it.  After an unclean start claims are durable for a while, so
  * that a message whose processing crashes the server is counted.
  */
 #include "commit.h"
@@ -21,10 +22,12 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
+#include "executor/instrument.h"
 #include "floor.h"
 #include "guc.h"
 #include "levels.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "storage/shmem.h"
 #include "taken.h"
 #include "utils/resowner.h"
@@ -79,6 +82,7 @@ static int aborted_level = 0;
 /* The user's setting while we have lowered it. */
 static bool lowered = false;
 static int user_setting;
+static int64 records; /* of WAL, that this backend had written by then */
 
 Size
 pgqrs_commit_shmem_size(void)
@@ -115,10 +119,15 @@ pgqrs_commit_shmem_init(void)
  * Claims
  */
 
+/*
+ * What was written without a transaction id, such as the pruning of a page, is
+ * not flushed at a commit anyway.
+ */
 void
 pgqrs_commit_claim_begin(void)
 {
-	if (depth++ == 0 && XactLastRecEnd != our_end)
+	if (depth++ == 0 && XactLastRecEnd != our_end &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		must_last = true;
 }
 
@@ -149,7 +158,20 @@ lower_durability(void)
 		return;
 	user_setting = synchronous_commit;
 	synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
+	records = pgWalUsage.wal_records;
 	lowered = true;
+}
+
+/* Something else than the commit was written since. */
+static void
+flush_late(void)
+{
+	if (!lowered || user_setting == SYNCHRONOUS_COMMIT_OFF ||
+		pgWalUsage.wal_records - records <= 1)
+		return;
+	synchronous_commit = user_setting;
+	XLogFlush(XactLastCommitEnd);
+	SyncRepWaitForLSN(XactLastCommitEnd, true);
 }
 
 static void
@@ -269,6 +291,8 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
+			if (event == XACT_EVENT_COMMIT)
+				flush_late();
 			forget();
 			if (event == XACT_EVENT_COMMIT)
 				pgqrs_taken_committed();

@@ -31,7 +31,9 @@
 #endif
 
 #if PG_VERSION_NUM >= 170000
+#include "storage/proc.h"
 #include "storage/procnumber.h"
+#include "utils/timeout.h"
 #else
 #include "storage/backendid.h"
 #endif
@@ -229,6 +231,23 @@ pgqrs_wait_event(uint32 *event, const char *name)
 	*event = PG_WAIT_EXTENSION;
 #endif
 	return *event;
+}
+
+/*
+ * 17: transaction_timeout, which ends the session.  A wait between transactions
+ * has begun the next one already, and stops the clock of it.
+ */
+static inline void
+pgqrs_transaction_timeout(bool runs)
+{
+#if PG_VERSION_NUM >= 170000
+	if (TransactionTimeout <= 0)
+		return;
+	if (runs)
+		enable_timeout_after(TRANSACTION_TIMEOUT, TransactionTimeout);
+	else
+		disable_timeout(TRANSACTION_TIMEOUT, false);
+#endif
 }
 
 #endif /* PGQRS_COMPAT_H */

@@ -34,6 +34,7 @@
 #include "storage/proc.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -149,10 +150,17 @@ pgqrs_queue_purge(const char *name)
  * Deleting
  */
 
+/* The setting is back when the subtransaction ends, whichever way. */
 static bool
 lock_relation(void *arg)
 {
+	int nest = NewGUCNestLevel();
+	int timeout = LockTimeout > 0 ? Min(LockTimeout, LOCK_TRY) : LOCK_TRY;
+
+	(void) set_config_option("lock_timeout", psprintf("%d", timeout), PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	LockRelationOid(*(Oid *) arg, ShareRowExclusiveLock);
+	AtEOXact_GUC(true, nest);
 	return true;
 }
 
@@ -163,19 +171,8 @@ lock_relation(void *arg)
 static bool
 try_lock(Oid relid)
 {
-	int timeout = LockTimeout;
-	ErrorData *error;
+	ErrorData *error = pgqrs_subtransaction(lock_relation, &relid);
 
-	PG_TRY();
-	{
-		LockTimeout = timeout > 0 ? Min(timeout, LOCK_TRY) : LOCK_TRY;
-		error = pgqrs_subtransaction(lock_relation, &relid);
-	}
-	PG_FINALLY();
-	{
-		LockTimeout = timeout;
-	}
-	PG_END_TRY();
 	if (error == NULL)
 		return true;
 	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)

@@ -41,6 +41,7 @@
 #include "storage/procarray.h"
 #include "taken.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -96,6 +97,16 @@ refuse(Relation rel, const char *what)
 			 errhint("Leave the tables of the extension as CREATE EXTENSION made them.")));
 }
 
+static bool
+is_own_function(Oid function)
+{
+	char *name = get_func_name(function);
+
+	return name != NULL && get_func_namespace(function) == pgqrs_catalog_schema() &&
+		(strcmp(name, "pgqrs_messages_written") == 0 ||
+		 strcmp(name, "pgqrs_settings_written") == 0);
+}
+
 /* The trigger of a table that reports what is written past this file. */
 bool
 pgqrs_trigger_is_own(Relation rel, const Trigger *trigger)
@@ -104,7 +115,8 @@ pgqrs_trigger_is_own(Relation rel, const Trigger *trigger)
 	size_t length = strlen(table);
 
 	return strncmp(trigger->tgname, table, length) == 0 &&
-		strcmp(trigger->tgname + length, "_written") == 0;
+		strcmp(trigger->tgname + length, "_written") == 0 &&
+		is_own_function(trigger->tgfoid);
 }
 
 /* A trigger that is neither the extension's nor a constraint's, or NULL. */
@@ -152,8 +164,17 @@ has_foreign_keys(Relation rel)
 	return false;
 }
 
+static bool
+has_identity_columns(Relation rel)
+{
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+		if (TupleDescAttr(RelationGetDescr(rel), i)->attidentity != '\0')
+			return true;
+	return false;
+}
+
 /*
- * Refuses a table to which somebody added what the direct path would bypass.
+ * Refuses a table to which something was added that the direct path would bypass.
  * A table that was found plain is so until its relation changes.
  */
 static void
@@ -185,6 +206,10 @@ check_plain(PgqrsTableId id, Relation rel)
 		refuse(rel, "has check constraints");
 	if (constraints != NULL && constraints->has_generated_stored)
 		refuse(rel, "has generated columns");
+	if (constraints != NULL && constraints->num_defval > 0)
+		refuse(rel, "has column defaults");
+	if (has_identity_columns(rel))
+		refuse(rel, "has identity columns");
 	trigger = foreign_trigger(rel);
 	if (trigger != NULL)
 		refuse_trigger(rel, trigger);
@@ -1055,10 +1080,12 @@ exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *key
 			XactLockTableWait(busy, table->rel, &tid, XLTW_InsertIndexUnique);
 		index_rescan(scan, scankeys, nkeys, NULL, 0);
 		found = index_getnext_slot(scan, ForwardScanDirection, slot);
+		if (!found)
+			break;
 		tid = slot->tts_tid;
 		busy = TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 		ExecClearTuple(slot);
-	} while (found && TransactionIdIsValid(busy));
+	} while (TransactionIdIsValid(busy));
 	index_endscan(scan);
 	return found;
 }
@@ -1098,8 +1125,10 @@ hash_key(Relation index, const PgqrsKey *key, uint64 seed)
 /*
  * Inserts a row unless one with the same first columns of a unique index
  * exists; waits for a concurrent insertion to end.  For rows that nothing else
- * inserts: whoever does holds a lock on the key from looking to inserting,
- * which spares the WAL of a speculative insertion.
+ * inserts: each caller holds a lock on the key from looking to inserting, which
+ * spares the WAL of a speculative insertion.  The holder of that lock may be
+ * waiting for the end of this transaction, which has inserted the row before, so
+ * whether there is one is looked up before the lock is waited for.
  */
 bool
 pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
@@ -1107,7 +1136,9 @@ pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
 {
 	Relation index = pgqrs_index_open(&table->open, pgqrs_catalog_index(id));
 	PgqrsKey keys[PGQRS_MAX_KEYS];
-	uint64 hash = RelationGetRelid(index);
+	Datum values[PGQRS_MAX_KEYS];
+	/* of the table and not the index, which REINDEX CONCURRENTLY makes anew */
+	uint64 hash = ((uint64) id << 32) | RelationGetRelid(table->rel);
 	LOCKTAG tag;
 	bool exists;
 
@@ -1115,12 +1146,18 @@ pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId id,
 	{
 		AttrNumber column = index->rd_index->indkey.values[i];
 
-		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, row->values[column - 1]};
+		values[i] = row->values[column - 1];
+		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, values[i]};
 		hash = hash_key(index, &keys[i], hash);
 	}
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, LOCK_CLASS);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		if (pgqrs_row_fetch(table, id, nkeys, values, writer_slot(table)))
+			return false;
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	}
 	exists = exists_or_wait(table, index, nkeys, keys);
 	if (!exists)
 		pgqrs_row_insert(table, row);

@@ -123,13 +123,14 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 	for (int i = 0; i < s->count; i++)
 	{
 		AttrNumber column = s->known[i].column;
-		Oid type = TupleDescAttr(RelationGetDescr(table->rel), column - 1)->atttypid;
 		PgqrsSettingValue stored;
 		char *asked;
 		char *found;
+		Oid type;
 
 		if (s->known[i].table != table->id)
 			continue;
+		type = TupleDescAttr(RelationGetDescr(table->rel), column - 1)->atttypid;
 		stored.value = slot_getattr(slot, column, &stored.isnull);
 		asked = as_text(&s->values[i], type);
 		found = as_text(&stored, type);

@@ -299,6 +299,7 @@ doze(Wait *w)
 	int64 checked = last;
 
 	SPI_commit();
+	pgqrs_transaction_timeout(false);
 	w->slept = 0;
 	while (!is_over(w) && !must_look(w))
 	{
@@ -328,6 +329,7 @@ doze(Wait *w)
 			checked = now;
 		}
 	}
+	pgqrs_transaction_timeout(true);
 }
 
 /*

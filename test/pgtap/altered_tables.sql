@@ -33,6 +33,8 @@ INSERT INTO alterations VALUES
 	('ALTER TABLE %s ADD COLUMN mine int', 'AAAAA accepted'),
 	('ALTER TABLE %s ADD CHECK (tableoid > 0) NOT VALID', '55000 table "%s" has check constraints'),
 	('ALTER TABLE %s ADD COLUMN mine int GENERATED ALWAYS AS (1) STORED', '55000 table "%s" has generated columns'),
+	('ALTER TABLE %s ADD COLUMN mine text DEFAULT ''x''', '55000 table "%s" has column defaults'),
+	('ALTER TABLE %s ADD COLUMN mine int GENERATED ALWAYS AS IDENTITY', '55000 table "%s" has identity columns'),
 	('ALTER TABLE %1$s ADD COLUMN ' || (SELECT string_agg('c' || n || ' int', ', ADD COLUMN ') FROM generate_series(1, 40) n), '55000 table "%s" has too many columns');
 CREATE TEMP TABLE queries (query text, tables text[]);
 INSERT INTO queries VALUES
@@ -46,6 +48,20 @@ INSERT INTO queries VALUES
 	('SELECT pgqrs_grant(''*'', ''public'', ''work'')', '{pgqrs_grants}');
 SELECT is(pg_temp.refusal(format(alteration, name), query), format(answer, name), query || ' after ' || left(format(alteration, name), 70))
 	FROM queries, unnest(tables) AS name, alterations;
+
+-- The extension's own trigger of a table is known by its function, and that by its table.
+SELECT is(pg_temp.refusal('CREATE TRIGGER pgqrs_workers_written BEFORE INSERT ON pgqrs_workers FOR EACH ROW EXECUTE FUNCTION nothing()',
+	'SELECT pgqrs_register_worker(''me'', ''{*}'')'), '55000 table "pgqrs_workers" has triggers', 'a trigger that has only the name of the extension''s is refused');
+CREATE TABLE other (n int);
+SELECT is(pg_temp.refusal('CREATE TRIGGER written BEFORE INSERT ON other FOR EACH ROW EXECUTE FUNCTION pgqrs_messages_written()', 'INSERT INTO other VALUES (1)'),
+	'39P01 pgqrs_messages_written() must be fired for pgqrs_messages', 'the function of the extension''s trigger reads no other table''s rows');
+
+-- An index by its columns.
+SELECT is(pg_temp.refusal('DROP INDEX pgqrs_messages_claim_idx; CREATE INDEX pgqrs_messages_claim_idx ON pgqrs_messages (' || columns || ')', 'SELECT pgqrs_dequeue(''jobs'')'),
+	answer, 'the index that claims read, made anew on ' || columns)
+	FROM (VALUES ('queue_id, visible_after', '55000 index "pgqrs_messages_claim_idx" has other columns than the one of extension pgqrs'),
+		('queue_id, priority DESC, message_id, visible_after', '55000 index "pgqrs_messages_claim_idx" has other columns than the one of extension pgqrs'),
+		('queue_id, priority DESC, visible_after, message_id', 'AAAAA accepted')) AS t (columns, answer);
 
 -- Where a deferrable constraint is checked is past the functions.
 CREATE TEMP TABLE constraints (query text, constrained text, columns text);
