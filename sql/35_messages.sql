@@ -13,16 +13,17 @@ COMMENT ON TRIGGER pgqrs_messages_written ON pgqrs_messages IS
 'tells claims of rows that are written past the functions of pgqrs';
 
 CREATE FUNCTION pgqrs_enqueue(queue text, payload jsonb, delay interval = '0', run_at timestamptz = NULL,
-	priority int = 0, idempotency_key text = NULL, headers jsonb = NULL, concurrency_key text = NULL)
+	priority int = 0, idempotency_key text = NULL, headers jsonb = NULL, concurrency_key text = NULL,
+	on_duplicate text = 'return')
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue';
-COMMENT ON FUNCTION pgqrs_enqueue(text, jsonb, interval, timestamptz, int, text, jsonb, text) IS
-'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key: the id of the live message of the queue that has it, if there is one. Errors: PQ001 no such queue, PQ016 the queue of a workflow, PQ008 payload or headers too large, 0A000 concurrency_key, 22004, 22023, 42501.';
+COMMENT ON FUNCTION pgqrs_enqueue(text, jsonb, interval, timestamptz, int, text, jsonb, text, text) IS
+'stores a message, part of the caller''s transaction, and returns its id. Claimable after delay or at run_at (not both; past counts as now), higher priority (-100..100) first. With an idempotency_key that a live message of the queue has: its id, or with on_duplicate => ''raise'' 23505, with ''null'' NULL. Errors: PQ001 no such queue, PQ016 the queue of a workflow, PQ008 payload or headers too large, 0A000 concurrency_key and on_duplicate => ''replace'' or ''replace_input'', not supported yet, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_enqueue_batch(queue text, payloads jsonb[], delay interval = '0', run_at timestamptz = NULL,
-	priority int = 0, headers jsonb[] = NULL)
+	priority int = 0, headers jsonb[] = NULL, idempotency_keys text[] = NULL, concurrency_keys text[] = NULL)
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_enqueue_batch';
-COMMENT ON FUNCTION pgqrs_enqueue_batch(text, jsonb[], interval, timestamptz, int, jsonb[]) IS
-'stores up to 10000 messages in order and returns their ids in order, of none an empty array; headers, if given, one per payload. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_enqueue().';
+COMMENT ON FUNCTION pgqrs_enqueue_batch(text, jsonb[], interval, timestamptz, int, jsonb[], text[], text[]) IS
+'stores up to 10000 messages in order and returns their ids in order, of none an empty array; headers and idempotency_keys, if given, one per payload, each of which may be NULL, no key twice; for a key that is taken the id of the message that has it. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_enqueue().';
 
 -- A type of its own: a list of OUT parameters is put together anew by every call.
 CREATE TYPE pgqrs_delivery AS (
@@ -57,10 +58,11 @@ RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_re
 COMMENT ON FUNCTION pgqrs_release_message(bigint, bigint, interval) IS
 'gives the message, or the run it belongs to, back without a failure, to be claimed again after delay. Errors: PQ006 stale lease, PQ010 cancelled, PQ007 ended under it or past the run''s deadline, 42501.';
 
-CREATE FUNCTION pgqrs_nack_message(message_id bigint, lease bigint, error jsonb = NULL, delay interval = NULL)
+CREATE FUNCTION pgqrs_nack_message(message_id bigint, lease bigint, error jsonb = NULL, delay interval = NULL,
+	retryable boolean = true)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_nack_message';
-COMMENT ON FUNCTION pgqrs_nack_message(bigint, bigint, jsonb, interval) IS
-'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: that was the queue''s max_attempts-th failure and the message is a dead letter now. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
+COMMENT ON FUNCTION pgqrs_nack_message(bigint, bigint, jsonb, interval, boolean) IS
+'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: that was the queue''s max_attempts-th failure, or not retryable, and the message is a dead letter now. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_extend_lease(message_id bigint, lease bigint, visibility_timeout interval = NULL,
 	OUT extended boolean, OUT cancel_requested boolean)
@@ -79,15 +81,20 @@ RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_se
 COMMENT ON FUNCTION pgqrs_set_visibility(bigint, timestamptz) IS
 'for operators: the message can be claimed at visible_after (past counts as now); revokes a lease without a failure. Errors: PQ004 no such live message, 22023 infinity, 42501.';
 
-CREATE FUNCTION pgqrs_replay_message(message_id bigint)
+CREATE FUNCTION pgqrs_replay_message(message_id bigint, payload jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_replay_message';
-COMMENT ON FUNCTION pgqrs_replay_message(bigint) IS
-'a dead letter becomes claimable again under the same id, with no attempts and no failures. A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, the deadline is counted anew. Errors: PQ004 no such message, PQ016 not a dead letter, or its idempotency key is taken, 42501.';
+COMMENT ON FUNCTION pgqrs_replay_message(bigint, jsonb) IS
+'a dead letter becomes claimable again under the same id, with no attempts and no failures, and with payload in place of its own if one is given (of a run: 22023, use pgqrs_rerun()). A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, the deadline is counted anew. Errors: PQ004 no such message, PQ016 not a dead letter, or its idempotency key is taken, 42501.';
 
-CREATE FUNCTION pgqrs_replay_queue(queue text, max_rows int = NULL)
+CREATE FUNCTION pgqrs_replay_queue(queue text, max_rows int = NULL, error_type text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_replay_queue';
-COMMENT ON FUNCTION pgqrs_replay_queue(text, int) IS
-'replays up to max_rows (NULL: all) dead letters of a queue, oldest first, passing over those that cannot be, and returns how many it replayed. Errors: PQ001 no such queue, 22023, 42501.';
+COMMENT ON FUNCTION pgqrs_replay_queue(text, int, text) IS
+'replays up to max_rows (NULL: all) dead letters of a queue, oldest first, with error_type only those whose last error has that type, passing over those that cannot be, and returns how many it replayed. Errors: PQ001 no such queue, 22023, 42501.';
+
+CREATE FUNCTION pgqrs_dismiss_dead_letter(message_id bigint)
+RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_dismiss_dead_letter';
+COMMENT ON FUNCTION pgqrs_dismiss_dead_letter(bigint) IS
+'drops a dead letter for good. A run stays, in ERROR, but can no longer be replayed. Needs admin on its queue. Errors: PQ004 no such message, PQ016 not a dead letter, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_purge_dead_letters(queue text, older_than interval)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_purge_dead_letters';

@@ -36,7 +36,7 @@ CREATE FUNCTION pgqrs_start_child(run_id bigint, lease bigint, step_id text, wor
 	on_parent_end text = 'cancel')
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_child';
 COMMENT ON FUNCTION pgqrs_start_child(bigint, bigint, text, text, jsonb, text, interval, timestamptz, int, interval, jsonb, jsonb, jsonb, text, boolean, text, text) IS
-'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, and those of pgqrs_trigger().';
+'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. With on_duplicate => ''null'' and a key that is taken there is no child: the step has succeeded, and NULL is returned. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, and those of pgqrs_trigger().';
 
 CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[])
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_children';
@@ -75,7 +75,7 @@ COMMENT ON FUNCTION pgqrs_acknowledge_cancel(bigint, bigint, jsonb) IS
 CREATE FUNCTION pgqrs_delete_run(run_id bigint, reason text = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_delete_run';
 COMMENT ON FUNCTION pgqrs_delete_run(bigint, text) IS
-'marks a run as deleted: it is found by its id only, its idempotency key is free, it cannot be replayed. A live one is CANCELLED first, even if a worker holds it. Repeated it changes nothing. Errors: PQ003 no such run, 22004, 42501.';
+'marks a run as deleted: it is found by its id only, its idempotency key is free, its dead letter is dropped. A live one is CANCELLED first, even if a worker holds it. Repeated it changes nothing. Errors: PQ003 no such run, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_rerun(run_id bigint, input jsonb = NULL, from_step text = NULL, keep_finished boolean = false)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_rerun';

@@ -293,6 +293,79 @@ pgqrs_arg_same_length(int count, const char *name, int other_count,
 				 errhint("Pass arrays of the same length.")));
 }
 
+PgqrsOnDuplicate
+pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n)
+{
+	static const char *const labels[] = {
+		[DUPLICATE_RETURN] = "return",
+		[DUPLICATE_RAISE] = "raise",
+		[DUPLICATE_NULL] = "null",
+		[DUPLICATE_NULL + 1] = "replace",
+		[DUPLICATE_NULL + 2] = "replace_input",
+	};
+	int label = pgqrs_arg_label_or(fcinfo, n, "on_duplicate", lengthof(labels),
+								   labels, DUPLICATE_RETURN);
+
+	if (label > DUPLICATE_NULL)
+		pgqrs_error_not_built(psprintf("on_duplicate => '%s'", labels[label]));
+	return label;
+}
+
+/* NULL: none is given. */
+static char **
+get_keys(FunctionCallInfo fcinfo, int n, const char *name, int count,
+		 const char *items_name)
+{
+	Datum *values;
+	bool *nulls;
+	char **keys;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	pgqrs_arg_same_length(count, items_name,
+						  pgqrs_arg_array(fcinfo, n, name, TEXTOID, false,
+										  &values, &nulls),
+						  name);
+	keys = palloc0(count * sizeof(char *));
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			continue;
+		keys[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_key(keys[i], psprintf("%s[%d]", name, i + 1));
+	}
+	return keys;
+}
+
+char **
+pgqrs_arg_idempotency_keys(FunctionCallInfo fcinfo, int n, int count,
+						   const char *items_name)
+{
+	char **keys = get_keys(fcinfo, n, "idempotency_keys", count, items_name);
+
+	if (keys != NULL)
+		pgqrs_check_distinct(keys, count, "idempotency_keys");
+	return keys;
+}
+
+void
+pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n)
+{
+	if (pgqrs_arg_key_or_null(fcinfo, n, "concurrency_key") != NULL)
+		pgqrs_error_not_built("concurrency_key");
+}
+
+void
+pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n, int count,
+						   const char *items_name)
+{
+	char **keys = get_keys(fcinfo, n, "concurrency_keys", count, items_name);
+
+	for (int i = 0; keys != NULL && i < count; i++)
+		if (keys[i] != NULL)
+			pgqrs_error_not_built("concurrency_keys");
+}
+
 /* item and earlier: places from 0. */
 static void
 refuse_duplicate(const char *name, int item, int earlier, const char *value)
@@ -304,28 +377,12 @@ refuse_duplicate(const char *name, int item, int earlier, const char *value)
 			 errhint("Pass every value once.")));
 }
 
-static int
-compare_keys(const void *a, const void *b, void *arg)
-{
-	char *const *keys = arg;
-	int x = *(const int *) a;
-	int y = *(const int *) b;
-	int result = strcmp(keys[x], keys[y]);
-
-	return result != 0 ? result : x - y;
-}
-
 void
 pgqrs_check_distinct(char **keys, int count, const char *name)
 {
-	int *order = palloc(count * sizeof(int));
-	int n = 0;
+	int *order = pgqrs_key_order(keys, count);
 
-	for (int i = 0; i < count; i++)
-		if (keys[i] != NULL)
-			order[n++] = i;
-	qsort_arg(order, n, sizeof(int), compare_keys, keys);
-	for (int i = 1; i < n; i++)
+	for (int i = 1; i < count && keys[order[i]] != NULL; i++)
 		if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
 			refuse_duplicate(name, order[i], order[i - 1], keys[order[i]]);
 	pfree(order);

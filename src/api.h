@@ -79,6 +79,21 @@ extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
 /* 22023 if a key stands twice, naming the items; NULL keys do not count. */
 extern void pgqrs_check_distinct(char **keys, int count, const char *name);
 
+/* What to do when the idempotency key is taken. */
+extern PgqrsOnDuplicate pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n);
+
+/*
+ * The idempotency keys of a batch, one for each of its items, any of which may
+ * be NULL, all different; NULL: none is given.
+ */
+extern char **pgqrs_arg_idempotency_keys(FunctionCallInfo fcinfo, int n,
+										 int count, const char *items_name);
+
+/* 0A000 unless it is NULL, or all of them are. */
+extern void pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n);
+extern void pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n,
+									   int count, const char *items_name);
+
 /* Arrays of message ids, all different, and their leases, of one length. */
 extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
 							int leases_arg, int64 **ids, int64 **leases);

@@ -22,13 +22,16 @@ pgqrs_start_child(PG_FUNCTION_ARGS)
 	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
 	PgqrsNewRun r = {0};
 	bool own_priority = !PG_ARGISNULL(8);
+	int64 child;
 
 	pgqrs_arg_new_run(fcinfo, 4, &r);
 	r.on_parent_end = pgqrs_arg_label_or(fcinfo, 16, "on_parent_end",
 										 lengthof(on_parent_end), on_parent_end,
 										 PARENT_END_CANCEL);
-	PG_RETURN_INT64(
-		pgqrs_child_start(run_id, lease, step_id, workflow, &r, own_priority));
+	child = pgqrs_child_start(run_id, lease, step_id, workflow, &r, own_priority);
+	if (child == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(child);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_start_children);

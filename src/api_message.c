@@ -28,15 +28,19 @@ pgqrs_enqueue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	PgqrsNewMessage m = {0};
+	int64 id;
 
 	m.payload = pgqrs_arg_json_required(fcinfo, 1, "payload");
 	m.when = pgqrs_arg_when(fcinfo, 2, 3);
 	m.priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
 	m.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 5, "idempotency_key");
 	m.has_headers = pgqrs_arg_json(fcinfo, 6, "headers", &m.headers);
-	if (!PG_ARGISNULL(7))
-		pgqrs_error_not_built("concurrency_key");
-	PG_RETURN_INT64(pgqrs_message_enqueue(queue, &m));
+	pgqrs_arg_concurrency_key(fcinfo, 7);
+	m.on_duplicate = pgqrs_arg_on_duplicate(fcinfo, 8);
+	id = pgqrs_message_enqueue(queue, &m);
+	if (id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_enqueue_batch);
@@ -44,32 +48,31 @@ Datum
 pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	Datum *payloads;
-	Datum *headers = NULL;
+	PgqrsNewMessages batch = {0};
 	bool *nulls;
-	bool *no_headers = NULL;
-	int count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
-								&payloads, &nulls);
-	PgqrsWhen when = pgqrs_arg_when(fcinfo, 2, 3);
-	int priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
 	int64 *ids;
 
-	for (int i = 0; i < count; i++)
-		pgqrs_json_check(payloads[i], "payloads", i + 1);
+	batch.count = pgqrs_arg_array(fcinfo, 1, "payloads", JSONBOID, true,
+								  &batch.payloads, &nulls);
+	batch.when = pgqrs_arg_when(fcinfo, 2, 3);
+	batch.priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
+	for (int i = 0; i < batch.count; i++)
+		pgqrs_json_check(batch.payloads[i], "payloads", i + 1);
 	if (!PG_ARGISNULL(5))
 	{
-		pgqrs_arg_same_length(count, "payloads",
-							  pgqrs_arg_array(fcinfo, 5, "headers", JSONBOID,
-											  false, &headers, &no_headers),
+		pgqrs_arg_same_length(batch.count, "payloads",
+							  pgqrs_arg_array(fcinfo, 5, "headers", JSONBOID, false,
+											  &batch.headers, &batch.no_headers),
 							  "headers");
-		for (int i = 0; i < count; i++)
-			if (!no_headers[i])
-				pgqrs_json_check(headers[i], "headers", i + 1);
+		for (int i = 0; i < batch.count; i++)
+			if (!batch.no_headers[i])
+				pgqrs_json_check(batch.headers[i], "headers", i + 1);
 	}
-	ids = palloc(count * sizeof(int64));
-	pgqrs_message_enqueue_batch(queue, when, priority, count, payloads, headers,
-								no_headers, ids);
-	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+	batch.keys = pgqrs_arg_idempotency_keys(fcinfo, 6, batch.count, "payloads");
+	pgqrs_arg_concurrency_keys(fcinfo, 7, batch.count, "payloads");
+	ids = palloc(batch.count * sizeof(int64));
+	pgqrs_message_enqueue_batch(queue, &batch, ids);
+	PG_RETURN_DATUM(pgqrs_int64_array(ids, batch.count));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_archive_message);
@@ -133,12 +136,15 @@ pgqrs_nack_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	int64 delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
-	bool has_error = !PG_ARGISNULL(2);
-	Datum error = has_error ? pgqrs_json_cap_error(PG_GETARG_DATUM(2)) : (Datum) 0;
+	PgqrsNack nack = {0};
 	TimestampTz retry_at;
 
-	if (!pgqrs_message_nack(id, lease, has_error, error, delay, &retry_at))
+	nack.has_error = !PG_ARGISNULL(2);
+	if (nack.has_error)
+		nack.error = pgqrs_json_cap_error(PG_GETARG_DATUM(2));
+	nack.delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
+	nack.retryable = pgqrs_arg_bool_or(fcinfo, 4, true);
+	if (!pgqrs_message_nack(id, lease, &nack, &retry_at))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(retry_at);
 }
@@ -263,7 +269,11 @@ PG_FUNCTION_INFO_V1(pgqrs_replay_message);
 Datum
 pgqrs_replay_message(PG_FUNCTION_ARGS)
 {
-	pgqrs_replay(pgqrs_arg_int64(fcinfo, 0, "message_id"));
+	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	Datum payload;
+	bool has_payload = pgqrs_arg_json(fcinfo, 1, "payload", &payload);
+
+	pgqrs_replay(id, has_payload ? &payload : NULL);
 	PG_RETURN_VOID();
 }
 
@@ -271,9 +281,21 @@ PG_FUNCTION_INFO_V1(pgqrs_replay_queue);
 Datum
 pgqrs_replay_queue(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(pgqrs_replay_many(pgqrs_arg_name(fcinfo, 0, "queue"),
-									  pgqrs_arg_int_or(fcinfo, 1, "max_rows", 0,
-													   PG_INT32_MAX, PG_INT32_MAX)));
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	int max_rows = pgqrs_arg_int_or(fcinfo, 1, "max_rows", 0, PG_INT32_MAX,
+									PG_INT32_MAX);
+
+	PG_RETURN_INT64(
+		pgqrs_replay_many(queue, max_rows,
+						  pgqrs_arg_text_or_null(fcinfo, 2, "error_type")));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_dismiss_dead_letter);
+Datum
+pgqrs_dismiss_dead_letter(PG_FUNCTION_ARGS)
+{
+	pgqrs_replay_dismiss(pgqrs_arg_int64(fcinfo, 0, "message_id"));
+	PG_RETURN_VOID();
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_purge_dead_letters);

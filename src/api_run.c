@@ -16,8 +16,6 @@
 void
 pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 {
-	static const char *const on_duplicate[] = {"return", "raise"};
-
 	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
 	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
 	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
@@ -27,12 +25,9 @@ pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
 	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
 										 &r->retry_policy);
-	r->raise_duplicate = pgqrs_arg_label_or(fcinfo, first + 9, "on_duplicate",
-											lengthof(on_duplicate),
-											on_duplicate, 0) == 1;
+	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 9);
 	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
-	if (!PG_ARGISNULL(first + 11))
-		pgqrs_error_not_built("concurrency_key");
+	pgqrs_arg_concurrency_key(fcinfo, first + 11);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_trigger);
@@ -41,35 +36,13 @@ pgqrs_trigger(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {0};
+	int64 id;
 
 	pgqrs_arg_new_run(fcinfo, 1, &r);
-	PG_RETURN_INT64(pgqrs_run_trigger(workflow, &r));
-}
-
-/* The keys of a batch: one per input, each may be NULL, none twice. */
-static char **
-arg_keys(FunctionCallInfo fcinfo, int n, int count)
-{
-	Datum *values;
-	bool *nulls;
-	char **keys;
-
-	if (PG_ARGISNULL(n))
-		return NULL;
-	pgqrs_arg_same_length(count, "inputs",
-						  pgqrs_arg_array(fcinfo, n, "idempotency_keys",
-										  TEXTOID, false, &values, &nulls),
-						  "idempotency_keys");
-	keys = palloc0(count * sizeof(char *));
-	for (int i = 0; i < count; i++)
-	{
-		if (nulls[i])
-			continue;
-		keys[i] = TextDatumGetCString(values[i]);
-		pgqrs_check_key(keys[i], psprintf("idempotency_keys[%d]", i + 1));
-	}
-	pgqrs_check_distinct(keys, count, "idempotency_keys");
-	return keys;
+	id = pgqrs_run_trigger(workflow, &r);
+	if (id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_trigger_batch);
@@ -82,7 +55,7 @@ pgqrs_trigger_batch(PG_FUNCTION_ARGS)
 	bool *no_inputs;
 	int count = pgqrs_arg_array(fcinfo, 1, "inputs", JSONBOID, false, &inputs,
 								&no_inputs);
-	char **keys = arg_keys(fcinfo, 2, count);
+	char **keys = pgqrs_arg_idempotency_keys(fcinfo, 2, count, "inputs");
 	int64 *ids = palloc(count * sizeof(int64));
 
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);

@@ -392,6 +392,23 @@ mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
 	return true;
 }
 
+/*
+ * A deleted run is not to be replayed, so its dead letter goes with it.  The
+ * letter is locked before the run, as a replay does.
+ */
+static void
+dismiss_letter(int64 run_id)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	TupleTableSlot *letter = pgqrs_table_slot(archive);
+
+	if (pgqrs_row_fetch_locked(archive, run_id, LockTupleExclusive, letter) &&
+		pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome)) ==
+			OUTCOME_DEAD)
+		pgqrs_message_dismiss(archive, letter);
+	pgqrs_table_close(archive);
+}
+
 /* What is deleted does not go on, so a live lease does not count here. */
 void
 pgqrs_cancel_delete(int64 run_id, const char *reason)
@@ -404,6 +421,8 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 		pgqrs_run_require(&rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
 		if (rows.has_message)
 			end(&rows, reason, NULL);
+		else
+			dismiss_letter(run_id);
 	} while (!mark_deleted(&rows, run_id, reason));
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);

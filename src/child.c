@@ -127,24 +127,35 @@ note_child(PgqrsParkStep *w, int64 child)
 			 w->step_id, w->run_id);
 }
 
-/*
- * Starts the child of a step that is not there, or PENDING again; 0: somebody
- * else was faster, look again.
- */
-static int64
-start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r)
+/* The step, which is RUNNING, has no child and has succeeded. */
+static void
+finish_without(PgqrsParkStep *w, Datum output)
 {
-	int64 child = noted_child(w);
+	pgqrs_park_step_fetch(w);
+	pgqrs_park_step_finish(w, STEP_SUCCESS, NULL, &output, NULL);
+}
 
+/*
+ * Starts the child of a step that is not there, or PENDING again; *child is 0
+ * where its key is taken and on_duplicate asks for that.  False: another call
+ * was faster, look again.
+ */
+static bool
+start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r, int64 *child)
+{
+	*child = noted_child(w);
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
-		return 0;
-	if (!is_wanted(w, child))
+		return false;
+	if (!is_wanted(w, *child))
 	{
 		fill_parent(w, r);
-		child = pgqrs_run_trigger(workflow, r);
+		*child = pgqrs_run_trigger(workflow, r);
 	}
-	note_child(w, child);
-	return child;
+	if (*child != 0)
+		note_child(w, *child);
+	else
+		finish_without(w, pgqrs_json_null());
+	return true;
 }
 
 /* Whether the step has been written since the run was triggered, or replayed. */
@@ -169,14 +180,13 @@ pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 		r->priority = parent_priority(&w);
 	for (;;)
 	{
-		bool started = is_started(&w);
-
-		child = started ? noted_child(&w) : start(&w, workflow, r);
-		if (child != 0)
+		if (is_started(&w))
+		{
+			child = noted_child(&w);
 			break;
-		if (started)
-			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " has no child",
-				 step_id, run_id);
+		}
+		if (start(&w, workflow, r, &child))
+			break;
 		pgqrs_park_step_fetch(&w);
 	}
 	pgqrs_park_step_close(&w);
@@ -238,8 +248,7 @@ restart(PgqrsParkStep *w, char **steps, const char *workflow, PgqrsNewRun *r,
 		pgqrs_park_step_fetch(&one);
 		if (is_started(&one))
 			continue;
-		ids[i] = start(&one, workflow, r);
-		if (ids[i] == 0)
+		if (!start(&one, workflow, r, &ids[i]))
 			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
 				 steps[i], w->run_id);
 	}
@@ -272,12 +281,10 @@ static bool
 start_none(PgqrsParkStep *w)
 {
 	Datum input = pgqrs_json_children(NULL, 0);
-	Datum output = pgqrs_json_child_ends(NULL, 0);
 
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, &input))
 		return false;
-	pgqrs_park_step_fetch(w);
-	pgqrs_park_step_finish(w, STEP_SUCCESS, NULL, &output, NULL);
+	finish_without(w, pgqrs_json_child_ends(NULL, 0));
 	return true;
 }
 

@@ -12,7 +12,8 @@
 
 /*
  * Starts a child as a step; r: what a trigger asks for, all but the parent.
- * The id of the child, of the one of an earlier call if there was one.
+ * The id of the child, of the one of an earlier call if there was one, or 0 where
+ * its key was taken and on_duplicate says so.
  */
 extern int64 pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 							   const char *workflow, PgqrsNewRun *r,

@@ -19,6 +19,8 @@
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "miscadmin.h"
+#include "names.h"
 #include "numbers.h"
 #include "states.h"
 #include "utils/builtins.h"
@@ -210,6 +212,22 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 	pgqrs_message_keep(messages, slot, queue, outcome, failures, has_error, error);
 }
 
+void
+pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter)
+{
+	PgqrsRow row;
+
+	if (pgqrs_is_null(letter, Archive_run_id))
+	{
+		pgqrs_row_delete(archive, letter);
+		return;
+	}
+	pgqrs_row_copy(&row, archive, letter);
+	pgqrs_set(&row, Archive_outcome,
+			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
+	pgqrs_row_update(archive, letter, &row);
+}
+
 /*
  * Sending
  */
@@ -227,66 +245,126 @@ require_plain_queue(const char *name, PgqrsQueue *queue)
 				 errhint("Start a run with pgqrs_trigger().")));
 }
 
+static void
+refuse_duplicate(const PgqrsQueue *queue, const char *key, int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("queue \"%s\" has a message with idempotency key \"%s\"",
+					queue->name, key),
+			 errdetail("It is message " INT64_FORMAT ".", id),
+			 errhint("Use that message, or another key.")));
+}
+
+/*
+ * Stores a message under the id, 0: a new one, unless its key is taken.  Tries
+ * until a message with the key is there, another one or ours; slot: for reading.
+ */
+static int64
+enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
+			  const PgqrsNewMessage *m, int64 id, TupleTableSlot *slot)
+{
+	PgqrsRow row;
+
+	for (;;)
+	{
+		if (pgqrs_message_by_key(messages, queue->queue_id, m->idempotency_key, slot))
+		{
+			id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+			if (m->on_duplicate == DUPLICATE_RAISE)
+				refuse_duplicate(queue, m->idempotency_key, id);
+			return m->on_duplicate == DUPLICATE_NULL ? 0 : id;
+		}
+		if (id == 0)
+			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		pgqrs_message_fill(&row, messages, queue->queue_id, id, m,
+						   pgqrs_floor_writer_clock(queue->queue_id));
+		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
+			return id;
+	}
+}
+
 int64
 pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	TupleTableSlot *slot;
 	PgqrsQueue queue;
 	PgqrsRow row;
-	int64 id = 0;
+	int64 id;
 
 	require_plain_queue(name, &queue);
-	if (m->idempotency_key == NULL)
+	if (m->idempotency_key != NULL)
+		id = enqueue_keyed(messages, &queue, m, 0, pgqrs_table_slot(messages));
+	else
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
 						   pgqrs_floor_writer_clock(queue.queue_id));
 		pgqrs_row_insert(messages, &row);
-		pgqrs_table_close(messages);
-		return id;
-	}
-
-	/* until a message with the key is there, somebody else's or ours */
-	slot = pgqrs_table_slot(messages);
-	for (;;)
-	{
-		if (pgqrs_message_by_key(messages, queue.queue_id, m->idempotency_key, slot))
-		{
-			id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
-			break;
-		}
-		if (id == 0)
-			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
-						   pgqrs_floor_writer_clock(queue.queue_id));
-		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
-			break;
 	}
 	pgqrs_table_close(messages);
 	return id;
 }
 
+static void
+fill_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
+{
+	*m = (PgqrsNewMessage){
+		.when = batch->when,
+		.priority = batch->priority,
+		.payload = batch->payloads[item],
+	};
+	m->has_headers = batch->headers != NULL && !batch->no_headers[item];
+	if (m->has_headers)
+		m->headers = batch->headers[item];
+	if (batch->keys != NULL)
+		m->idempotency_key = batch->keys[item];
+}
+
+/*
+ * Items with keys one by one, in the order of their keys, so that two batches
+ * never wait for each other.
+ */
+static void
+enqueue_keyed_items(PgqrsTable *messages, const PgqrsQueue *queue,
+					const PgqrsNewMessages *batch, int64 *ids)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int *order = pgqrs_key_order(batch->keys, batch->count);
+
+	for (int i = 0; i < batch->count && batch->keys[order[i]] != NULL; i++)
+	{
+		PgqrsNewMessage m;
+
+		CHECK_FOR_INTERRUPTS();
+		fill_item(&m, batch, order[i]);
+		ids[order[i]] = enqueue_keyed(messages, queue, &m, ids[order[i]], slot);
+	}
+	pfree(order);
+}
+
 void
-pgqrs_message_enqueue_batch(const char *name, PgqrsWhen when, int priority,
-							int count, const Datum *payloads, const Datum *headers,
-							const bool *no_headers, int64 *ids)
+pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
+							int64 *ids)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	PgqrsRow *rows = palloc(count * sizeof(PgqrsRow));
-	PgqrsNewMessage m = {.when = when, .priority = priority};
+	PgqrsRow *rows = palloc(batch->count * sizeof(PgqrsRow));
 	PgqrsQueue queue;
+	int count = 0;
 
 	require_plain_queue(name, &queue);
-	for (int i = 0; i < count; i++)
-	{
+	for (int i = 0; i < batch->count; i++)
 		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		m.payload = payloads[i];
-		m.has_headers = headers != NULL && !no_headers[i];
-		if (m.has_headers)
-			m.headers = headers[i];
-		pgqrs_message_fill(&rows[i], messages, queue.queue_id, ids[i], &m,
-						   pgqrs_floor_writer_clock(queue.queue_id));
+	if (batch->keys != NULL)
+		enqueue_keyed_items(messages, &queue, batch, ids);
+	for (int i = 0; i < batch->count; i++)
+	{
+		PgqrsNewMessage m;
+
+		fill_item(&m, batch, i);
+		if (m.idempotency_key == NULL)
+			pgqrs_message_fill(&rows[count++], messages, queue.queue_id, ids[i],
+							   &m, pgqrs_floor_writer_clock(queue.queue_id));
 	}
 	pgqrs_row_insert_many(messages, rows, count);
 	pfree(rows);
@@ -550,13 +628,8 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	return !cancelling;
 }
 
-/*
- * The message failed: true and the time of the next try, or false when it is
- * dead now.  delay < 0: backoff by the number of failures.
- */
 bool
-pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
-				   int64 delay, TimestampTz *retry_at)
+pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *retry_at)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
@@ -567,20 +640,20 @@ pgqrs_message_nack(int64 id, int64 lease, bool has_error, Datum error,
 
 	require_lease(messages, id, lease, FENCE_LOCK_AND_END, false, slot, &queue);
 	failures = stored_failures(slot) + 1;
-	dead = failures >= queue.max_attempts;
+	dead = !nack->retryable || failures >= queue.max_attempts;
 	if (dead)
 		pgqrs_message_end(messages, slot, &queue, OUTCOME_DEAD, failures,
-						  has_error, error);
+						  nack->has_error, nack->error);
 	else
 	{
-		if (delay < 0)
-			delay = pgqrs_backoff_delay(&nack_backoff, failures);
-		*retry_at = pgqrs_floor_writer_clock(queue.queue_id) + delay;
+		*retry_at = pgqrs_floor_writer_clock(queue.queue_id) +
+			(nack->delay >= 0 ? nack->delay :
+								pgqrs_backoff_delay(&nack_backoff, failures));
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row, *retry_at);
 		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
-		if (has_error)
-			pgqrs_set(&row, Messages_last_error, error);
+		if (nack->has_error)
+			pgqrs_set(&row, Messages_last_error, nack->error);
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_message_note_room(slot, &queue);
 	}

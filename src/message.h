@@ -19,6 +19,14 @@ typedef struct PgqrsWhen
 	TimestampTz run_at; /* or at this instant, if it is not 0 */
 } PgqrsWhen;
 
+/* What to do when the idempotency key is taken. */
+typedef enum PgqrsOnDuplicate
+{
+	DUPLICATE_RETURN, /* answer the id of the one that has it */
+	DUPLICATE_RAISE,  /* 23505 */
+	DUPLICATE_NULL	  /* answer 0 */
+} PgqrsOnDuplicate;
+
 /* A message to be stored. */
 typedef struct PgqrsNewMessage
 {
@@ -29,6 +37,7 @@ typedef struct PgqrsNewMessage
 	bool has_headers;
 	Datum headers;
 	const char *idempotency_key; /* or NULL */
+	PgqrsOnDuplicate on_duplicate;
 	int64 timeout;				 /* microseconds to the deadline, 0: none */
 	TimestampTz latest_deadline; /* the deadline at the latest, 0: none */
 } PgqrsNewMessage;
@@ -40,12 +49,24 @@ extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
-/* Sending: the id of the new message, or of the one that has the key. */
+/* Sending: the id of the new message, or what on_duplicate says where the key is taken. */
 extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
-extern void pgqrs_message_enqueue_batch(const char *queue, PgqrsWhen when,
-										int priority, int count,
-										const Datum *payloads, const Datum *headers,
-										const bool *no_headers, int64 *ids);
+
+/* Plain messages to be stored together. */
+typedef struct PgqrsNewMessages
+{
+	PgqrsWhen when;
+	int priority;
+	int count;
+	Datum *payloads;
+	Datum *headers; /* or NULL: none has any */
+	bool *no_headers;
+	char **keys; /* idempotency keys, each of which may be NULL; or NULL */
+} PgqrsNewMessages;
+
+/* The same for many; ids: room for one each. */
+extern void pgqrs_message_enqueue_batch(const char *queue,
+										const PgqrsNewMessages *batch, int64 *ids);
 
 /*
  * Under a lease.  PQ006, PQ010 and PQ007 as pgqrs_run_fence(), PQ016 where a
@@ -66,8 +87,18 @@ extern void pgqrs_message_discard(int64 id, int64 lease);
 extern bool pgqrs_message_release(int64 id, int64 lease, int64 delay);
 extern bool pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
 
-extern bool pgqrs_message_nack(int64 id, int64 lease, bool has_error,
-							   Datum error, int64 delay, TimestampTz *retry_at);
+/* What a nack tells. */
+typedef struct PgqrsNack
+{
+	bool has_error;
+	Datum error;
+	bool retryable;
+	int64 delay; /* microseconds, < 0: by the number of failures */
+} PgqrsNack;
+
+/* True and the time of the next try, or false: it is a dead letter now. */
+extern bool pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack,
+							   TimestampTz *retry_at);
 
 /*
  * The same; timeout < 0: the queue's; false: the lease is not the current one.
@@ -106,6 +137,12 @@ extern void pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 
 /* The lease of the message in the slot, if it had one, is no more: there is room. */
 extern void pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue);
+
+/*
+ * A dead letter, locked exclusively, is thrown away.  A run keeps it, as no dead
+ * one any more, so that both are removed together when they were kept long enough.
+ */
+extern void pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, bool has_error, Datum error);

@@ -161,3 +161,29 @@ pgqrs_pattern_matches(const char *pattern, const char *name)
 		return strncmp(pattern, name, strlen(pattern) - 1) == 0;
 	return strcmp(pattern, name) == 0;
 }
+
+static int
+compare_keys(const void *a, const void *b, void *arg)
+{
+	char **keys = arg;
+	int x = *(const int *) a;
+	int y = *(const int *) b;
+	int result;
+
+	if (keys[x] == NULL || keys[y] == NULL)
+		result = (keys[x] == NULL) - (keys[y] == NULL);
+	else
+		result = strcmp(keys[x], keys[y]);
+	return result != 0 ? result : x - y;
+}
+
+int *
+pgqrs_key_order(char **keys, int count)
+{
+	int *order = palloc(count * sizeof(int));
+
+	for (int i = 0; i < count; i++)
+		order[i] = i;
+	qsort_arg(order, count, sizeof(int), compare_keys, keys);
+	return order;
+}

@@ -10,6 +10,9 @@
 extern void pgqrs_check_name(const char *name, const char *argument);
 extern void pgqrs_check_pattern(const char *pattern, const char *argument);
 extern void pgqrs_check_key(const char *key, const char *argument);
+/* The places of the keys in their order, equal ones in that of the places; NULLs are last. */
+extern int *pgqrs_key_order(char **keys, int count);
+
 extern bool pgqrs_is_pattern(const char *pattern);
 extern bool pgqrs_pattern_matches(const char *pattern, const char *name);
 

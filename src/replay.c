@@ -13,6 +13,7 @@
 #include "errors.h"
 #include "events.h"
 #include "floor.h"
+#include "json.h"
 #include "miscadmin.h"
 #include "run.h"
 #include "step.h"
@@ -28,6 +29,8 @@ typedef struct Replay
 	TupleTableSlot *letter;
 	TupleTableSlot *live;
 	TupleTableSlot *run;
+	const Datum *payload;	/* in place of the stored one, or NULL */
+	const char *error_type; /* of the letters to replay, or NULL: all */
 } Replay;
 
 static void
@@ -39,6 +42,8 @@ open_tables(Replay *r)
 	r->letter = pgqrs_table_slot(r->archive);
 	r->live = pgqrs_table_slot(r->messages);
 	r->run = pgqrs_table_slot(r->runs);
+	r->payload = NULL;
+	r->error_type = NULL;
 }
 
 static void
@@ -84,6 +89,8 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 	for (int i = 0; i < lengthof(copied); i++)
 		if (!pgqrs_is_null(r->letter, copied[i][1]))
 			pgqrs_set(row, copied[i][0], pgqrs_get(r->letter, copied[i][1]));
+	if (r->payload != NULL)
+		pgqrs_set(row, Messages_payload, *r->payload);
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now));
 	pgqrs_set(row, Messages_attempt, Int32GetDatum(0));
 	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
@@ -267,12 +274,21 @@ require_letter(Replay *r, int64 message_id)
 }
 
 void
-pgqrs_replay(int64 message_id)
+pgqrs_replay(int64 message_id, const Datum *payload)
 {
 	Replay r;
 
 	open_tables(&r);
+	r.payload = payload;
 	require_letter(&r, message_id);
+	if (payload != NULL && !pgqrs_is_null(r.letter, Archive_run_id))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("message " INT64_FORMAT " belongs to a run", message_id),
+				 errdetail("A run keeps its input."),
+				 errhint("Start a new run with pgqrs_rerun(" INT64_FORMAT
+						 ", input => ...).",
+						 message_id)));
 	switch (replay(&r))
 	{
 		case REPLAYED:
@@ -294,6 +310,20 @@ pgqrs_replay(int64 message_id)
 	close_tables(&r);
 }
 
+/* Whether the letter in the slot is one of those asked for. */
+static bool
+is_wanted(Replay *r)
+{
+	char *type;
+
+	if (r->error_type == NULL)
+		return true;
+	if (pgqrs_is_null(r->letter, Archive_last_error))
+		return false;
+	type = pgqrs_json_text(pgqrs_get(r->letter, Archive_last_error), "type");
+	return type != NULL && strcmp(type, r->error_type) == 0;
+}
+
 /* Visits the dead letters of a queue, oldest first, that nobody has locked. */
 static int64
 each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
@@ -310,7 +340,8 @@ each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	while (count < max_rows && pgqrs_scan_next(&scan, r->letter))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
+		if (is_wanted(r) &&
+			pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED &&
 			visit(r))
 			count++;
@@ -326,29 +357,26 @@ visit_replay(Replay *r)
 	return replay(r) == REPLAYED;
 }
 
-/*
- * A run keeps its letter, as no dead one any more, so that both are removed
- * together when they were kept long enough.
- */
 static bool
 visit_purge(Replay *r)
 {
-	PgqrsRow row;
-
-	if (pgqrs_is_null(r->letter, Archive_run_id))
-	{
-		pgqrs_row_delete(r->archive, r->letter);
-		return true;
-	}
-	pgqrs_row_copy(&row, r->archive, r->letter);
-	pgqrs_set(&row, Archive_outcome,
-			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
-	pgqrs_row_update(r->archive, r->letter, &row);
+	pgqrs_message_dismiss(r->archive, r->letter);
 	return true;
 }
 
+void
+pgqrs_replay_dismiss(int64 message_id)
+{
+	Replay r;
+
+	open_tables(&r);
+	require_letter(&r, message_id);
+	pgqrs_message_dismiss(r.archive, r.letter);
+	close_tables(&r);
+}
+
 int64
-pgqrs_replay_many(const char *name, int64 max_rows)
+pgqrs_replay_many(const char *name, int64 max_rows, const char *error_type)
 {
 	Replay r;
 	PgqrsQueue queue;
@@ -356,6 +384,7 @@ pgqrs_replay_many(const char *name, int64 max_rows)
 
 	open_tables(&r);
 	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
+	r.error_type = error_type;
 	count = each_letter(&r, &queue, max_rows, DT_NOEND, visit_replay);
 	close_tables(&r);
 	return count;

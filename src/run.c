@@ -18,6 +18,7 @@
 #include "grants.h"
 #include "json.h"
 #include "lease.h"
+#include "names.h"
 #include "outbox.h"
 #include "parked.h"
 #include "states.h"
@@ -317,14 +318,14 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		if (pgqrs_run_by_key(rows->messages, rows->message, rows->runs, rows->run,
 							 workflow->workflow_id, r->idempotency_key, &other))
 		{
-			if (r->raise_duplicate)
+			if (r->on_duplicate == DUPLICATE_RAISE)
 				ereport(ERROR,
 						(errcode(ERRCODE_UNIQUE_VIOLATION),
 						 errmsg("workflow \"%s\" has a run with idempotency key \"%s\"",
 								workflow->name, r->idempotency_key),
 						 errdetail("It is run " INT64_FORMAT ".", other),
 						 errhint("Use that run, or another key.")));
-			return other;
+			return r->on_duplicate == DUPLICATE_NULL ? 0 : other;
 		}
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
@@ -393,18 +394,6 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	return id;
 }
 
-static int
-compare_keys(const void *a, const void *b, void *arg)
-{
-	char **keys = arg;
-	const char *x = keys[*(const int *) a];
-	const char *y = keys[*(const int *) b];
-
-	if (x == NULL || y == NULL)
-		return (x == NULL) - (y == NULL);
-	return strcmp(x, y);
-}
-
 /*
  * Items with keys one by one, in the order of their keys, so that two batches
  * never wait for each other.
@@ -414,14 +403,10 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 					PgqrsNewRun *r, int count, const Datum *inputs,
 					const bool *no_inputs, char **keys, int64 *ids)
 {
-	int *order = palloc(count * sizeof(int));
+	int *order = pgqrs_key_order(keys, count);
 
 	for (int i = 0; i < count; i++)
-	{
-		order[i] = i;
 		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-	}
-	qsort_arg(order, count, sizeof(int), compare_keys, keys);
 	for (int i = 0; i < count; i++)
 	{
 		int item = order[i];

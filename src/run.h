@@ -42,11 +42,11 @@ typedef struct PgqrsNewRun
 	bool has_retry_policy;
 	Datum retry_policy;
 	const char *idempotency_key; /* or NULL */
-	bool raise_duplicate;		 /* 23505 instead of the run that has the key */
-	bool require_worker;		 /* PQ013 instead of a warning */
-	bool no_warning;			 /* nobody is there to read it */
-	TimestampTz schedule_slot;	 /* or 0 */
-	int64 rerun_of;				 /* or 0 */
+	PgqrsOnDuplicate on_duplicate;
+	bool require_worker;	   /* PQ013 instead of a warning */
+	bool no_warning;		   /* nobody is there to read it */
+	TimestampTz schedule_slot; /* or 0 */
+	int64 rerun_of;			   /* or 0 */
 
 	/* of a child; 0: none */
 	int64 parent_run_id;
@@ -65,7 +65,7 @@ extern void pgqrs_run_close(PgqrsRunRows *rows);
 extern void pgqrs_run_check(const char *workflow, const PgqrsNewRun *r,
 							PgqrsWorkflow *definition);
 
-/* Starting: the id of the new run, or of the one that has the key. */
+/* Starting: the id of the new run, or what on_duplicate says where the key is taken. */
 extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
 extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int count,
 									const Datum *inputs, const bool *no_inputs,

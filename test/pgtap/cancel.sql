@@ -129,6 +129,6 @@ SELECT pgqrs_complete_run(:run, :lease, '1'), pgqrs_delete_run(:run);
 SELECT is((status, output, delete_reason, deleted_at IS NOT NULL)::text, '(SUCCESS,1,,t)', 'an ended one keeps what it is') FROM pgqrs_get_run(:run);
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_fail_run(:run, :lease, '{}'), pgqrs_delete_run(:run);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 Its run was deleted or is not in status ERROR.', 'it cannot be replayed');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ004', 'it cannot be replayed');
 
 SELECT * FROM finish();

@@ -79,6 +79,16 @@ SELECT lease FROM pgqrs_dequeue('parent') \gset
 SELECT is((pgqrs_await_child(:run, :lease, 'keyed')).status, 'SUCCESS', 'and it is done');
 SELECT pgqrs_complete_run(:run, :lease);
 
+-- A key that is taken: no child, and the step has succeeded.
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_trigger('child', idempotency_key => 'elsewhere') AS elsewhere \gset
+SELECT is(pgqrs_start_child(:run, :lease, 'x', 'child', idempotency_key => 'elsewhere', on_duplicate => 'null'), NULL, 'null where the key is taken');
+SELECT is(pg_temp.step(:run, 'x'), 'CHILD SUCCESS null', 'the step has succeeded without a child');
+SELECT pgqrs_delete_run(:elsewhere);
+SELECT is(pgqrs_start_child(:run, :lease, 'x', 'child', idempotency_key => 'elsewhere', on_duplicate => 'null'), NULL, 'a repeated call answers the same, also when the key is free');
+SELECT ok(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''x'')', :run, :lease)) ~ '^PQ016', 'there is no child to wait for');
+SELECT pgqrs_complete_run(:run, :lease);
+
 -- What a child takes from its parent.
 SELECT pgqrs_create_workflow('short', timeout => '1 min') \g /dev/null
 SELECT pgqrs_trigger('parent', priority => 7, timeout => '1 h') AS run \gset

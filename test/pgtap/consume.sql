@@ -106,8 +106,8 @@ CREATE PROCEDURE proc(payload jsonb) LANGUAGE sql AS $$ SELECT 1 $$;
 CREATE FUNCTION "odd Name"(jsonb) RETURNS void LANGUAGE sql AS $$ $$;
 CREATE FUNCTION closed(payload jsonb) RETURNS void LANGUAGE sql AS $$ $$;
 REVOKE EXECUTE ON FUNCTION closed(jsonb) FROM PUBLIC;
-INSERT INTO refused VALUES ('pgqrs_consume(NULL, ''handle'')', '22004'), ('pgqrs_consume(''jobs'', NULL)', '22004'), ('pgqrs_consume(''jobs'', ''handle'', NULL)', '22004'),
-	('pgqrs_consume(''jobs'', ''handle'', 0)', '22023'), ('pgqrs_consume(''jobs'', ''handle'', 10001)', '22023'), ('pgqrs_consume(''nothing'', ''handle'')', 'PQ001'), ('pgqrs_consume(''j*'', ''handle'')', '22023'),
+INSERT INTO refused VALUES ('pgqrs_consume(NULL, ''handle'')', '22004'), ('pgqrs_consume(''jobs'', NULL)', '22004'),
+	('pgqrs_consume(''jobs'', ''handle'', 10001)', '22023'), ('pgqrs_consume(''nothing'', ''handle'')', 'PQ001'), ('pgqrs_consume(''j*'', ''handle'')', '22023'),
 	('pgqrs_consume(''*'', ''handle'')', '22023'), ('pgqrs_consume(''flow'', ''handle'')', 'PQ016'), ('pgqrs_consume(''jobs'', ''nothing'')', '42883'), ('pgqrs_consume(''jobs'', ''pg_catalog.now'')', '42883'),
 	('pgqrs_consume(''jobs'', ''many'')', '22023'), ('pgqrs_consume(''jobs'', ''proc'')', '42883'), ('pgqrs_consume(''jobs'', ''pg_catalog.jsonb_agg'')', '42883');
 SELECT is(got, state, call) FROM pg_temp.refusals();

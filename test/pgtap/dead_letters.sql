@@ -246,6 +246,48 @@ SELECT is(pg_temp.left(), NULL, 'gone for good');
 SELECT is(ROW((SELECT count(*) FROM pgqrs_archive WHERE queue_id = :purge), (SELECT count(*) FROM pgqrs_messages WHERE queue_id = :purge))::text, '(1,1)',
 	'not what is done, nor what is live');
 SELECT is(pg_temp.state(:id), 'DEAD 1 1', 'nor another queue''s');
+-- A failure that is not retryable.
+SELECT pgqrs_create_queue('mend') \g /dev/null
+SELECT * FROM pg_temp.held('mend') \gset
+SELECT is(pgqrs_nack_message(:id, :lease, '{"type": "bad"}', retryable => false), NULL, 'a failure that is not retryable ends the message');
+SELECT is(pg_temp.state(:id), 'DEAD 1 1', 'as a dead letter, after one failure');
+SELECT is((pg_temp.archived(:id)).last_error, '{"type": "bad"}', 'with its error');
+
+-- Replayed with a mended payload.
+SELECT is((pg_temp.archived(:id)).payload, '"held"', 'what it was sent with');
+SELECT pgqrs_replay_message(:id, '"mended"');
+SELECT is((payload, headers, attempt, failures)::text, '("""mended""",,0,0)', 'it is claimable again, with the payload of the replay') FROM pg_temp.message(:id);
+
+-- Replayed by the type of the error.
+SELECT * FROM pg_temp.held('mend') AS h (a, a_lease) \gset
+SELECT pgqrs_nack_message(:a, :a_lease, '{"type": "a"}', retryable => false) \g /dev/null
+SELECT * FROM pg_temp.held('mend') AS h (b, b_lease) \gset
+SELECT pgqrs_nack_message(:b, :b_lease, '{"type": "b"}', retryable => false) \g /dev/null
+SELECT * FROM pg_temp.held('mend') AS h (c, c_lease) \gset
+SELECT pgqrs_nack_message(:c, :c_lease, '"b"', retryable => false), pgqrs_nack_message(h.id, h.lease, retryable => false) FROM pg_temp.held('mend') h \g /dev/null
+SELECT is(pgqrs_replay_queue('mend', error_type => ''), 0::bigint, 'no error has that type');
+SELECT is(pgqrs_replay_queue('mend', error_type => 'b'), 1::bigint, 'one has that type');
+SELECT is(pg_temp.state(:a) || ', ' || pg_temp.state(:b) || ', ' || pg_temp.state(:c), 'DEAD 1 1, live 0 0, DEAD 1 1', 'and no other is replayed');
+
+-- Dismissed, one by one.
+SELECT matches(pg_temp.answer(format('SELECT pgqrs_dismiss_dead_letter(%s)', :b)), format('^PQ016 message %s is not a dead letter It is still live.$', :b), 'a live message is no dead letter');
+SELECT pgqrs_dismiss_dead_letter(:a);
+SELECT is(pg_temp.state(:a), 'gone', 'a letter that is dismissed is gone');
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_dismiss_dead_letter(%s)', :a)), 5), 'PQ004', 'and there is none any more');
+SELECT pgqrs_create_workflow('letter', max_attempts => 1) \g /dev/null
+SELECT pgqrs_trigger('letter') AS one, pgqrs_trigger('letter') AS two \gset
+SELECT pgqrs_fail_run(run_id, lease, '{"type": "e"}') FROM pgqrs_dequeue('letter', batch_size => 2) \g /dev/null
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s, ''1'')', :one)), format('22023 message %s belongs to a run A run keeps its input.', :one), 'a run is not replayed with another input');
+SELECT pgqrs_dismiss_dead_letter(:one);
+SELECT is((status, error->>'type')::text, '(ERROR,e)', 'the run of a letter that was dismissed stays') FROM pgqrs_get_run(:one);
+SELECT is(left(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :one)), 5), 'PQ004', 'and is not replayed');
+-- A deleted run takes its dead letter with it.
+SELECT is(array_agg(message_id), ARRAY[:two]::bigint[], 'the other letter is there') FROM pgqrs_dead_letters WHERE queue = 'letter';
+SELECT pgqrs_delete_run(:two), pgqrs_delete_run(:one);
+SELECT is(count(*), 0::bigint, 'a deleted run leaves no dead letter') FROM pgqrs_dead_letters WHERE queue = 'letter';
+SELECT is(pgqrs_replay_queue('letter'), 0::bigint, 'there is none to replay');
+SELECT is(status, 'ERROR', 'the run is found by its id') FROM pgqrs_get_run(:two);
+
 INSERT INTO refused VALUES ('pgqrs_replay_queue(''nobody'')', 'PQ001'), ('pgqrs_purge_dead_letters(''nobody'', ''0'')', 'PQ001');
 SELECT is(got, state, call) FROM pg_temp.refusals();
 

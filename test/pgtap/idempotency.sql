@@ -61,4 +61,20 @@ CREATE FUNCTION pg_temp.count(key text) RETURNS bigint LANGUAGE sql AS $$ SELECT
 \set level 'SERIALIZABLE'
 \ir include/idempotency.sql
 
+-- What a key that is taken answers.
+SELECT pgqrs_enqueue('q', '9', idempotency_key => 'kept') AS kept \gset
+SELECT is(pgqrs_enqueue('q', '2', idempotency_key => 'kept', on_duplicate => 'return'), :kept::bigint, 'return: the id of the message that has the key');
+SELECT is(pgqrs_enqueue('q', '2', idempotency_key => 'kept', on_duplicate => 'null'), NULL, 'null: NULL');
+SELECT is(pg_temp.answer('SELECT pgqrs_enqueue(''q'', ''2'', idempotency_key => ''kept'', on_duplicate => ''raise'')'),
+	format('23505 queue "q" has a message with idempotency key "kept" It is message %s.', :kept), 'raise: an error that names the message');
+SELECT isnt(pgqrs_enqueue('q', '2', idempotency_key => 'free ' || d, on_duplicate => d), NULL, 'a key that is free is taken: ' || d) FROM unnest('{return,raise,null}'::text[]) d;
+
+-- Keys of a batch: each message that exists already is answered in its place.
+SELECT pgqrs_enqueue_batch('q', '{10,11,12,13}', idempotency_keys => '{batch b,kept,NULL,batch a}') AS ids \gset
+SELECT is((:'ids'::bigint[])[2], :kept::bigint, 'the key that is taken answers its message');
+SELECT results_eq(format('SELECT payload::text, idempotency_key COLLATE "default" FROM pgqrs_messages JOIN unnest(%L::bigint[]) WITH ORDINALITY u (message_id, n) USING (message_id) ORDER BY n', :'ids'),
+	$$VALUES ('10', 'batch b'), ('9', 'kept'), ('12', NULL), ('13', 'batch a')$$, 'the others are stored, each with its key');
+SELECT is(pgqrs_enqueue_batch('q', '{20,21}', idempotency_keys => '{batch a,batch b}'), ARRAY[(:'ids'::bigint[])[4], (:'ids'::bigint[])[1]], 'the same batch again answers the same messages');
+SELECT ok(pg_temp.answer('SELECT pgqrs_enqueue_batch(''q'', ''{1,2,3}'', idempotency_keys => ''{x,y,x}'')') LIKE '22023 item 3 of "idempotency_keys" repeats item 1%', 'a key that comes twice is refused');
+
 SELECT * FROM finish();

@@ -11,20 +11,21 @@ SELECT * FROM no_plan();
 CREATE TEMP TABLE signatures (name text, arguments text, result text);
 INSERT INTO signatures VALUES
 	('enqueue', 'queue text, payload jsonb, delay interval DEFAULT ''00:00:00''::interval, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, '
-		'priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, concurrency_key text DEFAULT NULL::text', 'bigint'),
+		'priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, headers jsonb DEFAULT NULL::jsonb, concurrency_key text DEFAULT NULL::text, on_duplicate text DEFAULT ''return''::text', 'bigint'),
 	('enqueue_batch', 'queue text, payloads jsonb[], delay interval DEFAULT ''00:00:00''::interval, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, '
-		'priority integer DEFAULT 0, headers jsonb[] DEFAULT NULL::jsonb[]', 'bigint[]'),
+		'priority integer DEFAULT 0, headers jsonb[] DEFAULT NULL::jsonb[], idempotency_keys text[] DEFAULT NULL::text[], concurrency_keys text[] DEFAULT NULL::text[]', 'bigint[]'),
 	('dequeue', 'queue text DEFAULT NULL::text, worker_id bigint DEFAULT NULL::bigint, batch_size integer DEFAULT 1, visibility_timeout interval DEFAULT NULL::interval', 'SETOF pgqrs_delivery'),
 	('archive_message', 'message_id bigint, lease bigint', 'void'),
 	('archive_messages', 'message_ids bigint[], leases bigint[]', 'boolean[]'),
 	('delete_message', 'message_id bigint, lease bigint', 'void'),
 	('release_message', 'message_id bigint, lease bigint, delay interval DEFAULT ''00:00:00''::interval', 'void'),
-	('nack_message', 'message_id bigint, lease bigint, error jsonb DEFAULT NULL::jsonb, delay interval DEFAULT NULL::interval', 'timestamp with time zone'),
+	('nack_message', 'message_id bigint, lease bigint, error jsonb DEFAULT NULL::jsonb, delay interval DEFAULT NULL::interval, retryable boolean DEFAULT true', 'timestamp with time zone'),
 	('extend_lease', 'message_id bigint, lease bigint, visibility_timeout interval DEFAULT NULL::interval, OUT extended boolean, OUT cancel_requested boolean', 'record'),
 	('extend_leases', 'message_ids bigint[], leases bigint[], visibility_timeout interval DEFAULT NULL::interval', 'TABLE(message_id bigint, extended boolean, cancel_requested boolean)'),
 	('set_visibility', 'message_id bigint, visible_after timestamp with time zone', 'void'),
-	('replay_message', 'message_id bigint', 'void'),
-	('replay_queue', 'queue text, max_rows integer DEFAULT NULL::integer', 'bigint'),
+	('replay_message', 'message_id bigint, payload jsonb DEFAULT NULL::jsonb', 'void'),
+	('dismiss_dead_letter', 'message_id bigint', 'void'),
+	('replay_queue', 'queue text, max_rows integer DEFAULT NULL::integer, error_type text DEFAULT NULL::text', 'bigint'),
 	('purge_dead_letters', 'queue text, older_than interval', 'bigint');
 SELECT is(array_agg(pg_get_function_arguments(oid) || ' -> ' || pg_get_function_result(oid)), ARRAY[arguments || ' -> ' || result], name)
 	FROM signatures LEFT JOIN pg_proc ON proname = 'pgqrs_' || name GROUP BY name, arguments, result;
@@ -48,21 +49,22 @@ SELECT pgqrs_nack_message(:letter, pg_temp.claim(:letter)) \g /dev/null
 CREATE TEMP TABLE arguments (function text, place serial, argument text, kind text, good text);
 INSERT INTO arguments (function, argument, kind, good) VALUES
 	('enqueue', 'queue', 'name', '''q'''), ('enqueue', 'payload', 'payload', '''1'''), ('enqueue', 'delay', 'duration', '''0'''), ('enqueue', 'run_at', 'instant', 'NULL'),
-	('enqueue', 'priority', 'priority', '0'), ('enqueue', 'idempotency_key', 'key', '''k'''), ('enqueue', 'headers', 'json', '''{}'''), ('enqueue', 'concurrency_key', 'reserved', 'NULL'),
+	('enqueue', 'priority', 'priority', '0'), ('enqueue', 'idempotency_key', 'key', '''k'''), ('enqueue', 'headers', 'json', '''{}'''), ('enqueue', 'concurrency_key', 'reserved', 'NULL'), ('enqueue', 'on_duplicate', 'on duplicate', '''raise'''),
 	('enqueue_batch', 'queue', 'name', '''q'''), ('enqueue_batch', 'payloads', 'payloads', '''{1,2,3}'''), ('enqueue_batch', 'delay', 'duration', '''0'''),
 	('enqueue_batch', 'run_at', 'instant', 'NULL'), ('enqueue_batch', 'priority', 'priority', '0'), ('enqueue_batch', 'headers', 'many headers', 'ARRAY[''1'', NULL, ''3'']::jsonb[]'),
+	('enqueue_batch', 'idempotency_keys', 'many keys', '''{a,NULL,c}'''), ('enqueue_batch', 'concurrency_keys', 'many reserved', '''{NULL,NULL,NULL}'''),
 	('dequeue', 'queue', 'pattern', '''q'''), ('dequeue', 'worker_id', 'worker', 'NULL'), ('dequeue', 'batch_size', 'batch size', '1'), ('dequeue', 'visibility_timeout', 'lease time', '''1 ms'''),
 	('archive_message', 'message_id', 'id', :'id'), ('archive_message', 'lease', 'id', :'lease'),
 	('archive_messages', 'message_ids', 'ids', format('ARRAY[%s, %s]', :id, :id2)), ('archive_messages', 'leases', 'leases', format('ARRAY[%s, %s]', :lease, :lease2)),
 	('delete_message', 'message_id', 'id', :'id'), ('delete_message', 'lease', 'id', :'lease'),
 	('release_message', 'message_id', 'id', :'id'), ('release_message', 'lease', 'id', :'lease'), ('release_message', 'delay', 'duration', '''0'''),
-	('nack_message', 'message_id', 'id', :'id'), ('nack_message', 'lease', 'id', :'lease'), ('nack_message', 'error', 'any json', '''{}'''), ('nack_message', 'delay', 'duration', 'NULL'),
+	('nack_message', 'message_id', 'id', :'id'), ('nack_message', 'lease', 'id', :'lease'), ('nack_message', 'error', 'any json', '''{}'''), ('nack_message', 'delay', 'duration', 'NULL'), ('nack_message', 'retryable', 'any boolean', 'true'),
 	('extend_lease', 'message_id', 'id', :'id'), ('extend_lease', 'lease', 'id', :'lease'), ('extend_lease', 'visibility_timeout', 'lease time', '''1 ms'''),
 	('extend_leases', 'message_ids', 'ids', format('ARRAY[%s, %s]', :id, :id2)), ('extend_leases', 'leases', 'leases', format('ARRAY[%s, %s]', :lease, :lease2)),
 	('extend_leases', 'visibility_timeout', 'lease time', '''1 ms'''),
 	('set_visibility', 'message_id', 'id', :'id'), ('set_visibility', 'visible_after', 'required instant', '''2100-01-01'''),
-	('replay_message', 'message_id', 'id', :'letter'),
-	('replay_queue', 'queue', 'name', '''dead'''), ('replay_queue', 'max_rows', 'max rows', '1'),
+	('replay_message', 'message_id', 'id', :'letter'), ('replay_message', 'payload', 'json', '''1'''), ('dismiss_dead_letter', 'message_id', 'id', :'letter'),
+	('replay_queue', 'queue', 'name', '''dead'''), ('replay_queue', 'max_rows', 'max rows', '1'), ('replay_queue', 'error_type', 'any text', '''x'''),
 	('purge_dead_letters', 'queue', 'name', '''dead'''), ('purge_dead_letters', 'older_than', 'required duration', '''0'''),
 	('peek', 'queue', 'name', '''q'''), ('peek', 'n', 'batch size', '1');
 SELECT is(array_agg(name ORDER BY name), ARRAY(SELECT DISTINCT function FROM arguments WHERE function <> 'peek' ORDER BY 1), 'every function is here') FROM signatures;
@@ -102,7 +104,8 @@ INSERT INTO bad VALUES
 	('max rows', '-1', '22023'), ('max rows', '-2147483648', '22023'),
 	('instant', '''infinity''', '22023'), ('required instant', '''infinity''', '22023'), ('required instant', 'NULL', '22004'),
 	('key', '''''', '22023'), ('key', 'repeat(''k'', 256)', '22023'), ('key', 'repeat(''é'', 128)', '22023'), ('key', 'E''a\tb''', '22023'), ('key', 'E''\x7f''', '22023'),
-	('reserved', '''k''', '0A000'), ('id', 'NULL', '22004'),
+	('reserved', '''k''', '0A000'), ('reserved', '''''', '22023'), ('many reserved', '''{NULL,k,NULL}''', '0A000'), ('many reserved', '''{NULL}''', '22023'),
+	('on duplicate', '''replace''', '0A000'), ('on duplicate', '''replace_input''', '0A000'), ('on duplicate', '''RETURN''', '22023'), ('on duplicate', '''''', '22023'), ('id', 'NULL', '22004'),
 	('lease time', '''0''', '22023');
 -- Months, negative and endless durations.
 INSERT INTO bad SELECT kind, quote_literal(value), '22023' FROM unnest('{duration,required duration,lease time}'::text[]) kind,
@@ -114,14 +117,15 @@ INSERT INTO bad SELECT kind, v.* FROM (VALUES
 		('''{{{1}},{{2}}}''', '22023', NULL), (format('array_fill(1::%s, ARRAY[10001])', replace(type, 'jsonb', 'text')) || '::' || type || '[]', '22023', NULL),
 		(CASE WHEN kind <> 'payloads' THEN '''{1,2,3,4}''' END, '22023', NULL), (CASE WHEN kind <> 'payloads' THEN '''{1}''' END, '22023', NULL)) v (value, state, item)
 	WHERE v.value IS NOT NULL;
-INSERT INTO bad VALUES ('payloads', 'ARRAY[''1'', NULL, ''3'']::jsonb[]', '22004', 2), ('payloads', 'ARRAY[''1'', ''2'', NULL]::jsonb[]', '22004', 3), ('payloads', 'ARRAY[NULL, ''2'', ''3'']::jsonb[]', '22004', 1),
+INSERT INTO bad VALUES ('many keys', '''{a,NULL}''', '22023', NULL), ('many keys', '''{a,NULL,a}''', '22023', 3), ('many keys', '''{a,"",c}''', '22023', NULL), ('many keys', 'ARRAY[''a'', NULL, repeat(''k'', 256)]', '22023', NULL),
+	('many keys', '''{{a,b,c}}''', '22023', NULL), ('payloads', 'ARRAY[''1'', NULL, ''3'']::jsonb[]', '22004', 2), ('payloads', 'ARRAY[''1'', ''2'', NULL]::jsonb[]', '22004', 3), ('payloads', 'ARRAY[NULL, ''2'', ''3'']::jsonb[]', '22004', 1),
 	('payloads', 'ARRAY[''1'', to_jsonb(repeat(''x'', 3000000)), ''3'']', 'PQ008', 2), ('payloads', 'ARRAY[''1'', ''2'', to_jsonb(repeat(''x'', 3000000))]', 'PQ008', 3),
 	('payloads', '(''[7:9]='' || ARRAY[''1'', NULL, ''3'']::text)::jsonb[]', '22004', 2),
 	('many headers', 'ARRAY[''1'', NULL, to_jsonb(repeat(''x'', 3000000))]', 'PQ008', 3),
 	('ids', format('ARRAY[%s, NULL]', :id), '22004', 2), ('ids', format('ARRAY[NULL, %s]', :id2), '22004', 1), ('ids', format('ARRAY[%s, %1$s]', :id), '22023', 2),
 	('leases', format('ARRAY[NULL, %s]', :lease2), '22004', 1), ('leases', format('ARRAY[%s, NULL]', :lease), '22004', 2);
 
-SELECT is(array_agg(DISTINCT kind), '{any json,worker}', 'each kind has what is bad for it') FROM arguments WHERE kind NOT IN (SELECT kind FROM bad);
+SELECT is(array_agg(DISTINCT kind), '{"any boolean","any json","any text",worker}', 'each kind has what is bad for it') FROM arguments WHERE kind NOT IN (SELECT kind FROM bad);
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', 'SELECT ' || call, state, left(call, 300))
 	FROM arguments JOIN bad USING (kind), LATERAL (SELECT pg_temp.call(function, argument, value) AS call) c
 \gexec

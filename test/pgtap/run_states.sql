@@ -220,7 +220,7 @@ INSERT INTO expected VALUES
 	('set visibility', 'PQ004, CANCELLED', '{cancelled,purged,deleted}'),
 	-- out of ERROR leads a replay, and only out of that
 	('replay', 'done, QUEUED', '{failed}'),
-	('replay', 'PQ016 Its run was deleted or is not in status ERROR., ERROR', '{"failed, deleted"}'),
+	('replay', 'PQ004, ERROR', '{"failed, deleted"}'),
 	('replay', 'PQ016 It is still live., QUEUED', '{queued,delayed}'),
 	('replay', 'PQ016 It is still live., RUNNING', '{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
 	('replay', 'PQ016 It is still live., PAUSED', '{parked,parked for a signal}'),

@@ -158,4 +158,11 @@ $$;
 SELECT pg_temp.many_savepoints(1000);
 SELECT is(count(*), 630::bigint, 'F41: 1000 savepoints') FROM pgqrs_workflow_runs WHERE idempotency_key LIKE 'savepoint %';
 
+-- A key that is taken.
+SELECT pgqrs_create_workflow('dup') \g /dev/null
+SELECT pgqrs_trigger('dup', idempotency_key => 'k') AS first \gset
+SELECT is(pgqrs_trigger('dup', idempotency_key => 'k', on_duplicate => 'null'), NULL, 'on_duplicate null answers NULL');
+SELECT isnt(pgqrs_trigger('dup', idempotency_key => 'free', on_duplicate => 'null'), NULL, 'a key that is free starts a run');
+SELECT throws_ok(format('SELECT pgqrs_trigger(''dup'', idempotency_key => ''k'', on_duplicate => %L)', d), '0A000', NULL, 'not supported yet: ' || d) FROM unnest('{replace,replace_input}'::text[]) d;
+
 SELECT * FROM finish();
