@@ -225,6 +225,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_peek('{queue}')$$, 'any', 'PQ001'),
 	($$SELECT * FROM pgqrs_replay_message({dead})$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_replay_queue('{queue}')$$, 'admin', 'PQ001'),
+	($$SELECT * FROM pgqrs_dismiss_dead_letter({dead})$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_purge_dead_letters('{queue}', '0')$$, 'admin', 'PQ001'),
 	-- workflows
 	($$SELECT * FROM pgqrs_create_workflow('{workflow}')$$, 'admin', '42501'),
