@@ -128,6 +128,7 @@ CREATE TABLE pgqrs_workers (
 	hostname text,
 	version text,
 	labels jsonb,
+	stopped_itself boolean,
 	CONSTRAINT pgqrs_workers_pkey PRIMARY KEY (worker_id)
 );
 COMMENT ON TABLE pgqrs_workers IS 'workers, stopped ones included';

@@ -68,7 +68,7 @@ CREATE FUNCTION pgqrs_extend_lease(message_id bigint, lease bigint, visibility_t
 	OUT extended boolean, OUT cancel_requested boolean)
 RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_extend_lease';
 COMMENT ON FUNCTION pgqrs_extend_lease(bigint, bigint, interval) IS
-'moves the end of the lease to now + visibility_timeout (NULL: the queue''s), also if that is earlier. extended is false for a stale lease, past the run''s deadline, and for a lease that ran out if max_in_flight or max_concurrent leave no room: drop the work. Errors: 22023, 42501.';
+'moves the end of the lease to now + visibility_timeout, also if that is earlier; NULL: the queue''s, but never earlier than before. While another transaction is writing the message, extended is true and the end stays: ask again in time. extended is false for a stale lease, past the run''s deadline, and for a lease that ran out if max_in_flight or max_concurrent leave no room: drop the work. Errors: 22023, 42501.';
 
 CREATE FUNCTION pgqrs_extend_leases(message_ids bigint[], leases bigint[], visibility_timeout interval = NULL)
 RETURNS TABLE (message_id bigint, extended boolean, cancel_requested boolean)

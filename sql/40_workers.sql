@@ -21,7 +21,7 @@ CREATE FUNCTION pgqrs_extend_worker(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'pgqrs_extend_worker';
 COMMENT ON FUNCTION pgqrs_extend_worker(bigint, interval) IS
-'Extends every lease that the worker holds, also one that has run out but was not claimed by another, to now + visibility_timeout (NULL: each queue''s), and answers for each in the order of the ids; run_id is NULL for plain messages. extended = false: the lease is lost, drop that work. A message that another transaction is just ending, giving up or extending is left out. Errors: PQ005, PQ014, 22023.';
+'Extends every lease that the worker holds, also one that has run out but was not claimed by another, to now + visibility_timeout (NULL: each queue''s, but never earlier than before), and answers for each in the order of the ids; run_id is NULL for plain messages. extended = false: the lease was lost just now; what was lost before is not listed, so ask with pgqrs_extend_leases() of what is worked on. While another transaction is writing a message, extended is true and the end stays. Do not call it in a loop: it also keeps a claim whose answer was lost. Errors: PQ005, PQ014, 22023.';
 
 CREATE FUNCTION pgqrs_suspend_worker(worker_id bigint) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

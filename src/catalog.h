@@ -259,7 +259,8 @@ typedef enum WorkersColumn
 	Workers_hostname,
 	Workers_version,
 	Workers_labels,
-	Workers_natts = Workers_labels
+	Workers_stopped_itself,
+	Workers_natts = Workers_stopped_itself
 } WorkersColumn;
 
 typedef enum WorkflowsColumn

@@ -130,10 +130,22 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 	return true;
 }
 
+int
+pgqrs_claim_failures_of_lost(TupleTableSlot *message)
+{
+	int failures = DatumGetInt32(pgqrs_get(message, Messages_failures));
+
+	if (!pgqrs_is_null(message, Messages_worker_id) &&
+		pgqrs_worker_stopped_itself(
+			DatumGetInt64(pgqrs_get(message, Messages_worker_id))))
+		return failures;
+	return failures + 1;
+}
+
 bool
 pgqrs_claim_revoke(PgqrsRunRows *rows)
 {
-	int failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures)) + 1;
+	int failures = pgqrs_claim_failures_of_lost(rows->message);
 	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id);
 	PgqrsRow row;
 
@@ -346,7 +358,7 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	{
 		if (!lock_message(rows))
 			return;
-		failures++; /* the lease has run out */
+		failures = pgqrs_claim_failures_of_lost(rows->message); /* it has run out */
 	}
 	if (is_run)
 		fetch_run(rows);

@@ -213,7 +213,8 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 {
 	return !pgqrs_is_null(rows->message, Messages_lease) &&
 		!pgqrs_lease_live(rows->message, now) &&
-		(failures_of(rows) + 1 >= rows->queue.max_attempts ||
+		((failures_of(rows) + 1 >= rows->queue.max_attempts &&
+		  pgqrs_claim_failures_of_lost(rows->message) >= rows->queue.max_attempts) ||
 		 pgqrs_message_is_cancelling(rows->message));
 }
 
@@ -223,7 +224,8 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
 {
 	bool cancelled = pgqrs_claim_is_cancelled(rows);
 
-	if (pgqrs_claim_end_if_due(rows, failures_of(rows) + 1, pgqrs_clock()))
+	if (pgqrs_claim_end_if_due(rows, pgqrs_claim_failures_of_lost(rows->message),
+							   pgqrs_clock()))
 		done[cancelled ? DONE_RUNS_CANCELLED : DONE_MESSAGES_DEAD]++;
 }
 

@@ -380,13 +380,14 @@ typedef enum FenceResult
 	FENCE_PASSED,
 	FENCE_STALE,	/* or no such message, or none of ours */
 	FENCE_REPEATED, /* archived as done before, under this lease */
+	FENCE_BUSY,		/* another transaction is writing the message */
 	FENCE_RUN		/* the message of a run, where that is not allowed */
 } FenceResult;
 
 /* What to do to a message for the holder of its lease. */
 typedef enum FenceAction
 {
-	FENCE_LOCK,			/* whoever extends waits */
+	FENCE_TRY_LOCK,		/* without waiting */
 	FENCE_LOCK_AND_END, /* so does whoever works on it */
 	FENCE_DELETE
 } FenceAction;
@@ -396,10 +397,9 @@ act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
 {
 	if (action == FENCE_DELETE)
 		return pgqrs_row_try_delete(messages, slot, LockWaitBlock);
-	return pgqrs_row_lock(messages, slot,
-						  action == FENCE_LOCK ? LockTupleNoKeyExclusive :
-												 LockTupleExclusive,
-						  LockWaitBlock);
+	if (action == FENCE_TRY_LOCK)
+		return pgqrs_row_lock(messages, slot, LockTupleNoKeyExclusive, LockWaitSkip);
+	return pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock);
 }
 
 /*
@@ -412,7 +412,9 @@ static FenceResult
 fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	for (;;)
+	PgqrsLockResult locked;
+
+	do
 	{
 		bool visible;
 
@@ -431,12 +433,11 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 			return FENCE_STALE;
 		if (!allow_run && queue->is_workflow)
 			return FENCE_RUN;
-		if (act(messages, slot, action) == ROW_LOCKED)
-			break;
-	}
+		locked = act(messages, slot, action);
+	} while (locked == ROW_CHANGED);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
 		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
-	return FENCE_PASSED;
+	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
 }
 
 /* Past the deadline of the run that it belongs to. */
@@ -773,6 +774,22 @@ end_extending(int64 worker_id, const PgqrsQueue *queue)
 		pgqrs_lease_extended(TABLE_WORKERS, worker_id);
 }
 
+/* When the lease ends that is extended; timeout < 0: never earlier than before. */
+static TimestampTz
+extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
+{
+	TimestampTz now = pgqrs_floor_writer_clock(queue->queue_id);
+
+	if (timeout >= 0)
+		return now + timeout;
+	return Max(now + queue->visibility_timeout,
+			   DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after)));
+}
+
+/*
+ * While another transaction is writing the message, the lease stays as it is,
+ * which is no reason to drop the work.
+ */
 bool
 pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 					 int64 lease, int64 timeout, bool *cancel_requested)
@@ -782,9 +799,16 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	TimestampTz now;
 	int64 worker_id;
 	bool current;
+	FenceResult result;
 
 	*cancel_requested = false;
-	if (fence(messages, id, lease, FENCE_LOCK, true, slot, &queue) != FENCE_PASSED)
+	result = fence(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
+	if (result == FENCE_BUSY && !is_late(slot, pgqrs_clock()))
+	{
+		*cancel_requested = pgqrs_message_is_cancelling(slot);
+		return true;
+	}
+	if (result != FENCE_PASSED)
 		return false;
 	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
 	begin_extending(worker_id, &queue);
@@ -794,10 +818,8 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
 	if (current)
 	{
-		now = pgqrs_floor_writer_clock(queue.queue_id);
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_hold(&row,
-						   now + (timeout >= 0 ? timeout : queue.visibility_timeout),
+		pgqrs_message_hold(&row, extended_end(slot, &queue, timeout),
 						   *cancel_requested ||
 							   stored_failures(slot) + 1 >= queue.max_attempts);
 		pgqrs_row_update(messages, slot, &row);

@@ -817,12 +817,36 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
 }
 
+/*
+ * The failures that pgqrs_fail_run() counted.  The message of a run that was
+ * never given up for an error says so, and the run is not read for that.
+ */
+static void
+forget_failures(PgqrsRunRows *rows, int64 run_id)
+{
+	PgqrsRow row;
+
+	if (pgqrs_is_null(rows->message, Messages_last_error))
+		return;
+	pgqrs_run_open_runs(rows);
+	if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run) ||
+		DatumGetInt32(pgqrs_get(rows->run, Runs_failures)) == 0)
+		return;
+	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleNoKeyExclusive,
+								rows->run))
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_set(&row, Runs_failures, Int32GetDatum(0));
+	pgqrs_row_update(rows->runs, rows->run, &row);
+}
+
 void
 pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 {
 	int64 run_id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
 	PgqrsRow row;
 
+	forget_failures(rows, run_id);
 	if (rows->failures == 0)
 		return;
 	if (!pgqrs_row_fetch_locked(rows->messages, run_id, LockTupleNoKeyExclusive,

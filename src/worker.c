@@ -179,23 +179,16 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	for (int i = 0; i < held.count; i++)
 	{
 		int64 id = held.values[i];
-		PgqrsLockResult result = lock_held(messages, slot, id, worker_id,
-										   LockTupleNoKeyExclusive);
-		PgqrsExtended *answer = &(*answers)[count];
+		PgqrsExtended *answer = &(*answers)[count++];
 
-		/* being ended, given up or extended by somebody: no news of it */
-		if (result == ROW_BUSY)
-			continue;
 		*answer = (PgqrsExtended){.message_id = id};
-		if (result == ROW_LOCKED)
-		{
-			answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
-			answer->extended = may_work_on(slot) &&
-				pgqrs_message_extend(messages, slot, id,
-									 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
-									 timeout, &answer->cancel_requested);
-		}
-		count++;
+		if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
+			continue;
+		answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
+		answer->extended = may_work_on(slot) &&
+			pgqrs_message_extend(messages, slot, id,
+								 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
+								 timeout, &answer->cancel_requested);
 	}
 	pgqrs_table_close(messages);
 	pgqrs_commit_claim_end();

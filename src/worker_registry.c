@@ -330,9 +330,13 @@ pgqrs_worker_serves(const char *queue)
 	return pgqrs_worker_count_serving(queue, 1) > 0;
 }
 
-/* Gives the locked row another status. */
+/*
+ * Gives the locked row another status.  itself: the worker asked for it, so that
+ * what it held is given back without a failure.
+ */
 static void
-write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to)
+write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
+			 bool itself)
 {
 	PgqrsRow row;
 
@@ -340,7 +344,10 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to)
 	pgqrs_row_copy(&row, workers, slot);
 	pgqrs_set(&row, Workers_status, pgqrs_enum_datum(ENUM_WORKER_STATUS, to));
 	if (to == WORKER_STOPPED)
+	{
 		pgqrs_set(&row, Workers_stopped_at, TimestampTzGetDatum(pgqrs_clock()));
+		pgqrs_set(&row, Workers_stopped_itself, BoolGetDatum(itself));
+	}
 	pgqrs_row_update(workers, slot, &row);
 	pgqrs_wake_mark_worker_status(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
 }
@@ -360,7 +367,7 @@ pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to)
 	if (from != to && !moves[from][to])
 		pgqrs_error_worker_stopped(worker_id);
 	if (from != to)
-		write_status(workers, slot, to);
+		write_status(workers, slot, to, true);
 	pgqrs_table_close(workers);
 	return from != to;
 }
@@ -420,7 +427,7 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 	if (found)
 	{
 		*worker_id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
-		write_status(workers, slot, WORKER_STOPPED);
+		write_status(workers, slot, WORKER_STOPPED, false);
 	}
 	pgqrs_table_close(workers);
 	return found;
@@ -469,7 +476,7 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *nex
 			*all = false;
 		else if (status_of(slot) != WORKER_STOPPED && is_silent(slot, pgqrs_clock()))
 		{
-			write_status(workers, slot, WORKER_STOPPED);
+			write_status(workers, slot, WORKER_STOPPED, false);
 			worker_ids[count++] = worker_ids[i];
 		}
 	}
@@ -487,6 +494,19 @@ pgqrs_worker_gone(int64 worker_id)
 
 	pgqrs_table_close(workers);
 	return gone;
+}
+
+bool
+pgqrs_worker_stopped_itself(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool itself = pgqrs_row_fetch_id(workers, worker_id, slot) &&
+		!pgqrs_is_null(slot, Workers_stopped_itself) &&
+		DatumGetBool(pgqrs_get(slot, Workers_stopped_itself));
+
+	pgqrs_table_close(workers);
+	return itself;
 }
 
 /* How many messages a worker may hold at once; 0: no limit, or no such worker. */

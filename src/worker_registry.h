@@ -83,6 +83,9 @@ extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all,
 /* Whether a worker is stopped, or not there at all. */
 extern bool pgqrs_worker_gone(int64 worker_id);
 
+/* Whether it was stopped by pgqrs_stop_worker(): what it held is no failure. */
+extern bool pgqrs_worker_stopped_itself(int64 worker_id);
+
 /* What it may hold at once; 0: no limit. */
 extern int pgqrs_worker_limit(int64 worker_id);
 

@@ -113,7 +113,9 @@ SELECT * FROM pg_temp.held('q') \gset
 SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(t,f)', 'extended');
 SELECT ok(pg_temp.wait(:id) BETWEEN 3570 AND 3600, 'the new end is now + visibility_timeout');
 SELECT is(pgqrs_extend_lease(:id, :lease)::text, '(t,f)', 'extended by the queue''s');
-SELECT ok(pg_temp.wait(:id) BETWEEN 30 AND 60, 'also if earlier');
+SELECT ok(pg_temp.wait(:id) BETWEEN 3500 AND 3600, 'without a time-out an extension never shortens a lease');
+SELECT is(pgqrs_extend_lease(:id, :lease, '45 s')::text, '(t,f)', 'extended by an explicit time-out');
+SELECT ok(pg_temp.wait(:id) BETWEEN 30 AND 45, 'which is the new end also if earlier');
 SELECT is(pgqrs_extend_lease(:id, :lease, visibility_timeout => '1 day')::text, '(t,f)', 'by a day');
 SELECT ok(pg_temp.wait(:id) BETWEEN 86370 AND 86400, 'which has 24 hours');
 SELECT is(ROW(lease, attempt, failures)::text, format('(%s,1,0)', :lease), 'and nothing else') FROM pg_temp.message(:id);
@@ -197,7 +199,7 @@ SELECT results_eq(format('SELECT * FROM pgqrs_extend_leases(%L, %L, ''1 h'')', :
 	format('SELECT * FROM unnest(%L::bigint[], ''{t,t,f,f,f,t,f}''::boolean[], ''{f,f,f,f,f,f,f}''::boolean[])', :'ids'), 'extend_leases: in the order given');
 SELECT is(array_agg(round(pg_temp.wait(id) / 3600) ORDER BY n), '{1,0,0,NULL,1,1}', 'extends those that are held') FROM held;
 SELECT results_eq(format('SELECT extended FROM pgqrs_extend_leases(%L, %L)', :'ids', :'leases'), 'SELECT unnest(''{t,t,f,f,f,t,f}''::boolean[])', 'by the queue''s');
-SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{1,1,0,NULL,1,1}', 'also if earlier') FROM held;
+SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{60,1,0,NULL,60,60}', 'which shortens none') FROM held;
 SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,f,NULL,NULL,t,NULL}', 'archive_messages: in the order given, true for what is done now, false for what was, NULL where the lease is not the current one');
 SELECT is(string_agg(pg_temp.state(id), ',' ORDER BY n), 'DONE 1 0,held 1 0,live 1 0,DONE 1 0,DONE 1 0,DONE 1 0', 'archives those that are held') FROM held;
 SELECT pg_temp.contents() AS before \gset

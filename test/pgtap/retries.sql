@@ -148,6 +148,24 @@ SELECT pgqrs_complete_run(:run, :lease, '1');
 SELECT is(pg_temp.run(:run), 'SUCCESS failures 0 f', 'the run succeeds');
 SELECT is(pg_temp.step(:run, 'a') ->> 'status', 'ERROR', 'its step has failed');
 
+-- What fail_run counted goes back to 0 whenever a step succeeds.
+SELECT pgqrs_trigger('job', retry_policy => '{"max_attempts": 2}') AS run \gset
+CREATE FUNCTION pg_temp.fail_after(run bigint, step text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	lease bigint := pg_temp.claim(run);
+BEGIN
+	IF step ~ 'sleep' THEN
+		PERFORM pgqrs_sleep(run, lease, step, '0');
+	ELSE
+		PERFORM pgqrs_step_complete(run, lease, step);
+	END IF;
+	PERFORM pgqrs_fail_run(run, lease, '{"type": "x"}', true, '0');
+	RETURN (SELECT status || ' ' || failures FROM pgqrs_get_run(run));
+END
+$$;
+SELECT is(pg_temp.fail_after(:run, step), outcome, 'a failure after the step ' || step) FROM (VALUES ('one', 'RUNNING 1'), ('two', 'RUNNING 1'), ('sleep', 'RUNNING 1'), ('sleep', 'ERROR 2')) v (step, outcome);
+
 -- fail_run: not retryable unless told so.
 SELECT * FROM pg_temp.start('job') \gset
 SELECT is(pgqrs_fail_run(:run, :lease, '{"type": "x"}'), NULL, 'ended');
