@@ -39,7 +39,8 @@ class Cursor(psycopg2.extras.RealDictCursor):
         elif chance < 0.10:
             self.lose()
         super().execute(sql, args)
-        if chance > 0.96:
+        # answers whose loss matters most are lost more often
+        if chance > (0.6 if sql == 'COMMIT' else 0.92 if 'dequeue' in sql else 0.97):
             self.lose()
 
     def lose(self):
