@@ -20,7 +20,7 @@ sub sql
 }
 
 sql("SELECT count(pgqrs_create_queue('q' || g, visibility_timeout => '1 hour')) FROM generate_series(1, $queues) g;
-	SELECT pgqrs_create_workflow('run'), pgqrs_create_queue('lim', max_in_flight => 1, visibility_timeout => '1 hour'), pgqrs_register_worker('w', '{*}');
+	SELECT pgqrs_create_workflow('run'), pgqrs_create_queue('once', max_attempts => 1), pgqrs_create_queue('lim', max_in_flight => 1, visibility_timeout => '1 hour'), pgqrs_register_worker('w', '{*}');
 	SELECT count(pgqrs_enqueue('q' || g, '1')) FROM generate_series(1, $queues) g, generate_series(1, 2);
 	SELECT pgqrs_enqueue_batch('q1', array_fill('1'::jsonb, '{2000}'))");
 my $worker = sql('SELECT worker_id FROM pgqrs_workers');
@@ -73,7 +73,7 @@ my @ways = (
 	[ 'a queue that is resumed', "SELECT pgqrs_pause_queue('q89'); SELECT pgqrs_enqueue('q89', '1'); $all", "SELECT pgqrs_resume_queue('q89')" ],
 	[ 'room under a limit', "SELECT pgqrs_enqueue_batch('lim', '{1,2}'); CREATE TABLE h AS $take; $all", 'SELECT pgqrs_archive_message(message_id, lease) FROM h' ],
 	[ 'a higher limit', "SELECT pgqrs_enqueue('lim', '1'); $all", "SELECT pgqrs_alter_queue('lim', max_in_flight => 5)" ],
-	[ 'a dead letter that is replayed', "SELECT pgqrs_enqueue('q90', '1'); CREATE TABLE h AS $take; SELECT pgqrs_nack_message(message_id, lease, retryable => false) FROM h", 'SELECT pgqrs_replay_message(message_id) FROM h' ],
+	[ 'a dead letter that is replayed', "SELECT pgqrs_enqueue('once', '1'); CREATE TABLE h AS $take; SELECT pgqrs_nack_message(message_id, lease) FROM h", 'SELECT pgqrs_replay_message(message_id) FROM h' ],
 	[ 'a row that is written by hand', '', "INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
 		SELECT nextval('pgqrs_message_id_seq'), queue_id, now(), now(), 0, 0, 0, '1' FROM pgqrs_queues WHERE name = 'q91'" ],
 	[ 'a new queue', '', "SELECT pgqrs_create_queue('new'), pgqrs_enqueue('new', '1')" ],
