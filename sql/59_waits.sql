@@ -38,10 +38,11 @@ RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_
 COMMENT ON FUNCTION pgqrs_start_child(bigint, bigint, text, text, jsonb, text, interval, timestamptz, int, interval, jsonb, jsonb, jsonb, text, boolean, text, text) IS
 'a step that starts a run of a workflow as a child, once, and returns its id, whenever it is called. With on_duplicate => ''null'' and a key that is taken there is no child: the step has succeeded, and NULL is returned. As pgqrs_trigger(), but the priority (NULL) is that of the parent, and the deadline no later than its. When the parent ends in ERROR or CANCELLED, the child is cancelled, or with on_parent_end => ''abandon'' goes on. Needs the privilege trigger on the child''s workflow. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or asked to be, PQ007 ended or past its deadline, PQ016 a step of another kind, and those of pgqrs_trigger().';
 
-CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[])
+CREATE FUNCTION pgqrs_start_children(run_id bigint, lease bigint, step_id text, workflow text, inputs jsonb[],
+	idempotency_keys text[] = NULL, priority int = NULL, timeout interval = NULL, tags jsonb = NULL, on_parent_end text = 'cancel')
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_start_children';
-COMMENT ON FUNCTION pgqrs_start_children(bigint, bigint, text, text, jsonb[]) IS
-'the same for up to 10000 children in order, which are cancelled with the parent; returns their ids. Of none the step has succeeded with an empty list. Repeated with another number of inputs: PQ016. They are the steps step_id[1] to step_id[n], for pgqrs_await_child(), and step_id stands for all of them, for pgqrs_await_children(). Errors as pgqrs_start_child().';
+COMMENT ON FUNCTION pgqrs_start_children(bigint, bigint, text, text, jsonb[], text[], int, interval, jsonb, text) IS
+'the same for up to 10000 children in order; returns their ids. idempotency_keys, if given, one per input, each of which may be NULL; priority, timeout, tags and on_parent_end are those of all. Of none the step has succeeded with an empty list. Repeated with another number of inputs: PQ016. They are the steps step_id[1] to step_id[n], for pgqrs_await_child(), and step_id stands for all of them, for pgqrs_await_children(). Errors as pgqrs_start_child().';
 
 CREATE FUNCTION pgqrs_await_child(run_id bigint, lease bigint, step_id text,
 	OUT done boolean, OUT status text, OUT output jsonb, OUT error jsonb)

@@ -11,11 +11,19 @@
 #include "json.h"
 #include "utils/builtins.h"
 
+static PgqrsParentEnd
+arg_on_parent_end(FunctionCallInfo fcinfo, int n)
+{
+	static const char *const labels[] = {"cancel", "abandon"};
+
+	return pgqrs_arg_label_or(fcinfo, n, "on_parent_end", lengthof(labels),
+							  labels, PARENT_END_CANCEL);
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_start_child);
 Datum
 pgqrs_start_child(PG_FUNCTION_ARGS)
 {
-	static const char *const on_parent_end[] = {"cancel", "abandon"};
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
@@ -25,9 +33,7 @@ pgqrs_start_child(PG_FUNCTION_ARGS)
 	int64 child;
 
 	pgqrs_arg_new_run(fcinfo, 4, &r);
-	r.on_parent_end = pgqrs_arg_label_or(fcinfo, 16, "on_parent_end",
-										 lengthof(on_parent_end), on_parent_end,
-										 PARENT_END_CANCEL);
+	r.on_parent_end = arg_on_parent_end(fcinfo, 16);
 	child = pgqrs_child_start(run_id, lease, step_id, workflow, &r, own_priority);
 	if (child == 0)
 		PG_RETURN_NULL();
@@ -42,18 +48,22 @@ pgqrs_start_children(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
-	Datum *inputs;
-	bool *no_inputs;
-	int count = pgqrs_arg_array(fcinfo, 4, "inputs", JSONBOID, false, &inputs,
-								&no_inputs);
+	PgqrsNewChildren c = {0};
 	int64 *ids;
 
-	for (int i = 0; i < count; i++)
-		if (!no_inputs[i])
-			pgqrs_json_check(inputs[i], "inputs", i + 1);
-	pgqrs_child_start_many(run_id, lease, step_id, workflow, count, inputs,
-						   no_inputs, &ids);
-	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
+	c.count = pgqrs_arg_array(fcinfo, 4, "inputs", JSONBOID, false, &c.inputs,
+							  &c.no_inputs);
+	for (int i = 0; i < c.count; i++)
+		if (!c.no_inputs[i])
+			pgqrs_json_check(c.inputs[i], "inputs", i + 1);
+	c.keys = pgqrs_arg_idempotency_keys(fcinfo, 5, c.count, "inputs");
+	c.own_priority = !PG_ARGISNULL(6);
+	c.run.priority = pgqrs_arg_priority_or(fcinfo, 6, 0);
+	c.run.timeout = pgqrs_arg_timeout(fcinfo, 7);
+	c.run.has_tags = pgqrs_arg_json(fcinfo, 8, "tags", &c.run.tags);
+	c.run.on_parent_end = arg_on_parent_end(fcinfo, 9);
+	pgqrs_child_start_many(run_id, lease, step_id, workflow, &c, &ids);
+	PG_RETURN_DATUM(pgqrs_int64_array(ids, c.count));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_await_child);

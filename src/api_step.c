@@ -41,11 +41,14 @@ pgqrs_step_complete(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	TimestampTz started_at = 0;
 	Datum output;
 
 	if (!pgqrs_arg_json(fcinfo, 3, "output", &output))
 		output = pgqrs_json_null();
-	PG_RETURN_BOOL(pgqrs_step_store(run_id, lease, step_id, output));
+	if (!PG_ARGISNULL(4))
+		started_at = pgqrs_arg_instant(fcinfo, 4, "started_at");
+	PG_RETURN_BOOL(pgqrs_step_store(run_id, lease, step_id, output, started_at));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_step_fail);

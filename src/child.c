@@ -234,17 +234,18 @@ add_steps(PgqrsParkStep *w, char **steps, const int64 *ids, int count)
 /* The children of a run that was replayed: those that failed are started again. */
 static void
 restart(PgqrsParkStep *w, char **steps, const char *workflow, PgqrsNewRun *r,
-		const Datum *inputs, const bool *no_inputs, int64 *ids, int count)
+		const PgqrsNewChildren *c, int64 *ids)
 {
 	PgqrsParkStep one = *w;
 
 	one.step = pgqrs_table_slot(w->steps);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < c->count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		one.step_id = steps[i];
-		r->has_input = !no_inputs[i];
-		r->input = inputs[i];
+		r->has_input = !c->no_inputs[i];
+		r->input = c->inputs[i];
+		r->idempotency_key = c->keys != NULL ? c->keys[i] : NULL;
 		pgqrs_park_step_fetch(&one);
 		if (is_started(&one))
 			continue;
@@ -290,10 +291,11 @@ start_none(PgqrsParkStep *w)
 
 /* Starts them, or again those that failed; false: look again. */
 static bool
-start_many(PgqrsParkStep *w, const char *workflow, int count,
-		   const Datum *inputs, const bool *no_inputs, int64 **ids)
+start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
+		   int64 **ids)
 {
-	PgqrsNewRun r = {.timeout = -1, .priority = parent_priority(w)};
+	PgqrsNewRun r = c->run;
+	int count = c->count;
 	int before = noted_children(w, ids);
 	char **steps;
 
@@ -304,31 +306,32 @@ start_many(PgqrsParkStep *w, const char *workflow, int count,
 	steps = step_ids(w->step_id, count);
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
 		return false;
+	if (!c->own_priority)
+		r.priority = parent_priority(w);
 	fill_parent(w, &r);
 	if (before < 0)
 	{
 		*ids = palloc(count * sizeof(int64));
 		r.parent_step_ids = steps;
-		pgqrs_run_trigger_batch(workflow, &r, count, inputs, no_inputs, NULL, *ids);
+		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->no_inputs,
+								c->keys, *ids);
 		add_steps(w, steps, *ids, count);
 	}
 	else
-		restart(w, steps, workflow, &r, inputs, no_inputs, *ids, count);
+		restart(w, steps, workflow, &r, c, *ids);
 	note_children(w, *ids, count);
 	return true;
 }
 
 void
 pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
-					   const char *workflow, int count, const Datum *inputs,
-					   const bool *no_inputs, int64 **ids)
+					   const char *workflow, const PgqrsNewChildren *c, int64 **ids)
 {
-	PgqrsNewRun r = {0};
 	PgqrsWorkflow definition;
 	PgqrsParkStep w;
 
 	pgqrs_require_writable();
-	pgqrs_run_check(workflow, &r, &definition);
+	pgqrs_run_check(workflow, &c->run, &definition);
 	pgqrs_park_step_open_shared(&w, run_id, lease, step_id, STEP_KIND_CHILD);
 	for (;;)
 	{
@@ -336,11 +339,11 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 		{
 			int before = noted_children(&w, ids);
 
-			if (before != count)
-				refuse_count(&w, before, count);
+			if (before != c->count)
+				refuse_count(&w, before, c->count);
 			break;
 		}
-		if (start_many(&w, workflow, count, inputs, no_inputs, ids))
+		if (start_many(&w, workflow, c, ids))
 			break;
 		pgqrs_park_step_fetch(&w);
 	}

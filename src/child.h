@@ -19,11 +19,21 @@ extern int64 pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 							   const char *workflow, PgqrsNewRun *r,
 							   bool own_priority);
 
+/* Children to be started together. */
+typedef struct PgqrsNewChildren
+{
+	int count;
+	Datum *inputs;
+	bool *no_inputs;
+	char **keys;	 /* idempotency keys, each of which may be NULL; or NULL */
+	PgqrsNewRun run; /* what they have in common */
+	bool own_priority;
+} PgqrsNewChildren;
+
 /* The same for many, as steps step_id[1..n]; their ids. */
 extern void pgqrs_child_start_many(int64 run_id, int64 lease,
 								   const char *step_id, const char *workflow,
-								   int count, const Datum *inputs,
-								   const bool *no_inputs, int64 **ids);
+								   const PgqrsNewChildren *c, int64 **ids);
 
 /* False: it has not ended, and the run is parked. */
 extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,

@@ -414,6 +414,8 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		r->has_input = !no_inputs[item];
 		r->input = inputs[item];
 		r->idempotency_key = keys[item];
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[item];
 		if (keys[item] != NULL)
 			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
 		else

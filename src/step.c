@@ -379,7 +379,7 @@ pgqrs_step_start(int64 run_id, int64 lease, const char *step_id, bool has_input,
  * *stored: the step succeeded just now.
  */
 static bool
-try_complete(StepRows *s, Datum output, bool *stored)
+try_complete(StepRows *s, Datum output, TimestampTz started_at, bool *stored)
 {
 	PgqrsRow row;
 
@@ -393,7 +393,12 @@ try_complete(StepRows *s, Datum output, bool *stored)
 	if (s->found)
 		copy_step(&row, s, STEP_SUCCESS);
 	else
+	{
 		init_step(&row, s, STEP_KIND_FUNCTION, STEP_SUCCESS);
+		if (started_at != 0)
+			pgqrs_set(&row, Steps_started_at,
+					  TimestampTzGetDatum(Min(started_at, pgqrs_clock())));
+	}
 	finish(&row, &output, NULL);
 	if (!(s->found ? update_step(s, &row) : insert_step(s, &row)))
 		return false;
@@ -416,7 +421,8 @@ was_stored(StepRows *s)
 }
 
 bool
-pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
+pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output,
+				 TimestampTz started_at)
 {
 	StepRows s;
 	bool stored = false;
@@ -424,7 +430,7 @@ pgqrs_step_store(int64 run_id, int64 lease, const char *step_id, Datum output)
 	open_step(&s, run_id, lease, step_id);
 	if (pgqrs_run_hold(&s.run, run_id, lease) || !was_stored(&s))
 	{
-		while (!try_complete(&s, output, &stored))
+		while (!try_complete(&s, output, started_at, &stored))
 			;
 		if (stored)
 			pgqrs_run_forget_crashes(&s.run);

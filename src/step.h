@@ -43,8 +43,9 @@ typedef struct PgqrsStepFailure
 extern void pgqrs_step_start(int64 run_id, int64 lease, const char *step_id,
 							 bool has_input, Datum input, PgqrsStepState *state);
 /* False: the step had an output before, which stays. */
+/* started_at: of a step whose begin was lost, 0: now. */
 extern bool pgqrs_step_store(int64 run_id, int64 lease, const char *step_id,
-							 Datum output);
+							 Datum output, TimestampTz started_at);
 extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const char *step_id,
 										  const PgqrsStepFailure *failure,

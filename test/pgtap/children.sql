@@ -128,6 +128,13 @@ SELECT results_eq(format($$SELECT r.* FROM pgqrs_await_children(%s, %s, 'm') a, 
 SELECT is((pgqrs_await_child(:run, :lease, 'm[2]')).status, 'ERROR', 'each is a step of its own, too');
 SELECT is(left(pg_temp.step(:run, 'm'), 11), 'CHILD ERROR', 'one that failed is a failure of the step');
 
+-- With keys and settings, which are those of all.
+SELECT pgqrs_start_children(:run, :lease, 'k', 'child', '{1,2}', '{b,NULL}', -4, '1 h', '{"t": 2}', 'abandon') AS keyed \gset
+SELECT results_eq(format('SELECT run_id, idempotency_key, priority, deadline_at IS NOT NULL, tags, parent_step_id FROM pgqrs_runs WHERE run_id = ANY (%L) ORDER BY input', :'keyed'),
+	format($$VALUES (%s::bigint, 'b', -4, true, '{"t": 2}'::jsonb, 'k[1]'), (%s, NULL, -4, true, '{"t": 2}', 'k[2]')$$, (:'keyed'::bigint[])[1], (:'keyed'::bigint[])[2]), 'keys, priority, timeout, tags and step');
+SELECT is(array_agg(DISTINCT on_parent_end::text), '{abandon}', 'and what becomes of them with the parent') FROM pgqrs_workflow_runs WHERE run_id = ANY (:'keyed'::bigint[]);
+SELECT pgqrs_cancel_run(id) FROM unnest(:'keyed'::bigint[]) id \g /dev/null
+
 -- None: a step that has succeeded, for which there is nothing to wait.
 SELECT is(pgqrs_start_children(:run, :lease, 'none', 'child', '{}'), '{}', 'no inputs start no run');
 SELECT is(pg_temp.step(:run, 'none'), 'CHILD SUCCESS []', 'the step is recorded');

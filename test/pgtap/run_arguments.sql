@@ -27,7 +27,7 @@ INSERT INTO arguments
 		('pgqrs_find_run', $$workflow = 'job' | idempotency_key = 'k'$$),
 		('pgqrs_result', $$run_id = RUN$$),
 		('pgqrs_step_begin', $$run_id = RUN | lease = LEASE | step_id = 's' | input = '1'$$),
-		('pgqrs_step_complete', $$run_id = RUN | lease = LEASE | step_id = 's' | output = '1'$$),
+		('pgqrs_step_complete', $$run_id = RUN | lease = LEASE | step_id = 's' | output = '1' | started_at = '2000-01-01'$$),
 		('pgqrs_step_fail', $$run_id = RUN | lease = LEASE | step_id = 's' | error = '{}' | retryable = true | retry_after = '1 s' | max_attempts = 2 | fail_run = true$$),
 		('pgqrs_complete_run', $$run_id = RUN | lease = LEASE | output = '1'$$),
 		('pgqrs_fail_run', $$run_id = RUN | lease = LEASE | error = '{}' | retryable = true | retry_after = '1 s'$$),
@@ -44,7 +44,7 @@ INSERT INTO arguments
 		('pgqrs_rerun', $$run_id = ENDED | input = '1' | from_step = NULL | keep_finished = false$$),
 		('pgqrs_start_child', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | input = '1' | idempotency_key = 'key' | delay = '0' | run_at = '2100-01-01' | priority = 1 | timeout = '1 s' | tags = '1'
 			| headers = '1' | retry_policy = '{}' | on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL | on_parent_end = 'abandon'$$),
-		('pgqrs_start_children', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | inputs = '{1}'$$),
+		('pgqrs_start_children', $$run_id = RUN | lease = LEASE | step_id = 's' | workflow = 'job' | inputs = '{1}' | idempotency_keys = '{key}' | priority = 1 | timeout = '1 s' | tags = '1' | on_parent_end = 'abandon'$$),
 		('pgqrs_await_child', $$run_id = RUN | lease = LEASE | step_id = 'one child'$$),
 		('pgqrs_await_children', $$run_id = RUN | lease = LEASE | step_id = 'children' | mode = 'any'$$)
 	) f (function, list), regexp_split_to_table(list, '\|') WITH ORDINALITY s (item, n), regexp_split_to_array(item, '=') a;
@@ -111,7 +111,6 @@ SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argumen
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function, argument, bad.value), state, format('%s %s => %s', a.function, argument, left(bad.value, 40)))
 	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)
 		AND (a.function, argument, bad.value) NOT IN (('pgqrs_await_signal', 'timeout', '''0'''), -- takes what is there
-			('pgqrs_start_children', 'inputs', '''{1,2}'''), -- without keys
 			('pgqrs_start_child', 'require_worker', 'true')) -- looked for under the lock of the message
 	ORDER BY a.function, position \gexec
 

@@ -147,4 +147,11 @@ SELECT pgqrs_step_begin(:run, :lease, 'a'), pgqrs_step_complete(:run, :lease, 'a
 COMMIT;
 SELECT is(r::text, '(SUCCESS,2,)', 'from trigger to end in one transaction') FROM pgqrs_result(:run) r;
 
+-- When a step began whose begin was lost.
+SELECT pgqrs_create_workflow('begun') \g /dev/null
+SELECT * FROM pg_temp.start('begun') \gset
+SELECT pgqrs_step_complete(:run, :lease, 'past', started_at => '2020-01-01 00:00:00+00'), pgqrs_step_complete(:run, :lease, 'future', started_at => '2100-01-01'), pgqrs_step_begin(:run, :lease, 'begun') \g /dev/null
+SELECT pgqrs_step_complete(:run, :lease, 'begun', started_at => '2020-01-01') \g /dev/null
+SELECT is(array_agg(step_id || ' ' || CASE started_at WHEN '2020-01-01 00:00:00+00' THEN 'as told' ELSE 'by the clock' END ORDER BY step_id), '{"begun by the clock","future by the clock","past as told"}', 'started_at is that of the call where there was no begin') FROM pgqrs_list_steps(:run);
+
 SELECT * FROM finish();
