@@ -73,7 +73,7 @@ INSERT INTO bad (argument, value, state) VALUES
 	('workflow', $$E'a\nb'$$, '22023'), ('workflow', $$E'a\x7f'$$, '22023'), ('workflow', $$E'\t'$$, '22023'), ('workflow', $$repeat('x', 256)$$, '22023'), ('workflow', $$repeat('ä', 128)$$, '22023'),
 	('idempotency_key', $$''$$, '22023'), ('idempotency_key', $$repeat('x', 256)$$, '22023'), ('idempotency_key', $$E'a\nb'$$, '22023'),
 	('idempotency_keys', $$'{""}'$$, '22023'), ('idempotency_keys', $$'{a,b}'$$, '22023'), ('idempotency_keys', $$'{}'$$, '22023'), ('idempotency_keys', $$ARRAY[repeat('x', 256)]$$, '22023'), ('idempotency_keys', $$'{{a}}'$$, '22023'),
-	('inputs', $$'{{1}}'$$, '22023'), ('inputs', $$array_fill('1'::jsonb, '{10001}')$$, '22023'), ('inputs', $$'{1,2}'$$, '22023'),
+	('started_at', $$'infinity'$$, '22023'), ('inputs', $$'{{1}}'$$, '22023'), ('inputs', $$array_fill('1'::jsonb, '{10001}')$$, '22023'), ('inputs', $$'{1,2}'$$, '22023'),
 	('step_id', $$''$$, '22023'), ('step_id', $$repeat('x', 256)$$, '22023'), ('step_id', $$E'a\nb'$$, '22023'),
 	('delay', $$'-1 us'$$, '22023'), ('delay', $$'1 month'$$, '22023'), ('delay', $$'1 year'$$, '22023'), ('delay', $$'366001 days'$$, '22023'), ('delay', $$'1 month -29 days'$$, '22023'), ('delay', $$'2000000000 days 2000000000 h'$$, '22023'),
 	('run_at', $$'infinity'$$, '22023'),
