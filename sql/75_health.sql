@@ -13,12 +13,13 @@ COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
 
 CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
-	OUT due timestamptz, OUT last_pass timestamptz, OUT passes bigint, OUT done text
+	OUT due timestamptz, OUT last_pass timestamptz, OUT passes bigint, OUT done text,
+	OUT failing text, OUT went_back_by interval, OUT went_back_at timestamptz, OUT realigning boolean
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. Needs any privilege.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -72,6 +73,17 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 			ORDER BY x.transactions DESC, x.open_for DESC NULLS LAST
 			LIMIT 1
 		) AS o ON true
+		CROSS JOIN (
+			SELECT pg_catalog.count(*) AS ahead
+			FROM (
+				SELECT n.queue_id, n.enqueued_at, n.dequeued_at
+				FROM @extschema@.pgqrs_messages AS n
+				ORDER BY n.message_id DESC
+				LIMIT 1000
+			) AS n
+			WHERE GREATEST(n.enqueued_at, n.dequeued_at) > @extschema@.pgqrs_now() + interval '5 s'
+				AND n.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::bigint[])
+		) AS w
 		CROSS JOIN LATERAL (
 			VALUES
 				('version',
@@ -106,7 +118,22 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					CASE WHEN b.passes IS NULL THEN NULL
 						WHEN b.last_pass IS NULL THEN 'none since the server started'
 						ELSE pg_catalog.format('at %s, the %s. since the server started', pg_catalog.date_trunc('second', b.last_pass), b.passes) END,
-					b.passes >= 0, NULL),
+					b.last_pass <= @extschema@.pgqrs_now() OR b.last_pass IS NULL AND b.passes >= 0,
+					'The clock was set back. This passes as soon as the background worker has looked at what that changed.'),
+				('duties',
+					CASE WHEN b.passes >= 0 THEN COALESCE(b.failing, 'none fails') END,
+					CASE WHEN b.passes >= 0 THEN b.failing IS NULL END,
+					'A duty that fails holds up no other one. The server''s log has the whole error: see to its cause.'),
+				('clock',
+					CASE WHEN b.passes IS NULL THEN NULL
+						WHEN b.went_back_at IS NULL THEN 'no step back since the server started'
+						ELSE pg_catalog.format('went back by %s at %s', pg_catalog.date_trunc('second', b.went_back_by), pg_catalog.date_trunc('second', b.went_back_at)) END,
+					CASE WHEN b.passes >= 0 THEN b.went_back_at IS NULL OR NOT b.realigning OR b.idle_reason = 'standby' END,
+					'The background worker has yet to look for what was written while the clock was ahead. Let it run, or call pgqrs_maintain().'),
+				('work sent from the future',
+					CASE WHEN w.ahead = 0 THEN 'none' ELSE w.ahead || ' of the newest 1000 messages' END,
+					w.ahead = 0,
+					'The clock was ahead when they were sent or claimed. The background worker or pgqrs_maintain() brings them forward; pgqrs_set_visibility() does so for one message.'),
 				('done in the background', b.done, b.passes >= 0, NULL),
 				('floors',
 					f.floors || ' of ' || f.max_floors,
@@ -138,7 +165,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
+COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
 COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
 COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN @extschema@.pgqrs_health.hint IS 'what to do; NULL if it is ok';

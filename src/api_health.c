@@ -6,6 +6,7 @@
 
 #include "access/xlog.h"
 #include "catalog.h"
+#include "clock.h"
 #include "commands/dbcommands.h"
 #include "databases.h"
 #include "floor.h"
@@ -14,6 +15,7 @@
 #include "maintain.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(pgqrs_floor_stats);
 Datum
@@ -46,6 +48,36 @@ describe_done(const int64 *done)
 			appendStringInfo(&text, "%s%s " INT64_FORMAT, text.len > 0 ? ", " : "",
 							 pgqrs_maintain_label(i), done[i]);
 	return text.len > 0 ? text.data : "nothing";
+}
+
+/* The duties that failed, each with its error and when it is tried again; or NULL. */
+static char *
+describe_failures(const PgqrsDatabaseStatus *status)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int id = 0; id < DUTY_COUNT; id++)
+	{
+		const PgqrsDutyFailure *failure = &status->duties[id];
+		const PgqrsDutyEntry *entry = pgqrs_duty_find(id);
+		int64 left = failure->retry_at - pgqrs_monotonic();
+
+		if (failure->failures == 0)
+			continue;
+		appendStringInfo(&text, "%s%s: %s (%s), %d %s in a row, ",
+						 text.len > 0 ? "; " : "",
+						 entry == NULL ? "notifications" : entry->name,
+						 failure->message, unpack_sql_state(failure->sqlerrcode),
+						 failure->failures,
+						 failure->failures == 1 ? "failure" : "failures");
+		if (left > 0)
+			appendStringInfo(&text, "next try in " INT64_FORMAT " s",
+							 left / USECS_PER_SEC + 1);
+		else
+			appendStringInfoString(&text, "tried again when it is due");
+	}
+	return text.len > 0 ? text.data : NULL;
 }
 
 /* Why nothing is done in the background here, or NULL. */
@@ -83,8 +115,11 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	PgqrsDatabaseStatus status;
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
-	Datum values[8];
-	bool nulls[8];
+	char *failures = describe_failures(&status);
+	PgqrsClockStep step;
+	bool went_back = pgqrs_clock_last_step_back(&step);
+	Datum values[12];
+	bool nulls[12];
 
 	put(values, nulls, 0, reason != NULL,
 		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
@@ -99,5 +134,12 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	put(values, nulls, 6, preloaded, Int64GetDatum(status.passes));
 	put(values, nulls, 7, preloaded,
 		CStringGetTextDatum(describe_done(status.done)));
+	put(values, nulls, 8, failures != NULL,
+		failures == NULL ? (Datum) 0 : CStringGetTextDatum(failures));
+	put(values, nulls, 9, preloaded && went_back,
+		went_back ? IntervalPGetDatum(pgqrs_interval(step.from - step.to)) :
+					(Datum) 0);
+	put(values, nulls, 10, preloaded && went_back, TimestampTzGetDatum(step.to));
+	put(values, nulls, 11, preloaded, BoolGetDatum(status.realigning));
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }

@@ -13,7 +13,9 @@
 #include "nodes/execnodes.h"
 #include "rows.h"
 #include "sweep.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/json.h"
 
 /* Counts from one to another, both included, and more members. */
 static Datum
@@ -29,17 +31,44 @@ counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
 }
 
+/* The member "failed": the errors of duties that failed, by name. */
+static const char *
+failed_member(ErrorData **errors)
+{
+	StringInfoData json;
+
+	if (errors == NULL)
+		return "";
+	initStringInfo(&json);
+	for (int i = 0; i < pgqrs_duty_count; i++)
+	{
+		const PgqrsDutyEntry *entry = &pgqrs_duties[i];
+		const ErrorData *error = errors[entry->id];
+
+		if (error == NULL)
+			continue;
+		appendStringInfo(&json, "%s\"%s\": {\"sqlstate\": \"%s\", \"message\": ",
+						 json.len == 0 ? ", \"failed\": {" : ", ", entry->name,
+						 unpack_sql_state(error->sqlerrcode));
+		escape_json(&json, error->message);
+		appendStringInfoChar(&json, '}');
+	}
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_maintain);
 Datum
 pgqrs_maintain(PG_FUNCTION_ARGS)
 {
 	int64 done[DONE_COUNT] = {0};
+	ErrorData **errors;
 
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_require_writable();
-	pgqrs_maintain_pass(done);
-	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, ""));
+	errors = pgqrs_maintain_pass(done);
+	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, failed_member(errors)));
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_apply_retention);

@@ -17,6 +17,7 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
+#include "errors.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/fmgroids.h"
@@ -453,14 +454,26 @@ pgqrs_enum_datum(PgqrsEnumId type, int label)
 }
 
 int
-pgqrs_enum_value(PgqrsEnumId type, Datum datum)
+pgqrs_enum_find(PgqrsEnumId type, Datum datum)
 {
 	require();
 	for (int i = 0; i < enums[type].count; i++)
 		if (cache.labels[type][i] == DatumGetObjectId(datum))
 			return i;
-	elog(ERROR, "unknown value %u of enum %s", DatumGetObjectId(datum),
-		 enums[type].name);
+	return -1;
+}
+
+int
+pgqrs_enum_value(PgqrsEnumId type, Datum datum)
+{
+	int value = pgqrs_enum_find(type, datum);
+
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a row has an unknown value of type %s", enums[type].name),
+				 errhint(PGQRS_DAMAGED_HINT)));
+	return value;
 }
 
 const char *

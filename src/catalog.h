@@ -422,6 +422,7 @@ extern void pgqrs_catalog_changed(PgqrsTableId id);
 /* Enum values: the stored Datum of a label, and back. */
 extern Datum pgqrs_enum_datum(PgqrsEnumId type, int label);
 extern int pgqrs_enum_value(PgqrsEnumId type, Datum datum);
+extern int pgqrs_enum_find(PgqrsEnumId type, Datum datum); /* -1: no such label */
 extern const char *pgqrs_enum_label(PgqrsEnumId type, int label);
 extern int pgqrs_enum_parse(PgqrsEnumId type, const char *label);
 

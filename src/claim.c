@@ -30,6 +30,7 @@
 #include "names.h"
 #include "probe.h"
 #include "ready.h"
+#include "states.h"
 #include "taken.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -171,14 +172,32 @@ lock_message(PgqrsRunRows *rows)
 						  LockWaitSkip) == ROW_LOCKED;
 }
 
-static void
+/*
+ * Reads the run of the message in the slot.  False, and that is told once: there
+ * is none, or none that could be claimed.
+ */
+static bool
 fetch_run(PgqrsRunRows *rows)
 {
 	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_run_id));
+	const char *problem = NULL;
+	int status;
 
 	pgqrs_run_open_runs(rows);
 	if (!pgqrs_row_fetch_id(rows->runs, id, rows->run))
-		elog(ERROR, "message " INT64_FORMAT " has no run", id);
+		problem = "the run of the message does not exist";
+	else
+	{
+		status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(rows->run, Runs_status));
+		if (status < 0 || !pgqrs_state_run_may(status, RUN_RUNNING))
+			problem = "its message is live, but the run is not";
+	}
+	if (problem == NULL)
+		return true;
+	pgqrs_faulty_found(FAULTY_MESSAGE,
+					   DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)),
+					   problem);
+	return false;
 }
 
 /* The run's new version; false: it has changed since it was read. */
@@ -286,7 +305,9 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 		d.input = pgqrs_get(rows->run, Runs_input);
 	}
 	else
-		d.payload = message->values[Messages_payload - 1];
+		d.payload = message->nulls[Messages_payload - 1] ?
+			pgqrs_json_null() :
+			message->values[Messages_payload - 1];
 	claim->deliver(claim->arg, &d);
 }
 
@@ -314,9 +335,8 @@ end_found(void *arg)
 		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
 		lock_message(&rows))
 	{
-		if (!pgqrs_is_null(rows.message, Messages_run_id))
-			fetch_run(&rows);
-		(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
+		if (pgqrs_is_null(rows.message, Messages_run_id) || fetch_run(&rows))
+			(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
 	}
 	pgqrs_run_close(&rows);
 	return true;
@@ -360,8 +380,8 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 			return;
 		failures = pgqrs_claim_failures_of_lost(rows->message); /* it has run out */
 	}
-	if (is_run)
-		fetch_run(rows);
+	if (is_run && !fetch_run(rows))
+		return;
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
 	if (end_if_due(claim, failures, now))
 		return;
@@ -371,7 +391,11 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	else if (!take(rows, &row, key, now))
 		return;
 	while (is_run && !update_run(claim, &row, now))
-		fetch_run(rows);
+		if (!fetch_run(rows))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("a run has vanished while it was claimed"),
+					 errhint(PGQRS_DAMAGED_HINT)));
 	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
 						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
 						   .failures = failures, .worker_id = claim->worker_id);

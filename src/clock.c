@@ -9,14 +9,25 @@
 #include "common/int.h"
 #include "guc.h"
 #include "port/atomics.h"
+#include "portability/instr_time.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 #include "utils/timestamp.h"
 
-/* A backward step of the operating system's clock that is more than this is followed. */
-#define MAX_CREEP (5 * USECS_PER_SEC)
+/* A step of the operating system's clock that is more than this is followed. */
+#define MAX_CREEP PGQRS_CLOCK_TOLERANCE
 
 /* Leases fit into what a JSON or JavaScript number holds exactly. */
 #define LEASE_BITS 53
+
+/* What is known of steps; all zero: nothing. */
+typedef struct Steps
+{
+	int64 offset; /* from the monotonic clock to this one; 0: not known */
+	TimestampTz stepped_at; /* the first reading after the last step */
+	PgqrsClockStep forward; /* the last one */
+	PgqrsClockStep back;
+} Steps;
 
 /* Shared by all backends where the library is preloaded. */
 typedef struct Clock
@@ -26,9 +37,17 @@ typedef struct Clock
 
 	/* when a call that writes came first, or 0; by compare and exchange */
 	pg_atomic_uint64 serving_since;
+
+	slock_t mutex; /* guards the rest */
+	Steps steps;
+	Latch *watcher; /* the launcher's */
 } Clock;
 
 static Clock *shared = NULL;
+
+/* Of this backend, where the library is not preloaded. */
+static Steps own_steps;
+static uint32 own_epoch = 0;
 
 Size
 pgqrs_clock_shmem_size(void)
@@ -45,16 +64,134 @@ pgqrs_clock_shmem_init(void)
 	shared = ShmemInitStruct("pgqrs clock", sizeof(Clock), &found);
 	if (!found)
 	{
+		memset(shared, 0, sizeof(Clock));
 		pg_atomic_init_u64(&shared->last, 0);
 		pg_atomic_init_u32(&shared->epoch, 0);
 		pg_atomic_init_u64(&shared->serving_since, 0);
+		SpinLockInit(&shared->mutex);
 	}
 }
 
 uint32
 pgqrs_clock_epoch(void)
 {
-	return shared == NULL ? 0 : pg_atomic_read_u32(&shared->epoch);
+	return shared == NULL ? own_epoch : pg_atomic_read_u32(&shared->epoch);
+}
+
+int64
+pgqrs_monotonic(void)
+{
+	instr_time now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
+/*
+ * Steps
+ *
+ * The operating system slews its clock and the monotonic one alike, so that
+ * the distance of the two changes by steps only, and by suspension of the
+ * machine, over which nothing could call either.
+ */
+
+/* Takes note of the distance; true if it is another one than before. */
+static bool
+note_offset(Steps *steps, TimestampTz now, int64 monotonic)
+{
+	int64 offset = now - monotonic;
+	PgqrsClockStep step = {steps->offset + monotonic, now, DT_NOBEGIN};
+
+	if (steps->offset == 0)
+	{
+		steps->offset = offset;
+		return false;
+	}
+	if (offset <= steps->offset + MAX_CREEP && offset >= steps->offset - MAX_CREEP)
+		return false;
+	steps->offset = offset;
+	steps->stepped_at = now;
+	if (step.to > step.from)
+		steps->forward = step;
+	else
+	{
+		if (steps->forward.to > step.to && steps->forward.to <= step.from)
+			step.ahead_since = steps->forward.to;
+		steps->back = step;
+	}
+	return true;
+}
+
+/*
+ * Two readings are further apart than what passes between two calls on a busy
+ * server, or the clock was set back.
+ */
+static void
+look_for_step(TimestampTz now)
+{
+	int64 monotonic = pgqrs_monotonic() + pgqrs_time_passed * INT64CONST(1000);
+	Latch *watcher;
+	bool stepped;
+
+	if (shared == NULL)
+	{
+		(void) note_offset(&own_steps, now, monotonic);
+		return;
+	}
+	SpinLockAcquire(&shared->mutex);
+	stepped = note_offset(&shared->steps, now, monotonic);
+	watcher = shared->watcher;
+	SpinLockRelease(&shared->mutex);
+	if (stepped && watcher != NULL)
+		SetLatch(watcher);
+}
+
+static Steps
+get_steps(void)
+{
+	Steps steps;
+
+	if (shared == NULL)
+		return own_steps;
+	SpinLockAcquire(&shared->mutex);
+	steps = shared->steps;
+	SpinLockRelease(&shared->mutex);
+	return steps;
+}
+
+void
+pgqrs_clock_watch(Latch *latch)
+{
+	SpinLockAcquire(&shared->mutex);
+	shared->watcher = latch;
+	SpinLockRelease(&shared->mutex);
+}
+
+bool
+pgqrs_clock_last_step_back(PgqrsClockStep *step)
+{
+	*step = get_steps().back;
+	return step->to != 0;
+}
+
+TimestampTz
+pgqrs_clock_stepped_at(void)
+{
+	return get_steps().stepped_at;
+}
+
+void
+pgqrs_clock_note_step(const PgqrsClockStep *step)
+{
+	Steps *steps = shared == NULL ? &own_steps : &shared->steps;
+
+	if (shared != NULL)
+		SpinLockAcquire(&shared->mutex);
+	if (step->to < step->from && steps->back.to == 0)
+		steps->back = *step;
+	steps->stepped_at = Max(steps->stepped_at, step->to);
+	if (shared != NULL)
+		SpinLockRelease(&shared->mutex);
 }
 
 /*
@@ -68,6 +205,13 @@ next_reading(TimestampTz last)
 	TimestampTz now = GetCurrentTimestamp() + pgqrs_clock_offset * INT64CONST(1000);
 
 	return now > last || now <= last - MAX_CREEP ? now : last + 1;
+}
+
+/* Whether a step may lie between two readings. */
+static bool
+is_apart(TimestampTz last, TimestampTz now)
+{
+	return now < last || now > last + MAX_CREEP;
 }
 
 /*
@@ -85,7 +229,14 @@ pgqrs_clock(void)
 	TimestampTz now;
 
 	if (shared == NULL)
-		return local = next_reading(local);
+	{
+		now = next_reading(local);
+		if (is_apart(local, now))
+			look_for_step(now);
+		if (now < local)
+			own_epoch++;
+		return local = now;
+	}
 
 	last = pg_atomic_read_u64(&shared->last);
 	do
@@ -94,6 +245,8 @@ pgqrs_clock(void)
 		if (now < (TimestampTz) last)
 			pg_atomic_fetch_add_u32(&shared->epoch, 1);
 	} while (!pg_atomic_compare_exchange_u64(&shared->last, &last, (uint64) now));
+	if (is_apart((TimestampTz) last, now))
+		look_for_step(now);
 	return now;
 }
 
@@ -164,6 +317,17 @@ pgqrs_random_lease(void)
 	return (int64) lease;
 }
 
+bool
+pgqrs_duration_of(const Interval *interval, int64 *usec)
+{
+	int64 days;
+
+	return interval->month == 0 &&
+		!pg_mul_s64_overflow(interval->day, USECS_PER_DAY, &days) &&
+		!pg_add_s64_overflow(days, interval->time, usec) && *usec >= 0 &&
+		*usec <= PGQRS_MAX_DURATION;
+}
+
 /*
  * An interval in microseconds, a day being 24 hours.  Months, whose length is
  * not fixed, and negative or endless durations are refused.  name: the
@@ -172,7 +336,6 @@ pgqrs_random_lease(void)
 int64
 pgqrs_duration(const Interval *interval, const char *name)
 {
-	int64 days;
 	int64 usec;
 
 	if (interval->month != 0)
@@ -180,9 +343,7 @@ pgqrs_duration(const Interval *interval, const char *name)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" has months or years", name),
 				 errhint("Use days, hours or smaller units; a day is 24 hours.")));
-	if (pg_mul_s64_overflow(interval->day, USECS_PER_DAY, &days) ||
-		pg_add_s64_overflow(days, interval->time, &usec) || usec < 0 ||
-		usec > PGQRS_MAX_DURATION)
+	if (!pgqrs_duration_of(interval, &usec))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is out of range", name),

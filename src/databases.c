@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
@@ -64,6 +65,9 @@ typedef struct Database
 	TimestampTz last_search;
 	int64 passes;
 	int64 done[DONE_COUNT];
+	PgqrsDutyFailure duties[DUTY_COUNT];
+	bool realigned; /* in this epoch of the clock: */
+	uint32 realigned_epoch;
 } Database;
 
 typedef struct Databases
@@ -117,6 +121,13 @@ pgqrs_databases_shmem_init(void)
 	}
 }
 
+/* How long to wait after so many failures in a row, in microseconds. */
+static int64
+backoff(int failures)
+{
+	return Min(MAX_BACKOFF, MIN_BACKOFF << Min(failures - 1, 10));
+}
+
 static TimestampTz
 due_of(Database *d, PgqrsDue kind)
 {
@@ -136,6 +147,28 @@ earliest_due(Database *d)
 
 	for (int kind = 0; kind < DUE_COUNT; kind++)
 		due = Min(due, due_of(d, kind));
+	return due;
+}
+
+/* When a duty is to be done: what failed is not done before its next try. */
+static TimestampTz
+next_try(Database *d, PgqrsDue kind, TimestampTz now)
+{
+	const PgqrsDutyFailure *failure = &d->duties[kind];
+	TimestampTz due = due_of(d, kind);
+
+	if (failure->failures == 0)
+		return due;
+	return Max(due, now + failure->retry_at - pgqrs_monotonic());
+}
+
+static TimestampTz
+earliest_try(Database *d, TimestampTz now)
+{
+	TimestampTz due = DT_NOEND;
+
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		due = Min(due, next_try(d, kind, now));
 	return due;
 }
 
@@ -193,6 +226,8 @@ reset(Database *d, Oid db)
 	d->failures = 0;
 	d->passes = 0;
 	memset(d->done, 0, sizeof(d->done));
+	memset(d->duties, 0, sizeof(d->duties));
+	d->realigned = false;
 	SpinLockRelease(&d->mutex);
 }
 
@@ -375,6 +410,7 @@ bool
 pgqrs_database_status(PgqrsDatabaseStatus *status)
 {
 	Database *d = find_own();
+	TimestampTz now = pgqrs_clock_peek();
 
 	memset(status, 0, sizeof(*status));
 	if (shared == NULL)
@@ -391,14 +427,44 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 	status->worker_pid = d->pid;
 	status->failures = d->failures;
 	status->retry_at = d->retry_at;
-	status->due = earliest_due(d);
+	status->due = earliest_try(d, now);
 	if (status->due == 0)
 		status->due = d->pressing_since;
 	status->last_pass = d->last_pass;
 	status->passes = d->passes;
 	memcpy(status->done, d->done, sizeof(status->done));
+	memcpy(status->duties, d->duties, sizeof(status->duties));
+	status->realigning = !d->realigned ||
+		d->realigned_epoch != pgqrs_clock_epoch();
 	SpinLockRelease(&d->mutex);
 	return true;
+}
+
+bool
+pgqrs_database_is_realigned(uint32 epoch)
+{
+	Database *d = find_own();
+	bool realigned;
+
+	if (d == NULL)
+		return false;
+	SpinLockAcquire(&d->mutex);
+	realigned = d->realigned && d->realigned_epoch == epoch;
+	SpinLockRelease(&d->mutex);
+	return realigned;
+}
+
+void
+pgqrs_database_set_realigned(uint32 epoch)
+{
+	Database *d = find_own();
+
+	if (d == NULL)
+		return;
+	SpinLockAcquire(&d->mutex);
+	d->realigned = true;
+	d->realigned_epoch = epoch;
+	SpinLockRelease(&d->mutex);
 }
 
 /*
@@ -487,7 +553,7 @@ static void
 note_failure(Database *d, TimestampTz now)
 {
 	d->failures++;
-	d->retry_at = now + Min(MAX_BACKOFF, MIN_BACKOFF << Min(d->failures - 1, 10));
+	d->retry_at = now + backoff(d->failures);
 }
 
 /*
@@ -608,7 +674,7 @@ pgqrs_database_state(void)
 TimestampTz
 pgqrs_database_due(PgqrsDue kind)
 {
-	return due_of(own, kind);
+	return next_try(own, kind, pgqrs_clock_peek());
 }
 
 bool
@@ -617,7 +683,7 @@ pgqrs_database_take(PgqrsDue kind, TimestampTz now)
 	bool due;
 
 	SpinLockAcquire(&own->mutex);
-	due = due_of(own, kind) <= now;
+	due = next_try(own, kind, now) <= now;
 	if (due)
 		set_due(own, kind, DT_NOEND);
 	SpinLockRelease(&own->mutex);
@@ -645,6 +711,38 @@ pgqrs_database_may_search(int64 interval)
 		own->last_search = now;
 	SpinLockRelease(&own->mutex);
 	return may;
+}
+
+void
+pgqrs_database_duty_done(PgqrsDue duty)
+{
+	SpinLockAcquire(&own->mutex);
+	own->duties[duty].failures = 0;
+	SpinLockRelease(&own->mutex);
+}
+
+void
+pgqrs_database_duty_failed(PgqrsDue duty, int sqlerrcode, const char *message)
+{
+	int64 now = pgqrs_monotonic();
+	int len = pg_mbcliplen(message, strlen(message), PGQRS_FAILURE_SIZE - 1);
+	PgqrsDutyFailure *failure = &own->duties[duty];
+
+	SpinLockAcquire(&own->mutex);
+	failure->failures++;
+	failure->sqlerrcode = sqlerrcode;
+	failure->retry_at = now + backoff(failure->failures);
+	memcpy(failure->message, message, len);
+	failure->message[len] = '\0';
+	SpinLockRelease(&own->mutex);
+}
+
+void
+pgqrs_database_duty_failure(PgqrsDue duty, PgqrsDutyFailure *failure)
+{
+	SpinLockAcquire(&own->mutex);
+	*failure = own->duties[duty];
+	SpinLockRelease(&own->mutex);
 }
 
 void
@@ -707,7 +805,7 @@ pgqrs_databases_list(PgqrsDatabase *list)
 		SpinLockAcquire(&d->mutex);
 		list[count].db = db;
 		list[count].state = d->state;
-		list[count].due = earliest_due(d);
+		list[count].due = earliest_try(d, now);
 		/* unless the clock was set back */
 		if (d->retry_at <= now + MAX_BACKOFF)
 			list[count].due = Max(list[count].due, d->retry_at);

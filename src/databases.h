@@ -16,6 +16,7 @@
 typedef enum PgqrsDue
 {
 	DUE_NOTIFY,	  /* to tell who listens */
+	DUE_CLOCK,	  /* rows of a time when the clock was ahead */
 	DUE_WORKERS,  /* silent ones, and what stopped ones hold */
 	DUE_ENDS,	  /* deadlines, and leases that were the last */
 	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
@@ -24,8 +25,25 @@ typedef enum PgqrsDue
 	DUE_SCHEDULES,
 	DUE_RETENTION, /* what has ended long enough ago */
 	DUE_SWEEP,	   /* messages that no backend reported */
-	DUE_COUNT
+	DUE_COUNT,
+
+	/* Duties that are never due: they are done beside others once in a while. */
+	DUTY_EXHAUSTED = DUE_COUNT,
+	DUTY_READY,
+	DUTY_COUNT
 } PgqrsDue;
+
+/* What is kept of an error message. */
+#define PGQRS_FAILURE_SIZE 160
+
+/* A duty that failed when it was last tried. */
+typedef struct PgqrsDutyFailure
+{
+	int failures; /* in a row; 0: it did not fail */
+	int sqlerrcode;
+	int64 retry_at; /* a reading of pgqrs_monotonic() */
+	char message[PGQRS_FAILURE_SIZE];
+} PgqrsDutyFailure;
 
 /* What maintenance does, as counts. */
 typedef enum PgqrsDone
@@ -42,6 +60,7 @@ typedef enum PgqrsDone
 	DONE_MESSAGES_REMOVED, /* kept long enough; without those of runs */
 	DONE_RUNS_REMOVED,	   /* the same */
 	DONE_FIRINGS_REMOVED,
+	DONE_MESSAGES_REALIGNED, /* written while the clock was ahead */
 	DONE_COUNT
 } PgqrsDone;
 
@@ -68,6 +87,8 @@ typedef struct PgqrsDatabaseStatus
 	TimestampTz last_pass; /* 0: none */
 	int64 passes;
 	int64 done[DONE_COUNT]; /* by background workers, since the server started */
+	PgqrsDutyFailure duties[DUTY_COUNT];
+	bool realigning; /* rows of a time when the clock was ahead are looked for */
 } PgqrsDatabaseStatus;
 
 /* One database, as the launcher sees it. */
@@ -116,6 +137,13 @@ extern void pgqrs_databases_poke_all(PgqrsDue kind);
 extern bool pgqrs_database_status(PgqrsDatabaseStatus *status);
 
 /*
+ * Whether all rows of the current database are of the time that the clock is
+ * in: they were looked at in this epoch, and since the server started.
+ */
+extern bool pgqrs_database_is_realigned(uint32 epoch);
+extern void pgqrs_database_set_realigned(uint32 epoch);
+
+/*
  * No worker may be connected to a database while it is held.  Hold does not
  * wait; await does, for milliseconds at most, and ends a worker that does not
  * heed.  Each hold needs its release.
@@ -158,6 +186,15 @@ extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
 
 /* True once per interval (microseconds), whichever worker asks. */
 extern bool pgqrs_database_may_search(int64 interval);
+
+/*
+ * How a duty ended.  One that failed is tried again after a while, longer each
+ * time; until then it is not due.  failure: a copy of what is known.
+ */
+extern void pgqrs_database_duty_done(PgqrsDue duty);
+extern void pgqrs_database_duty_failed(PgqrsDue duty, int sqlerrcode,
+									   const char *message);
+extern void pgqrs_database_duty_failure(PgqrsDue duty, PgqrsDutyFailure *failure);
 
 /* A maintenance pass is over, and did that. */
 extern void pgqrs_database_note_pass(const int64 *done);

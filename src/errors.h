@@ -50,4 +50,8 @@ pg_noreturn extern void pgqrs_error_too_many_prepared(void);
 pg_noreturn extern void pgqrs_error_null(const char *argument);
 pg_noreturn extern void pgqrs_error_not_built(const char *what);
 
+/* Of errors that a row is to blame for which no function of ours has written. */
+#define PGQRS_DAMAGED_HINT \
+	"The row was written or deleted past the functions of pgqrs, or a restore has not come to it yet. pgqrs_verify() names such rows."
+
 #endif /* PGQRS_ERRORS_H */

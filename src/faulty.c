@@ -13,6 +13,7 @@
 #include "faulty.h"
 
 #include "clock.h"
+#include "errors.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -152,9 +153,7 @@ is_passed_over(PgqrsFaultyKind kind, int64 id)
 bool
 pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id)
 {
-	FaultyRows *rows = shared != NULL ? shared : &of_backend;
-
-	if (rows->count > 0 && is_passed_over(kind, id))
+	if (pgqrs_faulty_is_known(kind, id))
 		return false;
 	at_hand = true;
 	kind_at_hand = kind;
@@ -162,7 +161,10 @@ pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id)
 	return true;
 }
 
-/* Somebody interfered, or the server has run out of something. */
+/*
+ * Another session interfered, the caller has no more time, the server has run
+ * out of something, or a table is not as it was: no row is to blame.
+ */
 static bool
 is_of_row(const ErrorData *error)
 {
@@ -171,48 +173,73 @@ is_of_row(const ErrorData *error)
 	return at_hand &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES) &&
+		category != ERRCODE_TO_CATEGORY(ERRCODE_LOCK_NOT_AVAILABLE) &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION);
 }
 
 static void
-report(const ErrorData *error)
+report(PgqrsFaultyKind kind, int64 id, int sqlerrcode, const char *message)
 {
 	static const char *const nouns[] = {
-		[FAULTY_MESSAGE] = "message or run",
-		[FAULTY_WORKER] = "worker",
-		[FAULTY_SCHEDULE] = "schedule",
+		[FAULTY_MESSAGE] = "message or run", [FAULTY_WORKER] = "worker",
+		[FAULTY_SCHEDULE] = "schedule",		 [FAULTY_QUEUE] = "queue",
+		[FAULTY_PURGE] = "message or run",
 	};
 
 	ereport(WARNING,
-			(errcode(error->sqlerrcode),
-			 errmsg("%s " INT64_FORMAT " was passed over: %s",
-					nouns[kind_at_hand], id_at_hand, error->message),
+			(errcode(sqlerrcode),
+			 errmsg("%s " INT64_FORMAT " was passed over: %s", nouns[kind], id, message),
 			 errdetail("All else goes on. This is tried again once in a minute, and not reported again."),
-			 errhint("Look for what was changed in the tables of the extension other than by its functions, and for damage.")));
+			 errhint(PGQRS_DAMAGED_HINT)));
+}
+
+/* Notes that a row failed; false: there is no place.  *known: it had before. */
+static bool
+note(PgqrsFaultyKind kind, int64 id, bool *known)
+{
+	TimestampTz now = pgqrs_clock_peek();
+	FaultyRows *rows = lock_rows();
+	FaultyRow *row = find(rows, kind, id);
+
+	*known = row != NULL && failed_within(row, FORGET_AFTER, now);
+	if (row == NULL)
+		row = find_place(rows, now);
+	if (row != NULL)
+		*row = (FaultyRow){MyDatabaseId, kind, id, now};
+	unlock_rows(rows);
+	return row != NULL;
+}
+
+void
+pgqrs_faulty_found(PgqrsFaultyKind kind, int64 id, const char *problem)
+{
+	bool known;
+
+	if (note(kind, id, &known) && !known)
+		report(kind, id, ERRCODE_DATA_CORRUPTED, problem);
+}
+
+bool
+pgqrs_faulty_is_known(PgqrsFaultyKind kind, int64 id)
+{
+	FaultyRows *rows = shared != NULL ? shared : &of_backend;
+
+	return rows->count > 0 && is_passed_over(kind, id);
 }
 
 bool
 pgqrs_faulty_caught(const ErrorData *error)
 {
-	TimestampTz now = pgqrs_clock_peek();
-	FaultyRows *rows;
-	FaultyRow *row;
 	bool known;
 
 	if (!is_of_row(error))
 		return false;
-	rows = lock_rows();
-	row = find(rows, kind_at_hand, id_at_hand);
-	known = row != NULL && failed_within(row, FORGET_AFTER, now);
-	if (row == NULL)
-		row = find_place(rows, now);
-	if (row != NULL)
-		*row = (FaultyRow){MyDatabaseId, kind_at_hand, id_at_hand, now};
-	unlock_rows(rows);
-	if (row != NULL && !known)
-		report(error);
 	at_hand = false;
-	return row != NULL;
+	if (!note(kind_at_hand, id_at_hand, &known))
+		return false;
+	if (!known)
+		report(kind_at_hand, id_at_hand, error->sqlerrcode, error->message);
+	return true;
 }
 
 bool

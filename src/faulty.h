@@ -16,7 +16,9 @@ typedef enum PgqrsFaultyKind
 {
 	FAULTY_MESSAGE, /* and its run */
 	FAULTY_WORKER,
-	FAULTY_SCHEDULE
+	FAULTY_SCHEDULE,
+	FAULTY_QUEUE,
+	FAULTY_PURGE /* a message that a purge cannot drop */
 } PgqrsFaultyKind;
 
 /* For how long a row is passed over. */
@@ -30,6 +32,15 @@ extern void pgqrs_faulty_begin(void);
 
 /* This one is, until the next; false: pass over it. */
 extern bool pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id);
+
+/*
+ * The row was looked at and is not what it should be: it is passed over, and
+ * that is told once.  problem: such as "it has no run".
+ */
+extern void pgqrs_faulty_found(PgqrsFaultyKind kind, int64 id, const char *problem);
+
+/* Whether a row is being passed over. */
+extern bool pgqrs_faulty_is_known(PgqrsFaultyKind kind, int64 id);
 
 /*
  * Works in a subtransaction.  False, and what was done is undone: it failed at

@@ -20,6 +20,7 @@ int pgqrs_max_workers = 2;
 bool pgqrs_paused = false;
 int pgqrs_payload_max = 2 * 1024 * 1024;
 int pgqrs_payload_warn = 1024 * 1024;
+int pgqrs_time_passed = 0;
 int pgqrs_worker_timeout = 60000;
 
 /* A list of names, in the syntax of identifiers. */
@@ -68,7 +69,8 @@ pgqrs_guc_init(void)
 							 &pgqrs_audit, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.clock_offset",
-							"Moves the clock of all functions, for tests.", NULL,
+							"Moves the clock of all functions, for tests.",
+							"A change is a step of the clock, but for what pgqrs.time_passed says.",
 							&pgqrs_clock_offset, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
@@ -112,6 +114,12 @@ pgqrs_guc_init(void)
 							NULL, &pgqrs_payload_warn, 1024 * 1024, 1024,
 							256 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_BYTE, NULL,
 							NULL, NULL);
+
+	DefineCustomIntVariable("pgqrs.time_passed",
+							"How much of pgqrs.clock_offset is time that has passed, for tests.",
+							"The rest is a step of the clock, over which no worker is silent.",
+							&pgqrs_time_passed, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.worker_timeout",
 							"Silence after which a worker counts as dead.",

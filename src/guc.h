@@ -17,6 +17,7 @@ extern int pgqrs_max_workers;
 extern bool pgqrs_paused;
 extern int pgqrs_payload_max;	 /* bytes */
 extern int pgqrs_payload_warn;	 /* bytes */
+extern int pgqrs_time_passed;	 /* milliseconds */
 extern int pgqrs_worker_timeout; /* milliseconds */
 
 extern void pgqrs_guc_init(void);

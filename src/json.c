@@ -466,6 +466,16 @@ pgqrs_json_instant(Datum object, const char *key, TimestampTz *at)
 	return true;
 }
 
+Datum
+pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_instant(&state, key, at);
+	return DirectFunctionCall2(jsonb_concat, object, end_object(&state));
+}
+
 static int64
 number_value(const JsonbValue *value)
 {

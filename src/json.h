@@ -57,6 +57,9 @@ extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 
 /* Values under a key; false, or a count of -1, if there is none of that kind. */
 extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
+
+/* The object with another instant under the key. */
+extern Datum pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
 extern bool pgqrs_json_value(Datum object, const char *key, Datum *value);
 extern int pgqrs_json_count(Datum object, const char *key);

@@ -378,9 +378,6 @@ start_workers(void)
 	TimestampTz next = DT_NOEND;
 	int waiting = 0;
 
-	/* the clock was set back */
-	if (retry_at > now + MAX_BACKOFF)
-		retry_at = 0;
 	dismiss(list, count, -room);
 	qsort(list, count, sizeof(PgqrsDatabase), compare_served);
 	for (int i = 0; i < count; i++)
@@ -448,21 +445,27 @@ void
 pgqrs_launcher_main(Datum arg)
 {
 	static uint32 wait_event = 0;
+	TimestampTz stepped_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgqrs_databases_launcher_begin();
+	pgqrs_clock_watch(MyLatch);
 
 	for (;;)
 	{
 		TimestampTz next = DT_NOEND;
 
 		heed_signals();
-		/* the clock was set back */
-		if (read_at > pgqrs_clock())
+		(void) pgqrs_clock();
+		if (stepped_at != pgqrs_clock_stepped_at())
+		{
+			stepped_at = pgqrs_clock_stepped_at();
+			retry_at = 0;
 			look_at_everything();
+		}
 		forget_ended();
 		if (pgqrs_databases_take_changed() || !is_read())
 			read_databases();

@@ -37,9 +37,11 @@
 #include "parked.h"
 #include "probe.h"
 #include "ready.h"
+#include "realign.h"
 #include "retention.h"
 #include "run.h"
 #include "schedule.h"
+#include "subtransaction.h"
 #include "sweep.h"
 #include "triggers.h"
 #include "utils/timestamp.h"
@@ -184,8 +186,8 @@ reap(int64 *done)
 	return next;
 }
 
-TimestampTz
-pgqrs_maintain_workers(int64 *done)
+static TimestampTz
+maintain_workers(int64 *done)
 {
 	int64 ids[MAX_ROWS];
 	TimestampTz next_silent;
@@ -335,8 +337,8 @@ end_message(Search *search, int64 *done)
 		correct_exhausted(rows, now);
 }
 
-TimestampTz
-pgqrs_maintain_ends(int64 *done)
+static TimestampTz
+maintain_ends(int64 *done)
 {
 	static EndsPlace deadlines_place = {.from = DT_NOBEGIN};
 	static EndsPlace exhausted_place = {.from = DT_NOBEGIN};
@@ -483,8 +485,8 @@ find_used_up(Search *search, Position *at)
 	pgqrs_numbers_sort(search->found, search->count);
 }
 
-TimestampTz
-pgqrs_maintain_used_up(int64 *done)
+static TimestampTz
+maintain_used_up(int64 *done)
 {
 	static Position reached;
 	Position at = reached;
@@ -511,8 +513,8 @@ pgqrs_maintain_used_up(int64 *done)
  * The rest
  */
 
-TimestampTz
-pgqrs_maintain_floors(int64 *done)
+static TimestampTz
+maintain_floors(int64 *done)
 {
 	bool mended = pgqrs_triggers_mend();
 
@@ -525,8 +527,8 @@ pgqrs_maintain_floors(int64 *done)
  * made again when somebody tells just then of what he did to it, and when the
  * transaction that created it and claimed from it is rolled back.
  */
-TimestampTz
-pgqrs_maintain_ready(int64 *done)
+static TimestampTz
+maintain_ready(int64 *done)
 {
 	int64 *ids = palloc(PGQRS_READY_MAX * sizeof(int64));
 	int count = pgqrs_ready_list(ids);
@@ -539,8 +541,8 @@ pgqrs_maintain_ready(int64 *done)
 	return DT_NOEND;
 }
 
-TimestampTz
-pgqrs_maintain_grants(int64 *done)
+static TimestampTz
+maintain_grants(int64 *done)
 {
 	int removed;
 
@@ -550,8 +552,8 @@ pgqrs_maintain_grants(int64 *done)
 	return removed < MAX_ROWS ? DT_NOEND : 0;
 }
 
-TimestampTz
-pgqrs_maintain_children(int64 *done)
+static TimestampTz
+maintain_children(int64 *done)
 {
 	TimestampTz next;
 
@@ -559,8 +561,8 @@ pgqrs_maintain_children(int64 *done)
 	return next;
 }
 
-TimestampTz
-pgqrs_maintain_parked(int64 *done)
+static TimestampTz
+maintain_parked(int64 *done)
 {
 	int looked_at;
 
@@ -570,8 +572,14 @@ pgqrs_maintain_parked(int64 *done)
 	return looked_at > 0 ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
 }
 
-TimestampTz
-pgqrs_maintain_schedules(int64 *done)
+static TimestampTz
+maintain_clock(int64 *done)
+{
+	return pgqrs_realign_pass(&done[DONE_MESSAGES_REALIGNED]);
+}
+
+static TimestampTz
+maintain_schedules(int64 *done)
 {
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
 }
@@ -594,28 +602,97 @@ pgqrs_maintain_retention(int64 *done)
 	return remove_old(false, done);
 }
 
-/* For who comes again soon, and has other duties between two batches. */
-TimestampTz
-pgqrs_maintain_retention_gently(int64 *done)
+/* For a caller that comes again soon, and has other duties between two batches. */
+static TimestampTz
+retention_gently(int64 *done)
 {
 	TimestampTz next = remove_old(true, done);
 
 	return next == 0 ? pgqrs_clock() : next;
 }
 
-void
+/*
+ * All duties
+ */
+
+const PgqrsDutyEntry pgqrs_duties[] = {
+	{DUE_SWEEP, maintain_floors, NULL, "floors", "sweeping below the floors"},
+	{DUE_CLOCK, maintain_clock, NULL, "clock", "looking for work of a wrong time"},
+	{DUE_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
+	{DUE_ENDS, maintain_ends, NULL, "ends", "ending what is due to end"},
+	{DUE_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
+	{DUE_PARKED, maintain_parked, NULL, "parked runs", "looking at parked runs"},
+	{DUE_GRANTS, maintain_grants, NULL, "grants", "removing grants to dropped roles"},
+	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
+	{DUE_RETENTION, pgqrs_maintain_retention, retention_gently, "retention",
+	 "removing what was kept long enough"},
+	{DUTY_EXHAUSTED, maintain_used_up, NULL, "exhausted messages",
+	 "looking for used up messages"},
+	{DUTY_READY, maintain_ready, NULL, "deleted queues", "forgetting deleted queues"},
+};
+
+const int pgqrs_duty_count = lengthof(pgqrs_duties);
+
+const PgqrsDutyEntry *
+pgqrs_duty_find(PgqrsDue id)
+{
+	for (int i = 0; i < pgqrs_duty_count; i++)
+		if (pgqrs_duties[i].id == id)
+			return &pgqrs_duties[i];
+	return NULL;
+}
+
+typedef struct Attempt
+{
+	PgqrsDuty duty;
+	int64 *done;
+} Attempt;
+
+static bool
+attempt_duty(void *arg)
+{
+	Attempt *attempt = arg;
+
+	(void) pgqrs_maintain_run(attempt->duty, attempt->done);
+	return true;
+}
+
+/* A duty, in a subtransaction; its error, or NULL. */
+static ErrorData *
+try_duty(const PgqrsDutyEntry *entry, int64 *done)
+{
+	int64 before[DONE_COUNT];
+	Attempt attempt = {.duty = entry->duty, .done = done};
+	ErrorData *error;
+
+	memcpy(before, done, sizeof(before));
+	error = pgqrs_subtransaction(attempt_duty, &attempt);
+	if (error == NULL)
+		return NULL;
+	memcpy(done, before, sizeof(before));
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("duty \"%s\" of pgqrs_maintain() failed: %s", entry->name,
+					error->message),
+			 errdetail("What it had done in this call is undone. The other duties are done."),
+			 error->hint != NULL ? errhint("%s", error->hint) : 0));
+	return error;
+}
+
+ErrorData **
 pgqrs_maintain_pass(int64 *done)
 {
-	static const PgqrsDuty duties[] = {
-		pgqrs_maintain_floors,	  pgqrs_maintain_workers,
-		pgqrs_maintain_ends,	  pgqrs_maintain_used_up,
-		pgqrs_maintain_children,  pgqrs_maintain_parked,
-		pgqrs_maintain_grants,	  pgqrs_maintain_schedules,
-		pgqrs_maintain_retention, pgqrs_maintain_ready,
-	};
+	ErrorData **errors = palloc0(DUTY_COUNT * sizeof(ErrorData *));
+	bool any = false;
 
-	for (int i = 0; i < lengthof(duties); i++)
-		(void) pgqrs_maintain_run(duties[i], done);
+	for (int i = 0; i < pgqrs_duty_count; i++)
+	{
+		const PgqrsDutyEntry *entry = &pgqrs_duties[i];
+
+		errors[entry->id] = try_duty(entry, done);
+		any |= errors[entry->id] != NULL;
+	}
+	return any ? errors : NULL;
 }
 
 const char *
@@ -634,6 +711,7 @@ pgqrs_maintain_label(PgqrsDone count)
 		[DONE_MESSAGES_REMOVED] = "messages_removed",
 		[DONE_RUNS_REMOVED] = "runs_removed",
 		[DONE_FIRINGS_REMOVED] = "firings_removed",
+		[DONE_MESSAGES_REALIGNED] = "messages_realigned",
 	};
 
 	return labels[count];

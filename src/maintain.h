@@ -16,25 +16,34 @@
  */
 typedef TimestampTz (*PgqrsDuty)(int64 *done);
 
-extern TimestampTz pgqrs_maintain_workers(int64 *done);
-extern TimestampTz pgqrs_maintain_ends(int64 *done);
-extern TimestampTz pgqrs_maintain_children(int64 *done);
-extern TimestampTz pgqrs_maintain_parked(int64 *done);
-extern TimestampTz pgqrs_maintain_grants(int64 *done);
-extern TimestampTz pgqrs_maintain_schedules(int64 *done);
-extern TimestampTz pgqrs_maintain_retention(int64 *done);
-extern TimestampTz pgqrs_maintain_retention_gently(int64 *done);
+/*
+ * All duties, in the order of a pass.  They are independent of each other:
+ * whatever the error, it ends the batch of the one that failed.
+ */
+typedef struct PgqrsDutyEntry
+{
+	PgqrsDue id;
+	PgqrsDuty duty;
+	PgqrsDuty gentle; /* for one that comes again soon and has other duties */
+	const char *name;
+	const char *activity; /* what a background worker says that it does */
+} PgqrsDutyEntry;
 
-/* What should find nothing: once in a while, where anything goes on at all. */
-extern TimestampTz pgqrs_maintain_floors(int64 *done);
-extern TimestampTz pgqrs_maintain_used_up(int64 *done);
-extern TimestampTz pgqrs_maintain_ready(int64 *done);
+extern const PgqrsDutyEntry pgqrs_duties[];
+extern const int pgqrs_duty_count;
+
+extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDue id);
+
+extern TimestampTz pgqrs_maintain_retention(int64 *done);
 
 /* One batch, whatever single rows are in its way. */
 extern TimestampTz pgqrs_maintain_run(PgqrsDuty duty, int64 *done);
 
-/* One batch of each, who calls again soon enough leaves nothing undone. */
-extern void pgqrs_maintain_pass(int64 *done);
+/*
+ * One batch of each; calling again soon enough leaves nothing undone.  A duty
+ * that fails is told as a WARNING.  Returns the errors by PgqrsDue, or NULL.
+ */
+extern ErrorData **pgqrs_maintain_pass(int64 *done);
 
 /* What a count is called in the result of pgqrs_maintain(). */
 extern const char *pgqrs_maintain_label(PgqrsDone count);

@@ -9,8 +9,10 @@
  *
  * Each batch of a duty is a transaction of its own, as batch.c makes them.  No
  * row is ever waited for, and one at which a duty fails is passed over.  Any
- * other error ends the process: the launcher starts another after a while, and
- * whatever was not committed is still due.
+ * other error ends the batch of that duty, which is tried again after a while;
+ * the other duties are done all the same.
+ *
+ * Spans of time are measured by a clock that is never set.
  */
 #include "postgres.h"
 
@@ -54,26 +56,10 @@
 
 PGDLLEXPORT void pgqrs_maintainer_main(Datum arg);
 
-static const struct
-{
-	PgqrsDuty duty;
-	const char *activity;
-} duties[DUE_COUNT] = {
-	[DUE_WORKERS] = {pgqrs_maintain_workers, "stopping silent workers"},
-	[DUE_ENDS] = {pgqrs_maintain_ends, "ending what is due to end"},
-	[DUE_CHILDREN] = {pgqrs_maintain_children, "cancelling children"},
-	[DUE_PARKED] = {pgqrs_maintain_parked, "looking at parked runs"},
-	[DUE_GRANTS] = {pgqrs_maintain_grants, "removing grants to dropped roles"},
-	[DUE_SCHEDULES] = {pgqrs_maintain_schedules, "firing schedules"},
-	[DUE_RETENTION] = {pgqrs_maintain_retention_gently,
-					   "removing what was kept long enough"},
-	[DUE_SWEEP] = {pgqrs_maintain_floors, "sweeping below the floors"},
-};
-
 static MemoryContext pass_context;
-static TimestampTz attached_at;
-static TimestampTz active_at;
-static TimestampTz pass_at = 0;
+static int64 attached_at;
+static int64 active_at;
+static int64 pass_at = 0;
 
 /*
  * Passes
@@ -93,57 +79,150 @@ heed_signals(void)
 	}
 }
 
+/* A step of a duty, which ends its transactions itself. */
+typedef TimestampTz (*Step)(const PgqrsDutyEntry *entry, int64 *done);
+
+/* One batch in its transaction; when there is more. */
+static TimestampTz
+run_batch(const PgqrsDutyEntry *entry, int64 *done)
+{
+	TimestampTz next;
+
+	if (!pgqrs_batch_begin(entry->activity))
+		return DT_NOEND;
+	next = pgqrs_maintain_run(entry->gentle != NULL ? entry->gentle : entry->duty,
+							  done);
+	pgqrs_batch_end();
+	return next;
+}
+
+/* The error is logged, the transaction rolled back, and the duty tried later. */
+static void
+note_failure(const PgqrsDutyEntry *entry)
+{
+	ErrorData *error;
+
+	MemoryContextSwitchTo(pass_context);
+	error = CopyErrorData();
+	HOLD_INTERRUPTS();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	RESUME_INTERRUPTS();
+	MemoryContextSwitchTo(pass_context);
+	pgqrs_database_duty_failed(entry->id, error->sqlerrcode, error->message);
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("duty \"%s\" of the background worker failed: %s",
+					entry->name, error->message),
+			 error->detail != NULL ? errdetail("%s", error->detail) : 0,
+			 error->hint != NULL ? errhint("%s", error->hint) : 0,
+			 error->context != NULL ? errcontext("%s", error->context) : 0));
+}
+
+/* Runs a step, whatever goes wrong; false: it failed. */
+static bool
+try_step(Step step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *next)
+{
+	int64 before[DONE_COUNT];
+	volatile bool succeeded = true;
+
+	memcpy(before, done, sizeof(before));
+	PG_TRY();
+	{
+		*next = step(entry, done);
+	}
+	PG_CATCH();
+	{
+		note_failure(entry);
+		succeeded = false;
+	}
+	PG_END_TRY();
+	if (succeeded)
+		pgqrs_database_duty_done(entry->id);
+	else
+		memcpy(done, before, sizeof(before));
+	return succeeded;
+}
+
 /* Batches until nothing is left, within reason; when there is more. */
 static TimestampTz
-run_duty(PgqrsDuty duty, const char *activity, int64 *done)
+run_duty(const PgqrsDutyEntry *entry, int64 *done)
 {
 	TimestampTz next = 0;
 
 	for (int i = 0; i < MAX_BATCHES && next == 0; i++)
 	{
 		heed_signals();
-		if (pgqrs_database_must_leave())
+		if (pgqrs_database_must_leave() || !try_step(run_batch, entry, done, &next))
 			break;
-		if (!pgqrs_batch_begin(activity))
-			return DT_NOEND;
-		next = pgqrs_maintain_run(duty, done);
-		pgqrs_batch_end();
 	}
 	return next;
+}
+
+/* Whether it may be tried again, if it failed. */
+static bool
+may_try(PgqrsDue id)
+{
+	PgqrsDutyFailure failure;
+
+	pgqrs_database_duty_failure(id, &failure);
+	return failure.failures == 0 || failure.retry_at <= pgqrs_monotonic();
+}
+
+static bool
+run_if_due(PgqrsDue id, int64 *done)
+{
+	const PgqrsDutyEntry *entry = pgqrs_duty_find(id);
+
+	if (entry == NULL || !pgqrs_database_take(id, pgqrs_clock()))
+		return false;
+	pgqrs_database_lower(id, run_duty(entry, done));
+	return true;
 }
 
 static void
 search(int64 *done)
 {
+	static const PgqrsDue searches[] = {DUE_SWEEP, DUTY_EXHAUSTED, DUTY_READY};
+
 	if (!pgqrs_database_may_search(SEARCH_INTERVAL))
 		return;
-	run_duty(pgqrs_maintain_floors, "sweeping below the floors", done);
-	run_duty(pgqrs_maintain_used_up, "looking for used up messages", done);
-	run_duty(pgqrs_maintain_ready, "forgetting deleted queues", done);
+	for (int i = 0; i < lengthof(searches); i++)
+		if (may_try(searches[i]))
+			(void) run_duty(pgqrs_duty_find(searches[i]), done);
 }
 
-/* The maintenance that is due. */
+static bool
+disk_is_full(void)
+{
+	for (int id = 0; id < DUTY_COUNT; id++)
+	{
+		PgqrsDutyFailure failure;
+
+		pgqrs_database_duty_failure(id, &failure);
+		if (failure.failures > 0 && failure.sqlerrcode == ERRCODE_DISK_FULL)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The maintenance that is due.  What makes room does not wait for what needs
+ * some.
+ */
 static void
 run_pass(void)
 {
 	int64 done[DONE_COUNT] = {0};
-	bool any = false;
+	bool any = disk_is_full() && run_if_due(DUE_RETENTION, done);
 
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-	{
-		if (duties[kind].duty == NULL || !pgqrs_database_take(kind, pgqrs_clock()))
-			continue;
-		pgqrs_database_lower(kind,
-							 run_duty(duties[kind].duty, duties[kind].activity,
-									  done));
-		any = true;
-	}
+	for (int id = 0; id < DUE_COUNT; id++)
+		any |= run_if_due(id, done);
 	if (!any)
 		return;
 	search(done);
 	pgqrs_database_note_pass(done);
-	pass_at = pgqrs_clock();
-	active_at = pass_at;
+	active_at = pass_at = pgqrs_monotonic();
 }
 
 /* When the next pass is due. */
@@ -151,23 +230,42 @@ static TimestampTz
 next_pass(void)
 {
 	TimestampTz due = DT_NOEND;
+	int64 passed = pgqrs_monotonic() - pass_at;
 
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (duties[kind].duty != NULL)
-			due = Min(due, pgqrs_database_due(kind));
-	return Max(due, pass_at + PASS_INTERVAL);
+	for (int id = 0; id < DUE_COUNT; id++)
+		if (pgqrs_duty_find(id) != NULL)
+			due = Min(due, pgqrs_database_due(id));
+	return passed < PASS_INTERVAL ?
+		Max(due, pgqrs_clock_peek() + PASS_INTERVAL - passed) :
+		due;
 }
 
-/* Tells who listens, in transactions of its own. */
+/* In transactions of its own. */
+static TimestampTz
+run_notify(const PgqrsDutyEntry *entry, int64 *done)
+{
+	if (!pgqrs_batch_begin(entry->activity))
+		return DT_NOEND;
+	pgqrs_batch_end();
+	return pgqrs_notify_pass();
+}
+
+/* Tells sessions that listen. */
 static void
 notify(void)
 {
-	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()) ||
-		!pgqrs_batch_begin("notifying"))
+	static const PgqrsDutyEntry entry = {.id = DUE_NOTIFY,
+										 .name = "notifications",
+										 .activity = "notifying"};
+	int64 done[DONE_COUNT] = {0};
+	TimestampTz next = 0;
+
+	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()))
 		return;
-	pgqrs_batch_end();
-	pgqrs_database_lower(DUE_NOTIFY, pgqrs_notify_pass());
-	active_at = pgqrs_clock();
+	if (!try_step(run_notify, &entry, done, &next))
+		pgqrs_notify_put_back();
+	pgqrs_database_lower(DUE_NOTIFY, next);
+	active_at = pgqrs_monotonic();
 	MemoryContextSwitchTo(pass_context);
 }
 
@@ -226,15 +324,15 @@ is_time_to_leave(TimestampTz next)
 {
 	PgqrsDatabaseState state = pgqrs_database_state();
 	TimestampTz now = pgqrs_clock();
+	int64 monotonic = pgqrs_monotonic();
 
 	if (pgqrs_paused || pgqrs_database_must_leave() || state == DATABASE_ABSENT ||
 		state == DATABASE_OUTDATED || state == DATABASE_SUBSCRIBED)
 		return true;
 	if (pgqrs_database_others_wait())
-		return now < attached_at || now >= attached_at + TURN ||
-			(next > now && now >= attached_at + SHORT_TURN);
-	return next > now + IDLE_TIME &&
-		(now >= active_at + IDLE_TIME || now < active_at);
+		return monotonic >= attached_at + TURN ||
+			(next > now && monotonic >= attached_at + SHORT_TURN);
+	return next > now + IDLE_TIME && monotonic >= active_at + IDLE_TIME;
 }
 
 /* Until there is something to do, or the time to leave has come. */
@@ -243,11 +341,12 @@ rest(TimestampTz next)
 {
 	static uint32 wait_event = 0;
 	TimestampTz now = pgqrs_clock();
+	int64 monotonic = pgqrs_monotonic();
 
 	if (next > now + IDLE_TIME)
-		next = active_at + IDLE_TIME;
+		next = now + active_at + IDLE_TIME - monotonic;
 	if (pgqrs_database_others_wait() && next > now)
-		next = Min(next, attached_at + SHORT_TURN);
+		next = Min(next, now + attached_at + SHORT_TURN - monotonic);
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -272,7 +371,7 @@ pgqrs_maintainer_main(Datum arg)
 	settle();
 	pass_context = AllocSetContextCreate(TopMemoryContext, "pgqrs pass",
 										 ALLOCSET_DEFAULT_SIZES);
-	attached_at = active_at = pgqrs_clock();
+	attached_at = active_at = pgqrs_monotonic();
 
 	for (;;)
 	{

@@ -194,8 +194,10 @@ look_at_block(PgqrsEndedBlock block)
 	while (pgqrs_scan_next(&scan, slot))
 	{
 		PgqrsEnded *run = &pass->ended[pass->runs];
-		PgqrsRunStatus status = pgqrs_run_status(slot);
+		int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status));
 
+		if (status < 0)
+			continue;
 		run->run_id = DatumGetInt64(pgqrs_get(slot, Runs_run_id));
 		run->at = DatumGetTimestampTz(pgqrs_get(slot, Runs_completed_at));
 		run->status = status == RUN_PAUSED ? ENDED_PARKED : status;
@@ -398,6 +400,16 @@ set_pause(TimestampTz began, bool sent)
 	else
 		pause_time = FIRST_PAUSE;
 	not_before = now + (sent ? pause_time : FAILED_PAUSE);
+}
+
+void
+pgqrs_notify_put_back(void)
+{
+	if (pass == NULL)
+		return;
+	put_back();
+	pass->unplaced = (PgqrsNumbers){0};
+	MemoryContextReset(pass->context);
 }
 
 /* The process ends, perhaps in the middle of a pass. */

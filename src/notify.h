@@ -16,4 +16,7 @@
  */
 extern TimestampTz pgqrs_notify_pass(void);
 
+/* A pass failed: the next one begins with all that it had taken. */
+extern void pgqrs_notify_put_back(void);
+
 #endif /* PGQRS_NOTIFY_H */

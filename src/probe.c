@@ -12,6 +12,7 @@
 #include "probe.h"
 
 #include "clock.h"
+#include "faulty.h"
 #include "floor.h"
 #include "lease.h"
 #include "miscadmin.h"
@@ -75,7 +76,7 @@ probe_ready(Probe *p, int priority)
 		floor.has_first = true;
 		if (pgqrs_row_is_busy(p->slot))
 			p->busy = true;
-		else
+		else if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, key.message_id))
 			p->result->ready++;
 	}
 	pgqrs_scan_end(&scan);

@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "faulty.h"
 #include "grants.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -66,24 +67,42 @@ revalidate(void)
 }
 
 static int64
-stored_duration(TupleTableSlot *slot, AttrNumber column)
+stored_duration(TupleTableSlot *slot, AttrNumber column, bool *valid)
 {
-	return pgqrs_duration(DatumGetIntervalP(pgqrs_get(slot, column)), "interval");
+	int64 duration = 0;
+
+	*valid &= pgqrs_duration_of(DatumGetIntervalP(pgqrs_get(slot, column)),
+								&duration);
+	return duration;
 }
 
-static void
+/* False: the row has a setting that no function of ours would store. */
+static bool
 read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 {
+	text *name = DatumGetTextPP(pgqrs_get(slot, Queues_name));
+	bool valid = VARSIZE_ANY_EXHDR(name) < PGQRS_NAME_SIZE;
+
 	queue->queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
-	queue->visibility_timeout = stored_duration(slot, Queues_visibility_timeout);
-	queue->retention = stored_duration(slot, Queues_retention);
-	queue->dead_retention = stored_duration(slot, Queues_dead_retention);
+	queue->visibility_timeout = stored_duration(slot, Queues_visibility_timeout,
+												&valid);
+	queue->retention = stored_duration(slot, Queues_retention, &valid);
+	queue->dead_retention = stored_duration(slot, Queues_dead_retention, &valid);
 	queue->max_attempts = DatumGetInt32(pgqrs_get(slot, Queues_max_attempts));
 	queue->max_in_flight = DatumGetInt32(pgqrs_get(slot, Queues_max_in_flight));
 	queue->paused = !pgqrs_is_null(slot, Queues_paused_at);
 	queue->is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
-	text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Queues_name)),
-						   queue->name, PGQRS_NAME_SIZE);
+	text_to_cstring_buffer(name, queue->name, PGQRS_NAME_SIZE);
+	return valid;
+}
+
+static void
+error_damaged(const PgqrsQueue *queue)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("queue \"%s\" has a setting out of range", queue->name),
+			 errhint(PGQRS_DAMAGED_HINT)));
 }
 
 static void
@@ -111,8 +130,14 @@ load(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 
 	revalidate(); /* opening the table may have let one in, too */
 	found = pgqrs_row_fetch(queues, index, 1, &key, slot);
-	if (found)
-		read_queue(slot, queue);
+	if (found && !read_queue(slot, queue))
+	{
+		if (index == INDEX_QUEUES_NAME)
+			error_damaged(queue);
+		pgqrs_faulty_found(FAULTY_QUEUE, queue->queue_id,
+						   "it has a setting out of range");
+		found = false;
+	}
 	pgqrs_table_close(queues);
 	if (found && cache.generation == pgqrs_catalog_generation(TABLE_QUEUES))
 		remember(queue);
@@ -187,8 +212,11 @@ load_all(void)
 	pgqrs_scan_begin_table(&scan, queues);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		read_queue(slot, &queue);
-		remember(&queue);
+		if (read_queue(slot, &queue))
+			remember(&queue);
+		else
+			pgqrs_faulty_found(FAULTY_QUEUE, queue.queue_id,
+							   "it has a setting out of range");
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(queues);

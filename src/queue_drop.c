@@ -20,6 +20,7 @@
 
 #include "clock.h"
 #include "errors.h"
+#include "faulty.h"
 #include "grants.h"
 #include "lease.h"
 #include "message.h"
@@ -116,34 +117,80 @@ lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
 	return false;
 }
 
-int64
-pgqrs_queue_purge(const char *name)
+/* A message without its run, or of one that has ended, is no run's any more. */
+static bool
+has_live_run(TupleTableSlot *message)
 {
+	PgqrsTable *runs;
+	TupleTableSlot *run;
+	int status;
+	bool live;
+
+	if (pgqrs_is_null(message, Messages_run_id))
+		return false;
+	runs = pgqrs_table_open(TABLE_RUNS, false);
+	run = pgqrs_table_slot(runs);
+	live = pgqrs_row_fetch_id(runs,
+							  DatumGetInt64(pgqrs_get(message, Messages_run_id)),
+							  run);
+	if (live)
+	{
+		status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+		live = status >= 0 && !pgqrs_run_is_terminal(status);
+	}
+	pgqrs_table_close(runs);
+	return live;
+}
+
+typedef struct Purge
+{
+	const char *queue;
+	int64 count;
+} Purge;
+
+static bool
+purge(void *arg)
+{
+	Purge *purge = arg;
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	Canceller canceller = {NULL};
 	PgqrsQueue queue;
 	PgqrsScan scan;
 	PgqrsKey key = {1, BTEqualStrategyNumber};
-	int64 count = 0;
 
-	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
+	pgqrs_faulty_begin();
+	purge->count = 0;
+	pgqrs_queue_require(purge->queue, PRIVILEGE_ADMIN, &queue);
 	key.value = Int64GetDatum(queue.queue_id);
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		if (!lock_waiting(messages, slot))
+		int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+
+		if (!pgqrs_faulty_come_to(FAULTY_PURGE, id) || !lock_waiting(messages, slot))
 			continue;
-		if (pgqrs_is_null(slot, Messages_run_id))
-			pgqrs_row_delete(messages, slot);
-		else
+		if (has_live_run(slot))
 			cancel_run(&canceller, DatumGetInt64(pgqrs_get(slot, Messages_run_id)));
-		count++;
+		else
+			pgqrs_row_delete(messages, slot);
+		purge->count++;
 	}
 	pgqrs_scan_end(&scan);
 	close_canceller(&canceller);
 	pgqrs_table_close(messages);
-	return count;
+	return true;
+}
+
+/* A message at which that fails is passed over. */
+int64
+pgqrs_queue_purge(const char *name)
+{
+	Purge p = {.queue = name};
+
+	while (!pgqrs_faulty_try(purge, &p))
+		CHECK_FOR_INTERRUPTS();
+	return p.count;
 }
 
 /*

@@ -212,6 +212,16 @@ set(Datum *values, bool *nulls, int column, Datum value)
 	nulls[column] = false;
 }
 
+/* The label of a stored enum value, whatever it is. */
+static Datum
+label_of(TupleTableSlot *slot, AttrNumber column)
+{
+	char *label = DatumGetCString(
+		DirectFunctionCall1(enum_out, pgqrs_get(slot, column)));
+
+	return CStringGetTextDatum(label);
+}
+
 /*
  * Fetches a run and finds its workflow's queue; PQ003 if the run does not
  * exist for the current role.
@@ -232,15 +242,14 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 	Datum values[Run_natts];
 	bool nulls[Run_natts];
 	int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
-	PgqrsRunStatus status = pgqrs_run_status(r->run);
+	int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(r->run, Runs_status));
 
 	copy_columns(r->run, run_columns, Run_natts, values, nulls);
 	set(values, nulls, Run_workflow, CStringGetTextDatum(workflow));
-	set(values, nulls, Run_status,
-		CStringGetTextDatum(pgqrs_enum_label(ENUM_RUN_STATUS, status)));
+	set(values, nulls, Run_status, label_of(r->run, Runs_status));
 	set(values, nulls, Run_priority,
 		Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
-	if (pgqrs_run_is_terminal(status))
+	if (status >= 0 && pgqrs_run_is_terminal(status))
 	{
 		if (pgqrs_row_fetch_id(r->archive, run_id, r->ended))
 			set(values, nulls, Run_crashes, pgqrs_get(r->ended, Archive_failures));
@@ -394,7 +403,9 @@ static bool
 status_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
 {
 	return pgqrs_is_null(run, Runs_deleted_at) &&
-		(filter->status < 0 || filter->status == (int) pgqrs_run_status(run));
+		(filter->status < 0 ||
+		 filter->status ==
+			 pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status)));
 }
 
 static bool
@@ -750,14 +761,9 @@ form_step(TupleTableSlot *step, TupleDesc desc)
 {
 	Datum values[Step_natts];
 	bool nulls[Step_natts];
-	int kind = pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(step, Steps_kind));
-	int status = pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status));
-
 	copy_columns(step, step_columns, Step_natts, values, nulls);
-	set(values, nulls, Step_kind,
-		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_KIND, kind)));
-	set(values, nulls, Step_status,
-		CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_STATUS, status)));
+	set(values, nulls, Step_kind, label_of(step, Steps_kind));
+	set(values, nulls, Step_status, label_of(step, Steps_status));
 	return heap_form_tuple(desc, values, nulls);
 }
 

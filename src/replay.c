@@ -12,6 +12,7 @@
 #include "commit.h"
 #include "errors.h"
 #include "events.h"
+#include "faulty.h"
 #include "floor.h"
 #include "json.h"
 #include "miscadmin.h"
@@ -324,7 +325,10 @@ is_wanted(Replay *r)
 	return type != NULL && strcmp(type, r->error_type) == 0;
 }
 
-/* Visits the dead letters of a queue, oldest first, that nobody has locked. */
+/*
+ * Visits the dead letters of a queue, oldest first, that no other transaction
+ * has locked.  One at which that fails is passed over.
+ */
 static int64
 each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 			TimestampTz before, bool (*visit)(Replay *r))
@@ -341,6 +345,9 @@ each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (is_wanted(r) &&
+			pgqrs_faulty_come_to(FAULTY_MESSAGE,
+								 DatumGetInt64(pgqrs_get(r->letter,
+														 Archive_message_id))) &&
 			pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED &&
 			visit(r))
@@ -375,32 +382,51 @@ pgqrs_replay_dismiss(int64 message_id)
 	close_tables(&r);
 }
 
+/* What is done with many letters at a time. */
+typedef struct Many
+{
+	const char *queue;
+	int64 max_rows;
+	int64 older_than;		/* < 0: however old */
+	const char *error_type; /* or NULL */
+	bool (*visit)(Replay *r);
+	int64 count;
+} Many;
+
+static bool
+visit_many(void *arg)
+{
+	Many *many = arg;
+	TimestampTz before = many->older_than < 0 ? DT_NOEND :
+												pgqrs_clock() - many->older_than;
+	Replay r;
+	PgqrsQueue queue;
+
+	pgqrs_faulty_begin();
+	open_tables(&r);
+	r.error_type = many->error_type;
+	pgqrs_queue_require(many->queue, PRIVILEGE_ADMIN, &queue);
+	many->count = each_letter(&r, &queue, many->max_rows, before, many->visit);
+	close_tables(&r);
+	return true;
+}
+
 int64
 pgqrs_replay_many(const char *name, int64 max_rows, const char *error_type)
 {
-	Replay r;
-	PgqrsQueue queue;
-	int64 count;
+	Many many = {name, max_rows, -1, error_type, visit_replay};
 
-	open_tables(&r);
-	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
-	r.error_type = error_type;
-	count = each_letter(&r, &queue, max_rows, DT_NOEND, visit_replay);
-	close_tables(&r);
-	return count;
+	while (!pgqrs_faulty_try(visit_many, &many))
+		CHECK_FOR_INTERRUPTS();
+	return many.count;
 }
 
 int64
 pgqrs_replay_purge(const char *name, int64 older_than)
 {
-	Replay r;
-	PgqrsQueue queue;
-	int64 count;
+	Many many = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
 
-	open_tables(&r);
-	pgqrs_queue_require(name, PRIVILEGE_ADMIN, &queue);
-	count = each_letter(&r, &queue, PG_INT64_MAX, pgqrs_clock() - older_than,
-						visit_purge);
-	close_tables(&r);
-	return count;
+	while (!pgqrs_faulty_try(visit_many, &many))
+		CHECK_FOR_INTERRUPTS();
+	return many.count;
 }

@@ -695,10 +695,36 @@ is_due(Due *due)
 		due->now;
 }
 
+/* The first slot after now; false: never, or the schedule cannot be read. */
+static bool
+next_slot(Due *due, TimestampTz *next)
+{
+	pg_tz *zone = pgqrs_cron_find_zone(get_text(due->slot, Schedules_timezone));
+	PgqrsCron cron;
+
+	if (zone == NULL)
+		return false;
+	pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
+	return pgqrs_cron_next(&cron, zone, due->now, next);
+}
+
+/* Whether the schedule waits for a later slot than the first that is to come. */
+static bool
+waits_too_long(Due *due)
+{
+	TimestampTz at = DatumGetTimestampTz(
+		pgqrs_get(due->slot, Schedules_next_fire_at));
+	TimestampTz next;
+
+	return DatumGetBool(pgqrs_get(due->slot, Schedules_enabled)) &&
+		!pgqrs_is_null(due->slot, Schedules_next_fire_at) && at > due->now &&
+		next_slot(due, &next) && next < at;
+}
+
 /*
- * The clock was ahead when some schedules fired, and was set back: they would
- * wait until it has come there again.  They go on from now; slots that were
- * served stay so.
+ * The clock was ahead when a schedule was made, enabled or looked at, and was
+ * set back: it would wait until the clock is there again.  It goes on from now;
+ * slots that were served stay so.
  */
 static void
 realign(Due *due)
@@ -709,23 +735,23 @@ realign(Due *due)
 
 	pgqrs_scan_begin_table(&scan, due->schedules);
 	while (pgqrs_scan_next(&scan, due->slot))
-		if (DatumGetBool(pgqrs_get(due->slot, Schedules_enabled)) &&
-			DatumGetTimestampTz(pgqrs_get(due->slot, Schedules_last_fired_at)) >
-				due->now + RETRY)
-		{
-			int64 *id = palloc(sizeof(int64));
+	{
+		int64 *id = palloc(sizeof(int64));
 
-			*id = DatumGetInt64(pgqrs_get(due->slot, Schedules_schedule_id));
-			ids = lappend(ids, id);
-		}
+		*id = DatumGetInt64(pgqrs_get(due->slot, Schedules_schedule_id));
+		ids = lappend(ids, id);
+	}
 	pgqrs_scan_end(&scan);
 	foreach(lc, ids)
 	{
+		int64 id = *(int64 *) lfirst(lc);
 		PgqrsCron cron;
 		PgqrsRow row;
 
-		if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, *(int64 *) lfirst(lc)) ||
-			take(due, *(int64 *) lfirst(lc)) != ROW_LOCKED)
+		if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, id) ||
+			!pgqrs_row_fetch_id(due->schedules, id, due->slot) ||
+			!waits_too_long(due) || take(due, id) != ROW_LOCKED ||
+			!waits_too_long(due))
 			continue;
 		pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
 		pgqrs_row_copy(&row, due->schedules, due->slot);
@@ -733,15 +759,17 @@ realign(Due *due)
 				 pgqrs_cron_find_zone(get_text(due->slot, Schedules_timezone)),
 				 due->now);
 		note_due(&row);
-		pgqrs_set(&row, Schedules_last_fired_at, TimestampTzGetDatum(due->now));
 		pgqrs_row_update(due->schedules, due->slot, &row);
 	}
+	list_free_deep(ids);
 }
 
 TimestampTz
 pgqrs_schedule_tick(int max, int64 *fired)
 {
-	static TimestampTz ticked_at = DT_NOEND;
+	static bool realigned = false;
+	static uint32 realigned_epoch;
+	uint32 epoch = pgqrs_clock_epoch();
 	Due due = {
 		.schedules = open_schedules(),
 		.firings = pgqrs_table_open(TABLE_FIRINGS, true),
@@ -754,7 +782,7 @@ pgqrs_schedule_tick(int max, int64 *fired)
 
 	due.slot = pgqrs_table_slot(due.schedules);
 	due.firing = pgqrs_table_slot(due.firings);
-	if (due.now < ticked_at)
+	if (!realigned || realigned_epoch != epoch)
 		realign(&due);
 	count = find_due(&due, ids, MAX_DUE, &next);
 	for (int i = 0; i < count; i++)
@@ -776,6 +804,7 @@ pgqrs_schedule_tick(int max, int64 *fired)
 	}
 	pgqrs_table_close(due.firings);
 	pgqrs_table_close(due.schedules);
-	ticked_at = due.now;
+	realigned = true;
+	realigned_epoch = epoch;
 	return next;
 }

@@ -113,24 +113,35 @@ was_written(int64 worker_id, TimestampTz now, int64 interval)
 		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval);
 }
 
+/* The later of two instants; one that the clock has yet to reach does not count. */
+static TimestampTz
+later_of(TimestampTz a, TimestampTz b, TimestampTz now)
+{
+	return b <= now && b > a ? b : a;
+}
+
 /*
  * When a worker counts as silent, should it not call again.  Silence counts
- * from the last call or from the server's start or promotion.  A call that the
- * clock has yet to reach was noted before it was set back.
+ * from the last call, from the server's start or promotion, or from the last
+ * step of the clock, over which nothing tells how long it was.  An instant that
+ * the clock has yet to reach was noted before it was set back; where no other
+ * is known, silence begins now.
  */
 static TimestampTz
 silent_at(TupleTableSlot *slot, TimestampTz now)
 {
-	TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+	TimestampTz written = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
 	int64 id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
-	int64 timeout = pgqrs_worker_timeout * INT64CONST(1000);
-	TimestampTz called = pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS),
-											  id);
+	TimestampTz at = DT_NOBEGIN;
 
-	at = Max(at, pgqrs_clock_serving_since());
-	if (called > at && called < now + timeout)
-		at = called;
-	return at + timeout;
+	at = later_of(at, written, now);
+	at = later_of(at, pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
+				  now);
+	at = later_of(at, pgqrs_clock_serving_since(), now);
+	at = later_of(at, pgqrs_clock_stepped_at(), now);
+	if (written > now && at == DT_NOBEGIN)
+		at = now;
+	return at + pgqrs_worker_timeout * INT64CONST(1000);
 }
 
 static bool
@@ -163,12 +174,14 @@ patterns_of(TupleTableSlot *slot)
 	ArrayType *array = DatumGetArrayTypeP(pgqrs_get(slot, Workers_queues));
 	List *patterns = NIL;
 	Datum *values;
+	bool *nulls;
 	int count;
 
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, NULL,
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
 					  &count);
 	for (int i = 0; i < count; i++)
-		patterns = lappend(patterns, TextDatumGetCString(values[i]));
+		if (!nulls[i])
+			patterns = lappend(patterns, TextDatumGetCString(values[i]));
 	return patterns;
 }
 

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node sqlstate clock start_client finish_client waits_for_lock
+our @EXPORT = qw(new_node sqlstate clock step_clock start_client finish_client waits_for_lock
   background_pid await_worker is_served log_count await_log is_well);
 
 # A server that is preloaded with the library, and the extension in the
@@ -48,8 +48,16 @@ sub sqlstate
 	return $err =~ /ERROR:  (\w{5})/ ? $1 : $status == 0 ? '' : "status $status: $err";
 }
 
-# Moves the clock of the extension, in a time that no test takes.
+# Moves the clock of the extension, in a time that no test takes: time passes.
 sub clock
+{
+	my ($node, $offset) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET pgqrs.time_passed = '$offset'");
+	return step_clock($node, $offset);
+}
+
+# The same as a step of a clock that was wrong or is corrected.
+sub step_clock
 {
 	my ($node, $offset) = @_;
 	$node->safe_psql('postgres', "ALTER SYSTEM SET pgqrs.clock_offset = '$offset'");

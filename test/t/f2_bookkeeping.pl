@@ -45,7 +45,7 @@ sub updates
 sub set_clock
 {
 	my ($seconds) = @_;
-	return "ALTER SYSTEM SET pgqrs.clock_offset = '${seconds}s';\nSELECT pg_reload_conf() \\g /dev/null\n" . join '',
+	return "ALTER SYSTEM SET pgqrs.clock_offset = '${seconds}s';\nALTER SYSTEM SET pgqrs.time_passed = '${seconds}s';\nSELECT pg_reload_conf() \\g /dev/null\n" . join '',
 	  map { "SELECT pg_sleep($_) WHERE current_setting('pgqrs.clock_offset')::interval <> '${seconds}s' \\g /dev/null\n" }
 	  0.001, 0.002, 0.005, 0.01, 0.1, 1, 10;
 }

@@ -74,7 +74,7 @@ sub hide_inserts
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
 	'all is well but what was switched off');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
-	'version, preloaded, background worker, last pass, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers', 'the items');
+	'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers', 'the items');
 is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
 is(health('preloaded'), 'yes|t|', 'preloaded');
 is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'the background worker');
@@ -182,7 +182,7 @@ like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, 
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 is(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), '||',
 	'a role that may not see it');
-is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '10',
+is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '14',
 	'sees all else');
 sql('GRANT pg_read_all_stats TO reader');
 like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
@@ -231,7 +231,7 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 like(health('preloaded'), qr/^no\|f\|Add pgqrs to shared_preload_libraries/, 'not preloaded');
 is(sql("SELECT string_agg(item, ', ') FROM pgqrs_health WHERE value IS NULL AND ok IS NULL AND hint IS NULL"),
-	'last pass, done in the background, floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
+	'last pass, duties, clock, done in the background, floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
 is(maintain(), '', 'nothing to sweep either');
 
 done_testing();

@@ -46,7 +46,7 @@ for my $database (@databases)
 my $launcher = background_pid($node);
 my $worker = await_worker($node, 'postgres');
 my %values = ('pgqrs.async_claims' => 'off', 'pgqrs.audit' => 'on', 'pgqrs.heartbeat_flush' => "'1 s'", 'pgqrs.payload_max' => "'1 MB'",
-	'pgqrs.payload_warn' => "'100 kB'", 'pgqrs.max_workers' => 5, 'pgqrs.clock_offset' => "'1 s'");
+	'pgqrs.payload_warn' => "'100 kB'", 'pgqrs.max_workers' => 5, 'pgqrs.clock_offset' => "'1 s'", 'pgqrs.time_passed' => "'1 s'");
 set($_, $values{$_}) for sort keys %values;
 is(sql(q{SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE name LIKE 'pgqrs.%' AND context = 'sighup'
 		AND name NOT IN ('pgqrs.databases', 'pgqrs.paused', 'pgqrs.worker_timeout')}),

@@ -30,7 +30,7 @@ sub warnings_of
 sub clock
 {
 	my ($offset) = @_;
-	return ("ALTER SYSTEM SET pgqrs.clock_offset = '$offset'",
+	return ("ALTER SYSTEM SET pgqrs.clock_offset = '$offset'", "ALTER SYSTEM SET pgqrs.time_passed = '$offset'",
 		'SELECT pg_reload_conf()',
 		("SELECT pg_sleep(0.05) WHERE current_setting('pgqrs.clock_offset') <> '$offset'") x 200,
 		"SELECT 1 / (current_setting('pgqrs.clock_offset') = '$offset')::int");

@@ -1,0 +1,124 @@
+# F46: a clock that was wrong and is corrected, under traffic.  Within moments all
+# goes on: nothing fires twice, nothing is lost, and pgqrs_health says what was.
+use strict;
+use warnings;
+
+use Pgqrs;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('clock', "fsync = off\npgqrs.paused = off\npgqrs.worker_timeout = '60 s'\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+sub await
+{
+	my ($query, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $ok = $node->poll_query_until('postgres', "SELECT $query");
+	return ok($ok, $name);
+}
+
+sub health
+{
+	my ($item) = @_;
+	return sql("SELECT concat_ws('|', value, ok) FROM pgqrs_health WHERE item = '$item'");
+}
+
+# A client that sends and archives all the time, so that the background worker
+# is never idle.
+sub traffic
+{
+	my ($seconds) = @_;
+	return start_client($node, "SELECT pgqrs_archive_message(message_id, lease) IS NULL FROM (SELECT pgqrs_enqueue('traffic', '1')) e, LATERAL pgqrs_dequeue('traffic') \\g /dev/null\nSELECT pg_sleep(0.1) \\g /dev/null\n" x (10 * $seconds));
+}
+
+sql("SELECT pgqrs_create_queue('traffic'), pgqrs_create_queue('jobs', visibility_timeout => '30 s'), pgqrs_create_queue('leases', visibility_timeout => '2 s'),
+	pgqrs_create_workflow('flow'), pgqrs_create_workflow('sleepy')");
+my $minute = sql("SELECT extract(minute FROM pgqrs_now() + interval '30 min')"); # half an hour from now on
+sql("SELECT pgqrs_schedule('plain', '* * * * *', 'flow'), pgqrs_schedule('none', '$minute * * * *', 'flow', max_catchup => 0)");
+ok(is_served($node, 'postgres'), 'a pass was made');
+is(health('clock'), 'no step back since the server started|t', 'the clock was not set back');
+
+# An hour ahead.  A worker that lives does not count as silent for that.
+my $alive = sql("SELECT pgqrs_register_worker('alive', '{jobs}')");
+my $client = traffic(60);
+step_clock($node, '1h');
+ok(is_served($node, 'postgres'), 'the background worker does its passes while the clock is ahead');
+sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
+my $delayed = sql("SELECT pgqrs_enqueue('jobs', '\"delayed\"', delay => '1 min')");
+sql("SELECT pgqrs_enqueue('leases', '\"held\"')");
+sql("SELECT count(*) FROM pgqrs_dequeue('leases')");
+my $limited = sql("SELECT pgqrs_trigger('flow', timeout => '2 s')");
+my $asleep = sql("SELECT pgqrs_trigger('sleepy')");
+my $lease = sql("SELECT lease FROM pgqrs_dequeue('sleepy')");
+sql("SELECT pgqrs_sleep($asleep, $lease, 'nap', '1 s')");
+sql("SELECT pgqrs_schedule('made ahead', '* * * * *', 'flow')");
+my $dies = sql("SELECT pgqrs_register_worker('dies', '{jobs}')");
+is(sql("SELECT status FROM pgqrs_workers WHERE worker_id = $alive"), 'READY', 'a clock that jumps ahead makes no worker silent');
+
+# And back.
+step_clock($node, '0');
+await("value LIKE 'went back by 01:00:0%' AND ok FROM pgqrs_health WHERE item = 'clock'", 'health says by how much the clock went back');
+await("value = 'none' AND ok FROM pgqrs_health WHERE item = 'work sent from the future'", 'and that nothing is left of the wrong time');
+await("count(*) >= 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'what was ready is ready');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in its order, and what is delayed stays delayed');
+is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '1 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'for as long as was asked');
+await("count(*) = 1 FROM pgqrs_dequeue('leases')", 'a lease of the wrong time ends');
+await("status = 'ERROR' FROM pgqrs_result($limited)", 'so does a run at its deadline');
+await("count(*) = 1 FROM pgqrs_dequeue('sleepy')", 'a sleeper wakes');
+sql("ALTER SYSTEM SET pgqrs.worker_timeout = '1 s'");
+sql('SELECT pg_reload_conf()');
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a worker that called in the wrong time and no more is stopped');
+await("bool_and(next_fire_at <= pgqrs_now() + interval '1 min') FROM pgqrs_schedule_list WHERE cron LIKE '* %'", 'schedules go on from now');
+await("next_fire_at <= pgqrs_now() + interval '31 min' FROM pgqrs_schedule_list WHERE name = 'none'", 'those that fired nothing, too');
+is(sql("SELECT count(*) FROM pgqrs_schedule_list WHERE name = 'none' AND last_fired_at IS NOT NULL"), '0', 'and do not say that they fired');
+ok(is_served($node, 'postgres'), 'deadlines end runs');
+is(sql("SELECT count(*) FROM pgqrs_health WHERE item = 'last pass' AND ok"), '1', 'the last pass is not yet to come');
+is(sql("SELECT count(*) - count(DISTINCT (schedule_id, slot)) FROM pgqrs_schedule_firings"), '0', 'no slot was served twice');
+$client->{harness}->kill_kill;
+
+# Ahead when the server starts, right when it starts again: nobody saw the step.
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '24h'");
+sql("ALTER SYSTEM RESET ALL"); $node->append_conf('postgresql.conf', "pgqrs.worker_timeout = '2 s'");
+$node->restart;
+sql("SELECT pgqrs_purge_queue('jobs')");
+sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
+$dies = sql("SELECT pgqrs_register_worker('dies again', '{jobs}')");
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
+$node->restart;
+await("count(*) = 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'a step back while the server was down: what was ready is ready');
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'and who called before is silent');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in order');
+
+# The server started while the clock was wrong.
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '24h'");
+$node->restart;
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
+$node->reload;
+await("pgqrs_now() < now() + interval '1 min'", 'the clock is right again');
+$dies = sql("SELECT pgqrs_register_worker('dies once more', '{jobs}')");
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a server that started ahead finds silent workers');
+
+# Without preloading it is pgqrs_maintain() that notices.
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''\npgqrs.clock_offset = '24h'");
+$node->restart;
+sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
+sql("SELECT pgqrs_schedule('made ahead', '* * * * *', 'flow')");
+$dies = sql("SELECT pgqrs_register_worker('dies unseen', '{jobs}')");
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
+$node->reload;
+await("pgqrs_now() < now() + interval '1 min'", 'not preloaded: the clock is right again');
+is(health('work sent from the future'), '3 of the newest 1000 messages|f', 'health counts what is of the future');
+is(sql("SELECT pgqrs_maintain() ->> 'messages_realigned'"), '3', 'it is brought forward');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in order');
+await("pgqrs_maintain() IS NOT NULL AND (SELECT status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies)", 'the dead worker is stopped');
+await("next_fire_at <= pgqrs_now() + interval '1 min' FROM pgqrs_schedule_list WHERE name = 'made ahead'", 'schedules go on');
+
+is_well($node, 'after all that');
+$node->stop;
+done_testing();
