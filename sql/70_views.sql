@@ -389,7 +389,18 @@ CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 		s.timeout,
 		s.input,
 		s.tags,
-		s.owner::pg_catalog.text AS owner
+		s.owner::pg_catalog.text AS owner,
+		EXISTS (
+			SELECT FROM pg_catalog.pg_roles AS o
+			WHERE o.rolname = s.owner
+				AND (pg_catalog.pg_has_role(o.oid, (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs'), 'USAGE')
+					OR EXISTS (
+						SELECT FROM @extschema@.pgqrs_grants AS g
+							LEFT JOIN pg_catalog.pg_roles AS r ON r.rolname = g.grantee
+						WHERE g.privilege IN ('trigger', 'admin')
+							AND (g.pattern IN ('*', s.workflow) OR g.pattern LIKE '%.*' AND pg_catalog.starts_with(s.workflow, pg_catalog.left(g.pattern, -1)))
+							AND (g.grantee = 'public' OR pg_catalog.pg_has_role(o.oid, r.oid, 'USAGE'))))
+		) AS may_fire
 	FROM @extschema@.pgqrs_schedules AS s
 		LEFT JOIN @extschema@.pgqrs_queues AS q ON q.name = s.workflow
 		LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id
@@ -411,4 +422,5 @@ COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.priority IS 'of its runs, -100
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.input IS 'of its runs';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.tags IS 'of its runs';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.may_fire IS 'false: the owner is gone or renamed, or has no trigger on the workflow any more, so that slots pass without a run; a role that may calls pgqrs_schedule() again';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role whose privileges it fires with: who wrote it last';

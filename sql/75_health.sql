@@ -19,7 +19,7 @@ CREATE FUNCTION @extschema@.pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. Needs any privilege.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -45,6 +45,26 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 					WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 		) AS g
+		CROSS JOIN (
+			-- also for a view: who may write it could write the table
+			SELECT pg_catalog.count(DISTINCT c.oid) AS count
+			FROM pg_catalog.pg_depend AS d
+				JOIN pg_catalog.pg_class AS c ON c.oid = d.objid AND c.relkind IN ('r', 'v', 'S')
+				CROSS JOIN LATERAL (
+					SELECT a.grantee, a.privilege_type FROM pg_catalog.aclexplode(c.relacl) AS a
+					UNION ALL
+					SELECT a.grantee, a.privilege_type FROM pg_catalog.pg_attribute AS t CROSS JOIN LATERAL pg_catalog.aclexplode(t.attacl) AS a WHERE t.attrelid = c.oid
+				) AS a
+			WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND d.deptype = 'e'
+				AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+				AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
+				AND a.grantee <> c.relowner AND NOT (c.relkind = 'v' AND a.privilege_type = 'SELECT')
+		) AS r
+		CROSS JOIN (
+			SELECT pg_catalog.count(*) AS count, pg_catalog.min(l.name) AS name
+			FROM @extschema@.pgqrs_schedule_list AS l
+			WHERE l.enabled AND NOT l.may_fire
+		) AS l
 		LEFT JOIN (
 			-- Nothing that was deleted since is removed.  Autovacuum's workers
 			-- do not count each other; this session is gone in a moment.
@@ -100,7 +120,8 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 						WHEN b.idle_reason = 'standby' THEN 'none, on a standby'
 						WHEN b.idle_reason = 'subscriber' THEN 'none, as a subscription writes the tables'
 						WHEN b.idle_reason IS NOT NULL THEN 'none: ' || b.idle_reason
-						WHEN b.pid IS NOT NULL THEN 'running, pid ' || b.pid
+						WHEN b.pid > 0 THEN 'running, pid ' || b.pid
+						WHEN b.pid = 0 THEN 'running'
 						WHEN b.failures > 0 THEN pg_catalog.format('failed %s times, next try at %s', b.failures, pg_catalog.date_trunc('second', b.retry_at))
 						WHEN b.due < @extschema@.pgqrs_now() - interval '1 min' THEN 'needed since ' || pg_catalog.date_trunc('second', b.due)
 						WHEN b.due IS NOT NULL THEN 'needed next at ' || pg_catalog.date_trunc('second', b.due)
@@ -113,7 +134,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 						WHEN 'not in pgqrs.databases' THEN 'Add the database to pgqrs.databases and reload the configuration.'
 						WHEN 'too many databases' THEN 'Name those that have the extension in pgqrs.databases and reload the configuration.'
 						WHEN 'version' THEN 'ALTER EXTENSION pgqrs UPDATE, or if the library is the older one, restart the server.'
-						ELSE 'See the server''s log. If nothing is there, raise pgqrs.max_workers.' END),
+						ELSE 'See the server''s log. If nothing is there, raise max_worker_processes, which all background workers of the server share, or pgqrs.max_workers.' END),
 				('last pass',
 					CASE WHEN b.passes IS NULL THEN NULL
 						WHEN b.last_pass IS NULL THEN 'none since the server started'
@@ -162,10 +183,15 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				('dead messages', m.dead::pg_catalog.text, m.dead <= GREATEST(1000000, m.live),
 					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?'),
 				('triggers', COALESCE(g.demoted, 'as they should be'), g.demoted IS NULL,
-					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().')
+					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().'),
+				('open tables', r.count::pg_catalog.text, r.count = 0,
+					'Tables, views or sequences of pgqrs were given to other roles by GRANT, so that they pass the checks of the functions. Call pgqrs_sync_grants(), and look at ALTER DEFAULT PRIVILEGES.'),
+				('schedules that cannot fire',
+					CASE WHEN l.count < 2 THEN COALESCE(l.name, '0') ELSE pg_catalog.format('%s, such as %s', l.count, l.name) END, l.count = 0,
+					'Their owners are gone or renamed, or have no trigger on the workflow any more: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role that has it.')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
-COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers';
+COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire';
 COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
 COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN @extschema@.pgqrs_health.hint IS 'what to do; NULL if it is ok';

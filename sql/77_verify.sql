@@ -175,6 +175,19 @@ BEGIN ATOMIC
 		WHERE c.oid = ANY (ARRAY['@extschema@.pgqrs_queues', '@extschema@.pgqrs_messages', '@extschema@.pgqrs_workflows', '@extschema@.pgqrs_schedules', '@extschema@.pgqrs_grants']::pg_catalog.regclass[]::pg_catalog.oid[])
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 				WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
+		UNION ALL
+		SELECT 'open tables', pg_catalog.format('%s of %s to %s', a.privilege_type, c.relname, CASE WHEN a.grantee = 0 THEN 'public' ELSE pg_catalog.pg_get_userbyid(a.grantee) END)
+		FROM pg_catalog.pg_depend AS d
+			JOIN pg_catalog.pg_class AS c ON c.oid = d.objid AND c.relkind IN ('r', 'v', 'S')
+			CROSS JOIN LATERAL (
+				SELECT a.grantee, a.privilege_type FROM pg_catalog.aclexplode(c.relacl) AS a
+				UNION ALL
+				SELECT a.grantee, a.privilege_type FROM pg_catalog.pg_attribute AS t CROSS JOIN LATERAL pg_catalog.aclexplode(t.attacl) AS a WHERE t.attrelid = c.oid
+			) AS a
+		WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND d.deptype = 'e'
+			AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+			AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
+			AND a.grantee <> c.relowner AND NOT (c.relkind = 'v' AND a.privilege_type = 'SELECT')
 	), counted AS (
 		SELECT n.check_name, pg_catalog.count(*) AS count,
 			pg_catalog.string_agg(n.what, '; ' ORDER BY n.what) FILTER (WHERE n.place <= 3) AS first
@@ -208,7 +221,8 @@ BEGIN ATOMIC
 			(23, 'duplicate keys of runs'),
 			(24, 'duplicate keys of signals'),
 			(25, 'messages below floors'),
-			(26, 'triggers')
+			(26, 'triggers'),
+			(27, 'open tables')
 		) AS k (place, name)
 		LEFT JOIN counted AS c ON c.check_name = k.name
 	ORDER BY k.place;

@@ -261,10 +261,11 @@ BEGIN ATOMIC
 						WHERE m.total > 0),
 					CASE WHEN p.span = '1 hour' THEN '60 min' ELSE @extschema@.pgqrs_html_duration(p.span) END || ' ago', text 'now')
 				|| '</div>' END
-	FROM scale AS c CROSS JOIN span AS p;
+	FROM scale AS c CROSS JOIN span AS p
+	WHERE pg_catalog.isfinite(at);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_hour(timestamptz) IS
-'Throughput and latency of the hour before an instant as plots, for pgqrs_report(); of the 20000 messages with the highest ids that have ended.';
+'Throughput and latency of the hour before an instant as plots, for pgqrs_report(); of the 20000 messages with the highest ids that have ended; NULL for infinity.';
 
 CREATE FUNCTION @extschema@.pgqrs_report() RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -16,7 +16,7 @@ CREATE FUNCTION @extschema@.pgqrs_sync_grants() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'pgqrs_sync_grants';
 COMMENT ON FUNCTION @extschema@.pgqrs_sync_grants() IS
-'gives every role that pgqrs_grant() named the rights on functions and views that it needs, and takes back those it does not: after a restore without them, or an upgrade; only the extension''s owner and superusers';
+'gives every role that pgqrs_grant() named the rights on functions and views that it needs, and takes from every role but the owner all others on tables, views, sequences, functions and types, such as those of ALTER DEFAULT PRIVILEGES: after a restore without them, or an upgrade; only the extension''s owner and superusers';
 
 CREATE FUNCTION @extschema@.pgqrs_function_privileges(function text) RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -6,6 +6,7 @@
 
 #include "access/xlog.h"
 #include "catalog.h"
+#include "catalog/pg_authid.h"
 #include "clock.h"
 #include "commands/dbcommands.h"
 #include "databases.h"
@@ -14,6 +15,7 @@
 #include "lib/stringinfo.h"
 #include "maintain.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -108,6 +110,13 @@ put(Datum *values, bool *nulls, int i, bool known, Datum value)
 	nulls[i] = !known;
 }
 
+/* As pg_stat_activity has it: only these roles are told of other roles' sessions. */
+static bool
+may_see_sessions(void)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_background_stats);
 Datum
 pgqrs_background_stats(PG_FUNCTION_ARGS)
@@ -123,7 +132,8 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 
 	put(values, nulls, 0, reason != NULL,
 		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
-	put(values, nulls, 1, status.worker_pid != 0, Int32GetDatum(status.worker_pid));
+	put(values, nulls, 1, status.worker_pid != 0,
+		Int32GetDatum(may_see_sessions() ? status.worker_pid : 0));
 	put(values, nulls, 2, preloaded, Int32GetDatum(status.failures));
 	put(values, nulls, 3, status.retry_at != 0,
 		TimestampTzGetDatum(status.retry_at));

@@ -14,11 +14,17 @@
  */
 #include "grants.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/extension.h"
 #include "errors.h"
@@ -32,6 +38,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -522,7 +529,10 @@ role_node(const char *grantee)
 	return node;
 }
 
-/* Runs GRANT or REVOKE of a privilege on some objects. */
+/*
+ * Runs GRANT or REVOKE of a privilege on some objects; of all privileges, and
+ * of what the grantee passed on, if privilege is NULL.
+ */
 static void
 run_grant(bool is_grant, ObjectType type, List *objects, const char *privilege,
 		  const char *grantee)
@@ -533,14 +543,14 @@ run_grant(bool is_grant, ObjectType type, List *objects, const char *privilege,
 
 	if (objects == NIL)
 		return;
-	priv->priv_name = pstrdup(privilege);
+	priv->priv_name = privilege ? pstrdup(privilege) : NULL;
 	stmt->is_grant = is_grant;
 	stmt->targtype = ACL_TARGET_OBJECT;
 	stmt->objtype = type;
 	stmt->objects = objects;
-	stmt->privileges = list_make1(priv);
+	stmt->privileges = privilege ? list_make1(priv) : NIL;
 	stmt->grantees = list_make1(role_node(grantee));
-	stmt->behavior = DROP_RESTRICT;
+	stmt->behavior = privilege ? DROP_RESTRICT : DROP_CASCADE;
 
 	planned->commandType = CMD_UTILITY;
 	planned->utilityStmt = (Node *) stmt;
@@ -789,7 +799,168 @@ grantees(void)
 }
 
 /*
- * Brings the rights of all grantees in line with the rows.  In an extension
+ * Rights that no row gives, such as those of ALTER DEFAULT PRIVILEGES
+ */
+
+typedef struct Member
+{
+	Oid class;
+	Oid object;
+	ObjectType type;
+	char *name;
+	Node *node; /* for GRANT */
+	Oid owner;
+	Acl *acl; /* NULL: nobody but the owner, or PUBLIC on a type */
+} Member;
+
+static Acl *
+copy_acl(int cache_id, HeapTuple tuple, AttrNumber column)
+{
+	bool isnull;
+	Datum acl = SysCacheGetAttr(cache_id, tuple, column, &isnull);
+
+	return isnull ? NULL : DatumGetAclPCopy(acl);
+}
+
+static void
+describe_relation(Member *m, HeapTuple tuple)
+{
+	Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
+
+	m->type = class->relkind == RELKIND_SEQUENCE ? OBJECT_SEQUENCE : OBJECT_TABLE;
+	m->name = pstrdup(NameStr(class->relname));
+	m->node = (Node *) makeRangeVar(get_namespace_name(class->relnamespace),
+									m->name, -1);
+	m->owner = class->relowner;
+	m->acl = copy_acl(RELOID, tuple, Anum_pg_class_relacl);
+}
+
+static void
+describe_function(Member *m, HeapTuple tuple)
+{
+	Form_pg_proc proc = (Form_pg_proc) GETSTRUCT(tuple);
+
+	m->type = OBJECT_ROUTINE;
+	m->name = pstrdup(NameStr(proc->proname));
+	m->node = (Node *) function_node(get_namespace_name(proc->pronamespace), proc);
+	m->owner = proc->proowner;
+	m->acl = copy_acl(PROCOID, tuple, Anum_pg_proc_proacl);
+	if (m->acl == NULL)
+		m->acl = acldefault(OBJECT_FUNCTION, m->owner);
+}
+
+static void
+describe_type(Member *m, HeapTuple tuple)
+{
+	Form_pg_type type = (Form_pg_type) GETSTRUCT(tuple);
+
+	m->type = OBJECT_TYPE;
+	m->name = pstrdup(NameStr(type->typname));
+	m->node = (Node *) list_make2(makeString(get_namespace_name(type->typnamespace)),
+								  makeString(m->name));
+	m->owner = type->typowner;
+	m->acl = copy_acl(TYPEOID, tuple, Anum_pg_type_typacl);
+}
+
+/* False for what has no rights of its own. */
+static bool
+describe(Member *m)
+{
+	int cache_id = m->class == RelationRelationId ? RELOID :
+		m->class == ProcedureRelationId			  ? PROCOID :
+													TYPEOID;
+	HeapTuple tuple;
+
+	if (cache_id == TYPEOID && m->class != TypeRelationId)
+		return false;
+	tuple = SearchSysCache1(cache_id, ObjectIdGetDatum(m->object));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (cache_id == RELOID)
+		describe_relation(m, tuple);
+	else if (cache_id == PROCOID)
+		describe_function(m, tuple);
+	else
+		describe_type(m, tuple);
+	ReleaseSysCache(tuple);
+	return m->acl != NULL;
+}
+
+/* What the rows allow a grantee on an object. */
+static AclMode
+allowed_mode(const Member *m, Oid grantee)
+{
+	int mask;
+
+	if (m->type == OBJECT_TYPE)
+		return grantee == ACL_ID_PUBLIC ? ACL_USAGE : 0;
+	mask = mask_of_grantee(grantee == ACL_ID_PUBLIC ?
+							   PUBLIC_NAME :
+							   GetUserNameFromId(grantee, false));
+	if (m->type == OBJECT_ROUTINE)
+		return (pgqrs_grants_for_function(m->name) & mask) != 0 ? ACL_EXECUTE : 0;
+	for (int i = 0; i < lengthof(views); i++)
+		if (strcmp(views[i], m->name) == 0)
+			return mask != 0 ? ACL_SELECT : 0;
+	return 0;
+}
+
+static void
+revoke_strays(Oid class, Oid object)
+{
+	Member m = {.class = class, .object = object};
+
+	if (!describe(&m))
+		return;
+	for (int i = 0; i < ACL_NUM(m.acl); i++)
+	{
+		AclItem *item = &ACL_DAT(m.acl)[i];
+		Oid grantee = item->ai_grantee;
+
+		if (grantee == m.owner ||
+			(ACLITEM_GET_PRIVS(*item) & ~allowed_mode(&m, grantee)) == 0)
+			continue;
+		run_grant(false, m.type, list_make1(m.node), NULL,
+				  grantee == ACL_ID_PUBLIC ? PUBLIC_NAME :
+											 GetUserNameFromId(grantee, false));
+	}
+}
+
+/* Of every object of the extension. */
+static void
+revoke_all_strays(void)
+{
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	List *classes = NIL;
+	List *objects = NIL;
+	ListCell *class;
+	ListCell *object;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(get_extension_oid("pgqrs", false)));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend row = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (row->deptype != DEPENDENCY_EXTENSION)
+			continue;
+		classes = lappend_oid(classes, row->classid);
+		objects = lappend_oid(objects, row->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	forboth(class, classes, object, objects)
+		revoke_strays(lfirst_oid(class), lfirst_oid(object));
+}
+
+/*
+ * Brings the rights of all roles in line with the rows.  In an extension
  * script too: there GRANT would take the rights for part of the extension,
  * which pg_dump leaves out.
  */
@@ -805,6 +976,7 @@ pgqrs_grants_sync_all(void)
 		List *names = grantees();
 		ListCell *lc;
 
+		revoke_all_strays();
 		foreach(lc, names)
 			sync_acls(strVal(lfirst(lc)));
 	}

@@ -10,6 +10,8 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#define PREFIX "pgqrs."
+
 bool pgqrs_async_claims = true;
 bool pgqrs_audit = false;
 int pgqrs_clock_offset = 0;
@@ -53,6 +55,28 @@ pgqrs_guc_serves(const char *database)
 	list_free(names);
 	pfree(copy);
 	return found;
+}
+
+/*
+ * What a client or a role set before the library was loaded takes the place of
+ * the value from the configuration files, and is refused when the setting is
+ * defined.  So the files are read again, of this session's settings only ours.
+ */
+static void
+apply_files(void)
+{
+	ConfigVariable *head = NULL;
+	ConfigVariable *tail = NULL;
+	char *automatic = psprintf("%s/%s", DataDir, PG_AUTOCONF_FILENAME);
+
+	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, 0, LOG, &head, &tail) ||
+		!ParseConfigFile(automatic, false, NULL, 0, 0, LOG, &head, &tail))
+		return;
+	for (ConfigVariable *item = head; item != NULL; item = item->next)
+		if (!item->ignore && pg_strncasecmp(item->name, PREFIX, strlen(PREFIX)) == 0)
+			(void) set_config_option(item->name, item->value, PGC_SIGHUP,
+									 PGC_S_FILE, GUC_ACTION_SET, true, LOG, false);
+	FreeConfigVariables(head);
 }
 
 void
@@ -127,4 +151,6 @@ pgqrs_guc_init(void)
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("pgqrs");
+	if (!process_shared_preload_libraries_in_progress && IsUnderPostmaster)
+		apply_files();
 }

@@ -162,7 +162,8 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 				(errcode(ERRCODE_PGQRS_NO_WORKER),
 				 errmsg("no live worker serves workflow \"%s\"", workflow->name),
 				 errhint("Start a worker that registers for it, or trigger without require_worker.")));
-	ereport(WARNING,
+	/* the client's concern: where no worker registers, it would fill the log */
+	ereport(WARNING_CLIENT_ONLY,
 			(errcode(ERRCODE_PGQRS_NO_WORKER),
 			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
 			 errhint("The run waits until a worker that registers for it, or calls pgqrs_dequeue(), takes it.")));

@@ -12,7 +12,8 @@
  * A schedule fires with what its owner may do at that moment: whoever wrote it
  * last.  A role sees the schedules of workflows on which it has any privilege.
  * It may change its own, if it may trigger the workflow, and those of
- * workflows that it administers.
+ * workflows that it administers.  To give a schedule a name it needs trigger on
+ * the name, too.
  */
 #include "schedule.h"
 
@@ -228,13 +229,18 @@ update(PgqrsTable *schedules, TupleTableSlot *slot, const PgqrsNewSchedule *s,
 int64
 pgqrs_schedule_set(const PgqrsNewSchedule *s)
 {
-	PgqrsTable *schedules = open_schedules();
-	TupleTableSlot *slot = pgqrs_table_slot(schedules);
-	pg_tz *zone = pgqrs_cron_zone(s->timezone);
+	PgqrsTable *schedules;
+	TupleTableSlot *slot;
+	pg_tz *zone;
 	PgqrsWorkflow workflow;
 	PgqrsCron cron;
 	int64 id;
 
+	/* the names of other tenants' schedules can be neither probed nor taken */
+	pgqrs_grants_require(s->name, PRIVILEGE_TRIGGER);
+	schedules = open_schedules();
+	slot = pgqrs_table_slot(schedules);
+	zone = pgqrs_cron_zone(s->timezone);
 	/* with pgqrs_messages locked nobody is deleting the workflow */
 	pgqrs_workflow_require(s->workflow, PRIVILEGE_TRIGGER, &workflow);
 	pgqrs_cron_parse(s->cron, &cron);
@@ -249,8 +255,8 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("permission denied for schedule \"%s\"", s->name),
-					 errdetail("The name is taken, by somebody else."),
-					 errhint("Use another name, such as one that begins with that of your workflow.")));
+					 errdetail("Another role's schedule of another workflow has this name."),
+					 errhint("Use another name.")));
 		if (insert(schedules, s, &cron, zone, &id))
 			break;
 	}
