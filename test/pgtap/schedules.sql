@@ -215,7 +215,8 @@ SELECT pg_temp.runs(:'last') \g /dev/null
 CREATE ROLE ada;
 CREATE ROLE bob;
 CREATE ROLE eve;
-SELECT pgqrs_grant('flow', 'ada', 'trigger'), pgqrs_grant('flow', 'bob', 'work'), pgqrs_grant('flow', 'bob', 'trigger'), pgqrs_grant('other', 'eve', 'admin') \g /dev/null
+SELECT pgqrs_grant('flow', 'ada', 'trigger'), pgqrs_grant('flow', 'bob', 'work'), pgqrs_grant('flow', 'bob', 'trigger'), pgqrs_grant('other', 'eve', 'admin'),
+	pgqrs_grant('hers', 'ada', 'trigger'), pgqrs_grant('x', 'ada', 'trigger'), pgqrs_grant('hers', 'bob', 'trigger') \g /dev/null
 SET ROLE ada;
 SELECT pgqrs_schedule('hers', :'hourly', 'flow') \g /dev/null
 SELECT throws_ok(format('SELECT pgqrs_schedule(''x'', %L, ''other'')', :'hourly'), 'PQ002', NULL, 'a workflow that she does not see');
@@ -228,12 +229,21 @@ SET ROLE eve;
 SELECT is(count(*), 0::bigint, 'a stranger does not see it') FROM pgqrs_schedule_list;
 SELECT is(pgqrs_unschedule('hers'), false, 'for her there is none');
 SELECT throws_ok(call, '42704', NULL, 'nor: ' || call) FROM unnest(ARRAY['SELECT pgqrs_enable_schedule(''hers'', false)', 'SELECT pgqrs_trigger_schedule(''hers'')']) call;
-SELECT throws_ok('SELECT pgqrs_schedule(''hers'', ''@daily'', ''other'')', '42501', NULL, 'but the name is taken');
+SELECT throws_ok(format('SELECT pgqrs_schedule(%L, ''@daily'', ''other'')', name), '42501', format('permission denied for "%s"', name), 'without trigger on a name its schedule is neither made nor told of: ' || name)
+	FROM unnest('{hers,free}'::text[]) name;
 RESET ROLE;
+SELECT pgqrs_grant('hers', 'eve', 'trigger');
+SET ROLE eve;
+SELECT throws_ok('SELECT pgqrs_schedule(''hers'', ''@daily'', ''other'')', '42501', 'permission denied for schedule "hers"', 'with it she is told that the name is taken');
+RESET ROLE;
+SELECT is(may_fire, true, 'its owner has trigger') FROM pgqrs_schedule_list WHERE name = 'hers';
+SELECT is(value, '0', 'every schedule can fire') FROM pgqrs_health WHERE item = 'schedules that cannot fire';
 SELECT pg_temp.missed('hers', :'last');
 SELECT is(pg_temp.tick(), 1, 'it fires with her privilege');
 SELECT pgqrs_revoke('flow', 'ada', 'trigger');
 SELECT pgqrs_grant('flow', 'ada', 'work');
+SELECT is(may_fire, false, 'its owner has trigger no more') FROM pgqrs_schedule_list WHERE name = 'hers';
+SELECT is(ROW(value, ok)::text, '(hers,f)', 'pgqrs_health names the schedule that cannot fire') FROM pgqrs_health WHERE item = 'schedules that cannot fire';
 DELETE FROM pgqrs_schedule_firings;
 SELECT pg_temp.missed('hers', :'last');
 SELECT is(pg_temp.tick(), 0, 'and not without');
@@ -247,11 +257,13 @@ SELECT pgqrs_enable_schedule('hers', false);
 SELECT pgqrs_schedule('hers', :'hourly', 'flow', enabled => true) \g /dev/null
 SELECT is(owner, 'eve', 'who administers the workflow may; whoever writes it owns it') FROM pgqrs_schedule_list WHERE name = 'hers';
 RESET ROLE;
-SELECT pgqrs_revoke('flow', 'eve', 'admin'), pgqrs_revoke('other', 'eve', 'admin'), pgqrs_revoke('flow', 'ada', 'work'), pgqrs_revoke('flow', 'bob', 'work'), pgqrs_revoke('flow', 'bob', 'trigger') \g /dev/null
+SELECT pgqrs_revoke('flow', 'eve', 'admin'), pgqrs_revoke('other', 'eve', 'admin'), pgqrs_revoke('flow', 'ada', 'work'), pgqrs_revoke('flow', 'bob', 'work'), pgqrs_revoke('flow', 'bob', 'trigger'),
+	pgqrs_revoke('hers', 'ada', 'trigger'), pgqrs_revoke('x', 'ada', 'trigger'), pgqrs_revoke('hers', 'bob', 'trigger'), pgqrs_revoke('hers', 'eve', 'trigger') \g /dev/null
 DROP ROLE eve;
 DELETE FROM pgqrs_schedule_firings;
 SELECT pg_temp.missed('hers', :'last');
 SELECT is(pg_temp.tick(), 0, 'a role that was dropped may nothing');
+SELECT is(may_fire, false, 'the owner is gone') FROM pgqrs_schedule_list WHERE name = 'hers';
 DROP ROLE ada, bob;
 
 --
