@@ -259,8 +259,8 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
 	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),
 	-- schedules, here the owner's own
-	($$SELECT * FROM pgqrs_schedule('{new}', '@daily', '{workflow}')$$, 'trigger', 'PQ002'),
-	($$SELECT * FROM pgqrs_schedule('{schedule}', '@daily', '{workflow}')$$, 'admin', 'PQ002'),
+	($$SELECT * FROM pgqrs_schedule('{new}', '@daily', '{workflow}')$$, 'trigger', '42501'),
+	($$SELECT * FROM pgqrs_schedule('{schedule}', '@daily', '{workflow}')$$, 'admin', '42501'),
 	($$SELECT * FROM pgqrs_enable_schedule('{schedule}', false)$$, 'admin', '42704'),
 	($$SELECT * FROM pgqrs_trigger_schedule('{schedule}')$$, 'admin', '42704'),
 	($$SELECT * FROM pgqrs_unschedule('{schedule}')$$, 'admin', '00000'),

@@ -35,7 +35,7 @@ $$;
 --
 
 SELECT pgqrs_schedule('s', :'hourly', 'flow', '{"a": 1}', tags => '{"t": 1}', priority => 7, timeout => '1 day') AS s \gset
-SELECT is(l, ROW(:s, 's', :'hourly', 'UTC', 'flow', true, :'next', NULL, NULL, NULL, 'allow', 100, 7, '1 day', '{"a": 1}', '{"t": 1}', current_user)::pgqrs_schedule_list, 'as made')
+SELECT is(l, ROW(:s, 's', :'hourly', 'UTC', 'flow', true, :'next', NULL, NULL, NULL, 'allow', 100, 7, '1 day', '{"a": 1}', '{"t": 1}', current_user, true)::pgqrs_schedule_list, 'as made')
 	FROM pgqrs_schedule_list l;
 SELECT is(pg_temp.tick(), 0, 'nothing is due yet');
 SELECT pg_temp.missed('s', :'last');

@@ -112,7 +112,7 @@ SELECT ok(count(*) > 2, 'firings') FROM pgqrs_schedule_firings;
 
 CREATE VIEW pg_temp.found AS SELECT coalesce(string_agg(check_name || ' ' || detail, ', '), 'nothing') AS found FROM public.pgqrs_verify() WHERE NOT ok;
 SELECT is(found, 'nothing', 'all is well') FROM pg_temp.found;
-SELECT is(count(*), 26::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
+SELECT is(count(*), 27::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
 
 --
 -- Faults
