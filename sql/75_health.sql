@@ -4,12 +4,13 @@
 
 CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 	OUT preloaded boolean, OUT floors integer, OUT max_floors integer,
-	OUT raised bigint, OUT lowered bigint, OUT looked bigint, OUT claimed bigint
+	OUT raised bigint, OUT lowered bigint, OUT looked bigint, OUT claimed bigint,
+	OUT displaced_at timestamptz
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_floor_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
-'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
+'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. displaced_at: when last one that had been used within a minute had to make room for that of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
 
 CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
@@ -158,8 +159,8 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				('done in the background', b.done, b.passes >= 0, NULL),
 				('floors',
 					f.floors || ' of ' || f.max_floors,
-					f.floors <= 0.9 * f.max_floors,
-					'Raise pgqrs.max_floors and restart the server, which also forgets floors of queues that are gone: claims of queues without one slow down with what is dead.'),
+					f.floors >= 0 AND (f.displaced_at IS NULL OR f.displaced_at < @extschema@.pgqrs_now() - INTERVAL '10 minutes'),
+					'Raise pgqrs.max_floors and restart the server: more queues, times priorities, are busy than there are floors, so that claims slow down with what is dead.'),
 				('floors raised', f.raised::pg_catalog.text, f.raised >= 0, NULL),
 				('floors lowered', f.lowered::pg_catalog.text, f.lowered = 0,
 					'Messages were where no claim looks: was pgqrs_messages written with its trigger disabled? If not, report a bug.'),

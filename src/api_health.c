@@ -25,13 +25,19 @@ pgqrs_floor_stats(PG_FUNCTION_ARGS)
 {
 	PgqrsFloorStats stats;
 	bool preloaded = pgqrs_floor_get_stats(&stats);
-	Datum values[7] = {
-		BoolGetDatum(preloaded),		 Int32GetDatum(stats.floors),
-		Int32GetDatum(stats.max_floors), Int64GetDatum(stats.raised),
-		Int64GetDatum(stats.lowered),	 Int64GetDatum(stats.looked),
+	Datum values[8] = {
+		BoolGetDatum(preloaded),
+		Int32GetDatum(stats.floors),
+		Int32GetDatum(stats.max_floors),
+		Int64GetDatum(stats.raised),
+		Int64GetDatum(stats.lowered),
+		Int64GetDatum(stats.looked),
 		Int64GetDatum(stats.claimed),
+		TimestampTzGetDatum(stats.displaced_at),
 	};
-	bool nulls[7] = {false};
+	bool nulls[8] = {false};
+
+	nulls[7] = stats.displaced_at == 0;
 
 	if (!preloaded)
 		memset(&nulls[1], true, sizeof(nulls) - sizeof(nulls[0]));

@@ -147,7 +147,7 @@ bool
 pgqrs_claim_revoke(PgqrsRunRows *rows)
 {
 	int failures = pgqrs_claim_failures_of_lost(rows->message);
-	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id);
+	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
 	if (pgqrs_claim_end_if_due(rows, failures, now))
@@ -225,6 +225,13 @@ update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 	return pgqrs_row_try_update(rows->runs, rows->run, &row) == ROW_LOCKED;
 }
 
+static int64
+lease_time(const Claim *claim)
+{
+	return claim->timeout >= 0 ? claim->timeout :
+								 claim->rows.queue.visibility_timeout;
+}
+
 /* Writes the new version of a message that is locked. */
 static void
 take_locked(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
@@ -263,13 +270,12 @@ static void
 fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
-	int64 timeout = claim->timeout >= 0 ? claim->timeout :
-										  rows->queue.visibility_timeout;
 	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
 	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
-	pgqrs_message_hold(row, now + timeout, failures + 1 >= rows->queue.max_attempts);
+	pgqrs_message_hold(row, now + lease_time(claim),
+					   failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
 	pgqrs_set(row, Messages_attempt, Int32GetDatum(attempt));
 	pgqrs_set(row, Messages_failures, Int32GetDatum(failures));
@@ -382,7 +388,8 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	}
 	if (is_run && !fetch_run(rows))
 		return;
-	now = pgqrs_floor_writer_clock(rows->queue.queue_id);
+	now = pgqrs_floor_writer_clock(rows->queue.queue_id, lease_time(claim),
+								   DT_NOBEGIN);
 	if (end_if_due(claim, failures, now))
 		return;
 	fill_message(claim, &row, failures, now);
@@ -430,13 +437,13 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
 
 		CHECK_FOR_INTERRUPTS();
-		floor->entries++;
 		if (taken == TAKEN_COMMITTED ||
 			(taken == TAKEN_UNKNOWN && !pgqrs_scan_fetch(scan, rows->message)))
+		{
+			pgqrs_floor_scan_saw_dead(floor);
 			continue;
-		if (!floor->has_first)
-			floor->first = key;
-		floor->has_first = true;
+		}
+		pgqrs_floor_scan_saw(floor, key);
 		if (taken == TAKEN_UNKNOWN)
 			claim_message(claim, key);
 	}
@@ -453,7 +460,6 @@ scan_priority(Claim *claim, int priority)
 	PgqrsRunRows *rows = &claim->rows;
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
-	TimestampTz until;
 	PgqrsKey keys[] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
@@ -463,21 +469,19 @@ scan_priority(Claim *claim, int priority)
 
 	pgqrs_floor_scan_begin(&floor, rows->queue.queue_id, priority);
 	floor.claimed = claim->wanted;
-	until = pgqrs_floor_scan_part(&floor, floor.start.visible_after);
-	keys[2].value = TimestampTzGetDatum(until);
-	keys[3].value = TimestampTzGetDatum(floor.start.visible_after);
-	keys[3].next_value = Int64GetDatum(floor.start.message_id);
+	keys[2].value = TimestampTzGetDatum(floor.until);
+	keys[3].value = TimestampTzGetDatum(floor.from.visible_after);
+	keys[3].next_value = Int64GetDatum(floor.from.message_id);
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
 					 lengthof(keys), keys);
 	for (;;)
 	{
 		claim_part(claim, &floor, &scan);
-		if (until == floor.now || !wants_more(claim))
+		if (!wants_more(claim) || !pgqrs_floor_scan_next_part(&floor))
 			break;
-		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(until + 1),
-							Int64GetDatum(PG_INT64_MIN));
-		until = pgqrs_floor_scan_part(&floor, until + 1);
-		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(until));
+		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(floor.from.visible_after),
+							Int64GetDatum(floor.from.message_id));
+		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(floor.until));
 	}
 	pgqrs_scan_end(&scan);
 	floor.claimed -= claim->wanted;

@@ -46,7 +46,14 @@ pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now)
 	return when->run_at != 0 ? Max(when->run_at, now) : now + when->delay;
 }
 
-/* A new message's row; now: a fresh reading of the clock. */
+TimestampTz
+pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when)
+{
+	return pgqrs_floor_writer_clock(queue_id, when->run_at != 0 ? 0 : when->delay,
+									when->run_at != 0 ? when->run_at : DT_NOBEGIN);
+}
+
+/* A new message's row; now: what pgqrs_when_clock() gave for it. */
 void
 pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 				   int64 id, const PgqrsNewMessage *m, TimestampTz now)
@@ -278,7 +285,7 @@ enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 		pgqrs_message_fill(&row, messages, queue->queue_id, id, m,
-						   pgqrs_floor_writer_clock(queue->queue_id));
+						   pgqrs_when_clock(queue->queue_id, &m->when));
 		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
 			return id;
 	}
@@ -299,7 +306,7 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
-						   pgqrs_floor_writer_clock(queue.queue_id));
+						   pgqrs_when_clock(queue.queue_id, &m->when));
 		pgqrs_row_insert(messages, &row);
 	}
 	pgqrs_table_close(messages);
@@ -364,7 +371,7 @@ pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
 		fill_item(&m, batch, i);
 		if (m.idempotency_key == NULL)
 			pgqrs_message_fill(&rows[count++], messages, queue.queue_id, ids[i],
-							   &m, pgqrs_floor_writer_clock(queue.queue_id));
+							   &m, pgqrs_when_clock(queue.queue_id, &m.when));
 	}
 	pgqrs_row_insert_many(messages, rows, count);
 	pfree(rows);
@@ -619,7 +626,9 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	{
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row,
-							  pgqrs_floor_writer_clock(queue.queue_id) + delay);
+							  pgqrs_floor_writer_clock(queue.queue_id, delay,
+													   DT_NOBEGIN) +
+								  delay);
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RELEASED, slot,
 							   .until = row_visible_after(&row));
@@ -647,9 +656,12 @@ pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *re
 						  nack->has_error, nack->error);
 	else
 	{
-		*retry_at = pgqrs_floor_writer_clock(queue.queue_id) +
-			(nack->delay >= 0 ? nack->delay :
-								pgqrs_backoff_delay(&nack_backoff, failures));
+		int64 delay = nack->delay >= 0 ?
+			nack->delay :
+			pgqrs_backoff_delay(&nack_backoff, failures);
+
+		*retry_at = pgqrs_floor_writer_clock(queue.queue_id, delay, DT_NOBEGIN) +
+			delay;
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row, *retry_at);
 		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
@@ -778,12 +790,13 @@ end_extending(int64 worker_id, const PgqrsQueue *queue)
 static TimestampTz
 extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
 {
-	TimestampTz now = pgqrs_floor_writer_clock(queue->queue_id);
+	TimestampTz not_before = timeout >= 0 ?
+		DT_NOBEGIN :
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after));
+	int64 delay = timeout >= 0 ? timeout : queue->visibility_timeout;
+	TimestampTz now = pgqrs_floor_writer_clock(queue->queue_id, delay, not_before);
 
-	if (timeout >= 0)
-		return now + timeout;
-	return Max(now + queue->visibility_timeout,
-			   DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after)));
+	return Max(now + delay, not_before);
 }
 
 /*
@@ -882,7 +895,8 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row,
 							  Max(visible_after,
-								  pgqrs_floor_writer_clock(queue.queue_id)));
+								  pgqrs_floor_writer_clock(queue.queue_id, 0,
+														   visible_after)));
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RESCHEDULED, slot,
 							   .until = row_visible_after(&row));

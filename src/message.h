@@ -49,6 +49,9 @@ extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
+/* The clock for whoever writes a message that becomes visible then, see floor.c. */
+extern TimestampTz pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when);
+
 /* Sending: the id of the new message, or what on_duplicate says where the key is taken. */
 extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
 

@@ -194,7 +194,7 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 						   size_of_values(run) <= (Size) pgqrs_payload_max);
 	MemoryContextSwitchTo(caller);
 	pgqrs_message_fill(&row, messages, outbox.queue_id, id, &m,
-					   pgqrs_floor_writer_clock(outbox.queue_id));
+					   pgqrs_when_clock(outbox.queue_id, &m.when));
 	pgqrs_row_insert(messages, &row);
 	MemoryContextDelete(context);
 }

@@ -254,7 +254,7 @@ park_run(PgqrsParkStep *w, Datum waiting_for)
 static void
 park_message(PgqrsParkStep *w, TimestampTz until, const Datum *waiting_for)
 {
-	TimestampTz now = pgqrs_floor_writer_clock(w->run.queue.queue_id);
+	TimestampTz now = pgqrs_floor_writer_clock(w->run.queue.queue_id, 0, until);
 	PgqrsRow row;
 
 	pgqrs_row_copy(&row, w->run.messages, w->run.message);
@@ -380,7 +380,7 @@ parked_at(PgqrsParkStep *w)
 static void
 deliver(PgqrsParkStep *w)
 {
-	TimestampTz now = pgqrs_floor_writer_clock(w->run.queue.queue_id);
+	TimestampTz now = pgqrs_floor_writer_clock(w->run.queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
 	if (DatumGetTimestampTz(pgqrs_get(w->run.message, Messages_visible_after)) <= now)

@@ -175,7 +175,7 @@ static void
 wake(Parked *p)
 {
 	int64 queue_id = DatumGetInt64(pgqrs_get(p->message, Messages_queue_id));
-	TimestampTz now = pgqrs_floor_writer_clock(queue_id);
+	TimestampTz now = pgqrs_floor_writer_clock(queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
 	Assert(pgqrs_state_message_may(MESSAGE_WAITING, MESSAGE_WAITING));

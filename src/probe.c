@@ -40,44 +40,58 @@ typedef struct Probe
 	PgqrsProbe *result;
 } Probe;
 
+/* What the scan finds in a part. */
+static void
+probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
+{
+	while (p->result->ready < p->wanted && pgqrs_scan_next_key(scan))
+	{
+		PgqrsFloorKey key = {
+			.visible_after = DatumGetTimestampTz(
+				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+		};
+
+		CHECK_FOR_INTERRUPTS();
+		if (!pgqrs_scan_fetch(scan, p->slot))
+		{
+			pgqrs_floor_scan_saw_dead(floor);
+			continue;
+		}
+		pgqrs_floor_scan_saw(floor, key);
+		if (pgqrs_row_is_busy(p->slot))
+			p->busy = true;
+		else if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, key.message_id))
+			p->result->ready++;
+	}
+}
+
 /* What is due at one priority, from its floor on; when the scan ended. */
 static TimestampTz
 probe_ready(Probe *p, int priority)
 {
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
-	PgqrsKey keys[3] = {
+	PgqrsKey keys[] = {
 		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
-		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, (Datum) 0, true,
-		 (Datum) 0},
+		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
 	};
 
-	pgqrs_floor_scan_begin(&floor, p->queue->queue_id, priority);
-	floor.is_probe = true;
-	keys[2].value = TimestampTzGetDatum(floor.start.visible_after);
-	keys[2].next_value = Int64GetDatum(floor.start.message_id);
-	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, 3, keys);
-	while (p->result->ready < p->wanted && pgqrs_scan_next_key(&scan))
+	pgqrs_floor_probe_begin(&floor, p->queue->queue_id, priority);
+	keys[2].value = TimestampTzGetDatum(floor.until);
+	keys[3].value = TimestampTzGetDatum(floor.from.visible_after);
+	keys[3].next_value = Int64GetDatum(floor.from.message_id);
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, lengthof(keys), keys);
+	for (;;)
 	{
-		PgqrsFloorKey key;
-
-		CHECK_FOR_INTERRUPTS();
-		key.visible_after = DatumGetTimestampTz(
-			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
-		if (key.visible_after > floor.now)
+		probe_part(p, &floor, &scan);
+		if (p->result->ready >= p->wanted || !pgqrs_floor_scan_next_part(&floor))
 			break;
-		key.message_id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
-		floor.entries++;
-		if (!pgqrs_scan_fetch(&scan, p->slot))
-			continue;
-		if (!floor.has_first)
-			floor.first = key;
-		floor.has_first = true;
-		if (pgqrs_row_is_busy(p->slot))
-			p->busy = true;
-		else if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, key.message_id))
-			p->result->ready++;
+		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(floor.from.visible_after),
+							Int64GetDatum(floor.from.message_id));
+		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(floor.until));
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_floor_scan_end(&floor);
@@ -203,6 +217,7 @@ pgqrs_probe_gone(int64 queue_id)
 	PgqrsQueue queue;
 
 	pgqrs_ready_forget(queue_id);
+	pgqrs_floor_forget(queue_id);
 	if (pgqrs_queue_by_id(queue_id, &queue))
 		pgqrs_ready_unknown();
 }

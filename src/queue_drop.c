@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "errors.h"
 #include "faulty.h"
+#include "floor.h"
 #include "grants.h"
 #include "lease.h"
 #include "message.h"
@@ -497,6 +498,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	if (is_workflow)
 		delete_workflow_row(id);
 	pgqrs_row_delete(queues, queue);
+	pgqrs_floor_forget(id);
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_wake_mark_queue_deleted(id);
 }

@@ -353,11 +353,11 @@ move_message(Realign *r, int64 shift)
 {
 	PgqrsRunRows *rows = &r->rows;
 	TupleTableSlot *message = rows->message;
-	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id);
-	bool was_sent_ahead = is_ahead(message, Messages_enqueued_at, now);
 	TimestampTz due = DatumGetTimestampTz(
 						  pgqrs_get(message, Messages_visible_after)) -
 		shift;
+	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, due);
+	bool was_sent_ahead = is_ahead(message, Messages_enqueued_at, now);
 	PgqrsRow row;
 
 	if (!pgqrs_is_null(message, Messages_run_id))

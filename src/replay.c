@@ -190,8 +190,10 @@ typedef enum ReplayResult
 static ReplayResult
 replay(Replay *r)
 {
-	TimestampTz now = pgqrs_floor_writer_clock(
-		DatumGetInt64(pgqrs_get(r->letter, Archive_queue_id)));
+	TimestampTz now = pgqrs_floor_writer_clock(DatumGetInt64(
+												   pgqrs_get(r->letter,
+															 Archive_queue_id)),
+											   0, DT_NOBEGIN);
 	bool is_run = !pgqrs_is_null(r->letter, Archive_run_id);
 	bool has_key = !pgqrs_is_null(r->letter, Archive_idempotency_key);
 	PgqrsRow message;

@@ -858,12 +858,23 @@ store_row(PgqrsTable *table, const PgqrsRow *row)
 	return fill_slot(table, writer_slot(table), row);
 }
 
-/* A transaction that changes messages sees them differently from then on. */
+/*
+ * A transaction that changes messages sees them differently from then on.  row:
+ * what is about to be written, or NULL.
+ */
 static void
-note_write(PgqrsTable *table)
+note_write(PgqrsTable *table, const PgqrsRow *row)
 {
-	if (table->id == TABLE_MESSAGES)
-		pgqrs_floor_modified();
+	if (table->id != TABLE_MESSAGES)
+		return;
+	pgqrs_floor_modified();
+	if (row != NULL &&
+		(row->changed[Messages_visible_after - 1] ||
+		 row->changed[Messages_queue_id - 1] || row->changed[Messages_priority - 1]))
+		pgqrs_floor_check_key(DatumGetInt64(row->values[Messages_queue_id - 1]),
+							  DatumGetInt16(row->values[Messages_priority - 1]),
+							  DatumGetTimestampTz(
+								  row->values[Messages_visible_after - 1]));
 }
 
 /*
@@ -925,7 +936,7 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 {
 	TupleTableSlot *slot = store_row(table, row);
 
-	note_write(table);
+	note_write(table, row);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, row, slot, false, false);
 	note_written(table, row, slot);
@@ -959,7 +970,8 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 
 	for (int i = 0; i < nslots; i++)
 		slots[i] = pgqrs_table_slot(table);
-	note_write(table);
+	for (int i = 0; i < count; i++)
+		note_write(table, &rows[i]);
 	for (int start = 0; start < count; start += nslots)
 	{
 		int n = Min(nslots, count - start);
@@ -1040,7 +1052,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 			return false;
 
 		conflict = false;
-		note_write(table);
+		note_write(table, row);
 		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
 		table_tuple_insert_speculative(table->rel, slot,
 									   GetCurrentCommandId(true), 0, NULL, token);
@@ -1202,7 +1214,7 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row
 	bool any_index;
 
 	require_identity(table, CMD_UPDATE);
-	note_write(table);
+	note_write(table, row);
 	result = pgqrs_tuple_update(table->rel, &old->tts_tid, slot,
 								GetCurrentCommandId(true), &tmfd, &mode,
 								&all_indexes, &any_index);
@@ -1227,7 +1239,7 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait
 	TM_Result result;
 
 	require_identity(table, CMD_DELETE);
-	note_write(table);
+	note_write(table, NULL);
 	keep_claims_out(table, old);
 	result = table_tuple_delete(table->rel, &old->tts_tid,
 								GetCurrentCommandId(true), InvalidSnapshot,

@@ -235,7 +235,7 @@ fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
 	if (workflow->key_scope == KEY_ACTIVE)
 		m.idempotency_key = r->idempotency_key;
 	pgqrs_message_fill(message, rows->messages, workflow->workflow_id, id, &m,
-					   pgqrs_floor_writer_clock(workflow->workflow_id));
+					   pgqrs_when_clock(workflow->workflow_id, &m.when));
 	fill_run(run, rows->runs, workflow, r, message);
 }
 
@@ -812,7 +812,9 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 		return false;
 	if (retry_after < 0)
 		retry_after = pgqrs_backoff_delay(&workflow.retry.backoff, failures);
-	*retry_at = pgqrs_floor_writer_clock(rows->queue.queue_id) + retry_after;
+	*retry_at = pgqrs_floor_writer_clock(rows->queue.queue_id, retry_after,
+										 DT_NOBEGIN) +
+		retry_after;
 
 	/* a retry that could not start in time is none */
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||

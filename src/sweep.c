@@ -17,6 +17,7 @@
 #include "floor.h"
 #include "levels.h"
 #include "miscadmin.h"
+#include "queue.h"
 #include "rows.h"
 #include "utils/timestamp.h"
 
@@ -54,7 +55,7 @@ begin_scan(PgqrsScan *scan, Sweep *sweep)
 					 lengthof(keys), keys);
 }
 
-/* The next entry of the scan; false: it is not below the floor. */
+/* The next entry of the scan; false: it is above the floor and its gaps. */
 static bool
 next_below(PgqrsScan *scan, Sweep *sweep, PgqrsFloorKey *key)
 {
@@ -78,7 +79,7 @@ sweep_floor(Sweep *sweep)
 	begin_scan(&scan, sweep);
 	while (next_below(&scan, sweep, &key))
 	{
-		if (pgqrs_scan_fetch(&scan, sweep->slot))
+		if (pgqrs_floor_sweep_covers(at, key) && pgqrs_scan_fetch(&scan, sweep->slot))
 		{
 			if (pgqrs_floor_sweep_found(at, key))
 				sweep->lowered++;
@@ -97,11 +98,15 @@ int
 pgqrs_sweep(int max_entries)
 {
 	Sweep sweep = {.budget = max_entries};
+	PgqrsQueue queue;
 
 	open_messages(&sweep);
 	pgqrs_levels_forget_all();
 	while (sweep.budget > 0 && pgqrs_floor_sweep_next(&sweep.at))
-		sweep_floor(&sweep);
+		if (pgqrs_queue_by_id(sweep.at.queue_id, &queue))
+			sweep_floor(&sweep);
+		else
+			pgqrs_floor_forget(sweep.at.queue_id);
 	pgqrs_floor_sweep_end(&sweep.at);
 	pgqrs_table_close(sweep.messages);
 	return sweep.lowered;
@@ -124,7 +129,8 @@ pgqrs_sweep_list(Tuplestorestate *store, TupleDesc desc)
 			Datum id = Int64GetDatum(key.message_id);
 			bool is_null = false;
 
-			if (pgqrs_scan_fetch(&scan, sweep.slot))
+			if (pgqrs_floor_sweep_covers(&sweep.at, key) &&
+				pgqrs_scan_fetch(&scan, sweep.slot))
 				tuplestore_putvalues(store, desc, &id, &is_null);
 		}
 		pgqrs_scan_end(&scan);

@@ -33,6 +33,7 @@
 #include "commit.h"
 #include "compat.h"
 #include "databases.h"
+#include "floor.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
@@ -246,7 +247,10 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 {
 	Node *statement = planned->utilityStmt;
 	bool was_prepared = is_commit_prepared(statement);
+	Oid dropped = InvalidOid;
 
+	if (IsA(statement, DropdbStmt))
+		dropped = get_database_oid(((DropdbStmt *) statement)->dbname, true);
 	hold_database(statement);
 	note_changes(statement);
 	if (previous_hook != NULL)
@@ -256,6 +260,8 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 		standard_ProcessUtility(planned, query, read_only_tree, context, params,
 								environment, receiver, completion);
 	note_writes(statement);
+	if (OidIsValid(dropped))
+		pgqrs_floor_forget_database(dropped);
 	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
 		for (int kind = 0; kind < DUE_COUNT; kind++)
 			pgqrs_database_poke(kind, 0);
@@ -278,6 +284,7 @@ access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
 	if (access == OAT_DROP && class == ExtensionRelationId && is_pgqrs(object))
 	{
 		pgqrs_commit_probe();
+		pgqrs_floor_forget_database(MyDatabaseId);
 		pgqrs_wake_mark_everything();
 	}
 }

@@ -234,7 +234,8 @@ give_back(int64 worker_id)
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row,
 							  pgqrs_floor_writer_clock(DatumGetInt64(
-								  pgqrs_get(slot, Messages_queue_id))));
+														   pgqrs_get(slot, Messages_queue_id)),
+													   0, DT_NOBEGIN));
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RELEASED, slot,
 							   .reason = "the worker was stopped");

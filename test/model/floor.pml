@@ -8,8 +8,9 @@
  *
  * The property: no version of a message that is committed, or may become so by
  * the end of a transaction that is running or prepared, lies below the floor;
- * what is below the floor no claim would ever see.  It is looked at whenever a
- * floor is raised or a version is written, which is all that could break it,
+ * what is below the floor no claim would ever see.  The same of its gaps.  It is
+ * looked at whenever a floor is raised, a gap made or a version written, which
+ * is all that could break it,
  * and when every transaction has ended.  With AT_REST only the latter: a
  * variant must not merely break the invariant for a moment, it must lose a
  * message for good.
@@ -27,8 +28,11 @@
  * Steps of the model and functions of src/floor.c:
  *
  *	read_clock			pgqrs_clock()
- *	publish				publish(), called by pgqrs_floor_writer_clock() and
- *						pgqrs_floor_foreign_write()
+ *	open, close			open_key() and close_key(), called by
+ *						pgqrs_floor_writer_clock()
+ *	publish				publish_key(), called by close_key() and
+ *						pgqrs_floor_foreign_write().  Which range a key is put
+ *						into the model leaves open: any.
  *	write				pgqrs_floor_writer_clock() and the write that follows, by
  *						whoever enqueues, gives back, extends, moves, replays
  *	remove				an archived or deleted message: modified, but no key
@@ -39,8 +43,10 @@
  *	  read_pending		  read_pending()
  *	  take_snapshot		  pgqrs_scan_begin() in src/rows.c
  *	  find_first		  what that scan returns
+ *	  choose_gap		  add_gaps(), for any two of its rows or bounds
  *	  claim				  claim_message(): lock or pass over, publish, write
  *	  scan_end			  pgqrs_floor_scan_end()
+ *	forget				forget_floor(), make_floor() in pgqrs_floor_scan_end()
  *	end_transaction		PostgreSQL, then pgqrs_floor_end()
  *	rollback_to_savepoint	nothing: published and modified stay
  *	prepare				pgqrs_floor_pre_prepare(), park(), then the same
@@ -56,12 +62,14 @@
  *	sweep				pgqrs_sweep() in src/sweep.c, pgqrs_floor_sweep_next() and
  *						pgqrs_floor_sweep_found()
  *
- * Not modelled: several queues (a key published for "many" concerns all),
- * RAISE_AFTER (a scan that does not raise does less), memory that is not
- * sequentially consistent.  For the latter each of these must be followed by
- * a full barrier, and is: publishing before the clock is read for a key;
- * reading the clock before pending is read; reading pending before the
- * snapshot.  And what is published must be read before what is parked.
+ * Not modelled: several queues (a key published for any concerns all),
+ * RAISE_AFTER (a scan that does not raise does less), more than one gap (each
+ * is right or wrong for itself), memory that is not sequentially consistent.
+ * For the latter each of these must be followed by a full barrier, and is:
+ * opening before the clock is read for a key; reading the clock before pending
+ * is read; reading pending before the snapshot.  And of what is written first
+ * the rest must be read first: opening before the ranges, these before what is
+ * parked.
  *
  * Variants.  A to M are the list of the architecture; N, O, Q (on machines that
  * reorder loads) and T were faults of the code:
@@ -89,6 +97,12 @@
  *	R	a prepared transaction's key is withdrawn before it is parked
  *	S	rolling back to a savepoint withdraws what is published
  *	T	a standby takes it that nothing is prepared for knowledge
+ *	U	a floor that is forgotten does not count on
+ *	V	a gap is made of what is pending
+ *	W	further keys of a transaction are published after they are read
+ *	X	direct DML leaves the gap that its key is in
+ *	Y	what is about to be published is read after what is
+ *	Z	an opening ends before its key is published
  */
 
 /* Configuration, overridden by -D */
@@ -129,7 +143,21 @@
 #define WRITER_KINDS WRITE
 #endif
 
+/*
+ * GAPS: scans make gaps.  FINE: opening and ranges are read and written one
+ * after the other, not in one step.
+ */
+#ifndef RANGES
+#define RANGES 1	/* of keys, that a transaction publishes; at most 2 */
+#endif
+
 #define BACKENDS (WRITERS + CLAIMERS + DIRECTS + PREPARERS)
+
+#if PREPARERS
+#define PENDING (BACKENDS * RANGES + 1)
+#else
+#define PENDING (BACKENDS * RANGES)
+#endif
 
 /* Kinds of calls */
 #define WRITE 1
@@ -140,9 +168,12 @@
 /* Keys.  0 is below all. */
 #define KEY(clock, id) ((clock) * 4 + (id))
 #define NO_LIMIT 63
+#define CLOCK(key) ((key) / 4)
 
 /* The clock.  Readings below START are there for after it was set back. */
-#define EARLY 1
+#ifndef EARLY
+#define EARLY 1	/* of direct DML; 22 is between what is there and START */
+#endif
 #define SET_BACK_TO 2
 #define INITIALLY 20
 #define START 24
@@ -156,9 +187,16 @@ byte locked[MESSAGES];		/* by whom: backend + 1, 0: nobody */
 
 /* Shared memory */
 byte clock = START;
-byte published[BACKENDS];	/* a reading, 0: nothing */
+byte opening[BACKENDS];		/* a reading, 0: nothing is about to be published */
+byte range_from[BACKENDS * RANGES];	/* readings, 0: nothing */
+byte range_to[BACKENDS * RANGES];
 byte floor;
+byte gap_from;				/* readings, both excluded */
+byte gap_to;
 byte generation;
+#ifdef FORGETS
+bool has_floor = true;
+#endif
 
 byte ended;
 
@@ -167,7 +205,8 @@ byte ended;
 #define LOWEST 1			/* a parked reading below all */
 bool in_progress;			/* the preparer's xid */
 bool prepared;				/* listed in pg_prepared_xacts */
-byte parked;				/* a reading, 0: nothing */
+byte parked;				/* a reading, 0: nothing, */
+byte parked_to;				/* to another */
 bool prepared_known = true;
 byte busy;					/* transactions that are running */
 bool recovering;			/* a standby: lists and writes nothing */
@@ -178,9 +217,12 @@ byte epoch;
 byte floor_epoch;
 byte published_epoch[BACKENDS];
 #define EFFECTIVE_FLOOR (floor_epoch == epoch -> floor : 0)
+#define EFFECTIVE_GAP (floor_epoch == epoch -> gap_to : 0)
 #else
 #define EFFECTIVE_FLOOR floor
+#define EFFECTIVE_GAP gap_to
 #endif
+#define IN_GAP(key) (CLOCK(key) > gap_from && CLOCK(key) < EFFECTIVE_GAP)
 
 #ifdef SWEEP
 bool unknown_row[MESSAGES];	/* may be below the floor until the sweep finds it */
@@ -202,8 +244,10 @@ hidden byte least;
 inline check()
 {
 	for (x : 0 .. MESSAGES - 1) {
-		assert(committed[x] == 0 || EXEMPT(x) || committed[x] >= EFFECTIVE_FLOOR);
-		assert(made[x] == 0 || EXEMPT(x) || made[x] >= EFFECTIVE_FLOOR)
+		assert(committed[x] == 0 || EXEMPT(x) ||
+			(committed[x] >= EFFECTIVE_FLOOR && !IN_GAP(committed[x])));
+		assert(made[x] == 0 || EXEMPT(x) ||
+			(made[x] >= EFFECTIVE_FLOOR && !IN_GAP(made[x])))
 	}
 	x = 0
 }
@@ -234,35 +278,81 @@ inline read_clock(result)
 	result = clock
 }
 
-/* No later than the reading of the clock or than at_most. */
-inline publish(at_most)
+/* Before the first thing that a transaction publishes. */
+inline begin_publishing()
 {
-#ifndef VARIANT_A
 	if
-	:: published[me] == 0 ->
+	:: last_reading == 0 ->
 #if defined(SET_BACK) && !defined(VARIANT_O)
 		published_epoch[me] = epoch;
 #endif
-		atomic { read_clock(reading) }
+		atomic { read_clock(last_reading) }
 #if defined(SET_BACK) && defined(VARIANT_O)
 		published_epoch[me] = epoch;
 #endif
-		d_step {
-#ifdef VARIANT_N
-			published[me] = (at_most == NO_LIMIT -> reading : at_most);
+	:: else
+	fi
+}
+
+inline extend(i, at)
+{
+	if
+	:: range_from[i] == 0 -> range_from[i] = at; range_to[i] = at
+	:: range_from[i] != 0 && at < range_from[i] -> range_from[i] = at
+	:: range_from[i] != 0 && at > range_to[i] -> range_to[i] = at
+	:: else
+	fi
+}
+
+/* Into any of the ranges. */
+inline publish(at)
+{
+#ifdef VARIANT_A
+	skip
+#elif RANGES == 1
+	extend(me, at)
 #else
-			published[me] = (at_most < reading -> at_most : reading);
-#endif
-			reading = 0
-		}
-	:: else ->
+	atomic {
 		if
-		:: at_most < published[me] -> published[me] = at_most
-		:: else
+		:: true -> extend(me * 2, at)
+		:: true -> extend(me * 2 + 1, at)
 		fi
+	}
+#endif
+}
+
+/* A key is about to be read from the clock. */
+inline open()
+{
+#ifdef VARIANT_A
+	skip
+#elif defined(VARIANT_W)
+	if
+	:: last_reading == 0 ->
+		begin_publishing();
+		opening[me] = last_reading
+	:: else
 	fi
 #else
-	skip
+	begin_publishing();
+	opening[me] = last_reading
+#endif
+}
+
+/* It is known. */
+inline close(at)
+{
+#if defined(VARIANT_Z)
+	opening[me] = 0;
+	atomic { publish(at) }
+#elif defined(FINE) || RANGES > 1
+	atomic { publish(at) }
+	opening[me] = 0
+#else
+	d_step {
+		publish(at);
+		opening[me] = 0
+	}
 #endif
 }
 
@@ -283,35 +373,53 @@ inline write(m)
 	modified = true;
 #ifdef VARIANT_B
 	atomic { read_clock(reading) }
+	begin_publishing();
+	atomic { publish(reading) }
 	d_step {
-		if
-		:: published[me] == 0 -> published[me] = reading
-		:: else
-		fi;
 		made[m] = KEY(reading, m + 1);
 		check_step();
 		reading = 0
 	}
 #else
-#ifdef VARIANT_F
+#if defined(VARIANT_F)
 	if
 	:: may_raise || first != 0
-	:: else -> publish(NO_LIMIT)
+	:: else -> open()
+	fi;
+#elif defined(VARIANT_N)
+	if
+	:: range_from[me] != 0
+	:: else -> open()
 	fi;
 #else
-	publish(NO_LIMIT);
+	open();
 #endif
 	atomic {
 		read_clock(reading);
 #ifdef DELAYS
 		if
-		:: reading = reading + DELAY
+		:: delay = DELAY
 		:: skip
 		fi;
 #endif
-		made[m] = KEY(reading, m + 1);
-		check_step();
-		reading = 0
+		made[m] = KEY(reading + delay, m + 1);
+		check_step()
+	}
+#if defined(VARIANT_F) || defined(VARIANT_N)
+	if
+	:: opening[me] == 0
+	:: else -> close(reading + delay)
+	fi;
+#else
+	close(reading + delay);
+#endif
+	d_step {
+		if
+		:: last_reading != 0 -> last_reading = reading
+		:: else
+		fi;
+		reading = 0;
+		delay = 0
 	}
 #endif
 }
@@ -383,13 +491,26 @@ inline direct_some()
 			fi
 		}
 #else
-		publish(key);
+		begin_publishing();
+		atomic { publish(key) }
 		d_step {
 			if
-			:: KEY(key, 0) < floor -> floor = KEY(key, 0)
-			:: else
-			fi;
-			generation++
+#ifdef FORGETS
+			:: !has_floor
+#endif
+			:: else ->
+				if
+				:: KEY(key, 0) < floor -> floor = KEY(key, 0)
+				:: else
+				fi;
+#ifndef VARIANT_X
+				if
+				:: key > gap_from && key < gap_to -> gap_from = 0; gap_to = 0
+				:: else
+				fi;
+#endif
+				generation++
+			fi
 		}
 #endif
 		d_step {
@@ -411,7 +532,7 @@ inline direct_some()
 inline unpark()
 {
 	if
-	:: parked != 0 && !in_progress -> parked = 0
+	:: parked != 0 && !in_progress -> parked = 0; parked_to = 0
 	:: else
 	fi
 }
@@ -427,7 +548,7 @@ inline learn_prepared()
 				unpark();
 #ifndef VARIANT_K
 				if
-				:: listed && parked == 0 -> parked = LOWEST
+				:: listed && parked == 0 -> parked = LOWEST; parked_to = NO_LIMIT
 				:: else
 				fi;
 #endif
@@ -445,8 +566,9 @@ inline read_parked()
 	d_step {
 		unpark();
 		if
-		:: parked == LOWEST -> limit = 0
-		:: parked != LOWEST && parked != 0 && parked < limit -> limit = parked
+		:: parked != 0 ->
+			pending_from[BACKENDS * RANGES] = parked;
+			pending_to[BACKENDS * RANGES] = parked_to
 		:: else
 		fi
 	}
@@ -469,20 +591,67 @@ inline call_begin()
 #endif
 }
 
+/* Readings of another epoch cannot be compared. */
+#ifdef SET_BACK
+#define SAME_EPOCH(i) (published_epoch[i] == scan_epoch)
+#else
+#define SAME_EPOCH(i) true
+#endif
+
+inline read_range(i, j)
+{
+	if
+	:: range_from[j] != 0 ->
+		pending_from[j] = (SAME_EPOCH(i) -> range_from[j] : 1);
+		pending_to[j] = (SAME_EPOCH(i) -> range_to[j] : NO_LIMIT)
+	:: else
+	fi
+}
+
+/* An opening makes more of a range of the backend, in the model. */
+inline read_opening(i)
+{
+	if
+	:: opening[i] != 0 -> opened = (SAME_EPOCH(i) -> opening[i] : 1)
+	:: else
+	fi
+}
+
+inline add_opened(i)
+{
+	if
+	:: opened != 0 ->
+		pending_from[i * RANGES] =
+			(pending_from[i * RANGES] != 0 && pending_from[i * RANGES] < opened ->
+				pending_from[i * RANGES] : opened);
+		pending_to[i * RANGES] = NO_LIMIT;
+		opened = 0
+	:: else
+	fi
+}
+
+inline read_ranges(i)
+{
+#if RANGES == 1
+	read_range(i, i);
+#else
+	read_range(i, i * 2);
+	read_range(i, i * 2 + 1);
+#endif
+	add_opened(i)
+}
+
 inline read_published(i)
 {
-	d_step {
-		if
-#ifdef SET_BACK
-		:: published[i] != 0 && published_epoch[i] != scan_epoch -> limit = 0
-		:: published[i] != 0 && published_epoch[i] == scan_epoch &&
-			published[i] < limit -> limit = published[i]
+#if defined(VARIANT_Y)
+	d_step { read_ranges(i) }
+	d_step { read_opening(i); add_opened(i) }
+#elif defined(FINE)
+	d_step { read_opening(i) }
+	d_step { read_ranges(i) }
 #else
-		:: published[i] != 0 && published[i] < limit -> limit = published[i]
+	d_step { read_opening(i); read_ranges(i) }
 #endif
-		:: else
-		fi
-	}
 }
 
 inline read_pending()
@@ -527,7 +696,8 @@ inline find_first()
 		first = 0;
 		for (x : 0 .. MESSAGES - 1) {
 			if
-			:: seen[x] < start || seen[x] >= KEY(now + 1, 0) -> seen[x] = 0
+			:: seen[x] < start || seen[x] >= KEY(now + 1, 0) ||
+				(CLOCK(seen[x]) > skip_from && CLOCK(seen[x]) < skip_to) -> seen[x] = 0
 			:: else
 			fi;
 			if
@@ -537,6 +707,88 @@ inline find_first()
 		}
 		x = 0
 	}
+}
+
+/*
+ * From any bound of what is pending, any row or the start to the next of them
+ * or the end, but for what is pending.
+ */
+inline choose_gap()
+{
+	if
+#ifdef GAPS
+	:: may_raise ->
+		atomic {
+			if
+			:: new_from = CLOCK(start)
+			:: seen[0] != 0 -> new_from = CLOCK(seen[0])
+#if MESSAGES > 1
+			:: seen[1] != 0 -> new_from = CLOCK(seen[1])
+#endif
+#if MESSAGES > 2
+			:: seen[2] != 0 -> new_from = CLOCK(seen[2])
+#endif
+			:: pending_to[0] != 0 -> new_from = pending_to[0]
+#if PENDING > 1
+			:: pending_to[1] != 0 -> new_from = pending_to[1]
+#endif
+#if PENDING > 2
+			:: pending_to[2] != 0 -> new_from = pending_to[2]
+#endif
+#if PENDING > 3
+			:: pending_to[3] != 0 -> new_from = pending_to[3]
+#endif
+			:: new_from = NO_LIMIT
+			fi;
+			new_to = now;
+			for (x : 0 .. MESSAGES - 1) {
+				if
+				:: seen[x] != 0 && CLOCK(seen[x]) > new_from && CLOCK(seen[x]) < new_to ->
+					new_to = CLOCK(seen[x])
+				:: else
+				fi
+			}
+#ifndef VARIANT_V
+			for (x : 0 .. PENDING - 1) {
+				if
+				:: pending_to[x] > new_from && pending_from[x] <= new_from -> new_to = 0
+				:: pending_to[x] > new_from && pending_from[x] > new_from &&
+					pending_from[x] < new_to -> new_to = pending_from[x]
+				:: else
+				fi
+			}
+#endif
+			x = 0;
+			if
+			:: new_to <= new_from + 1 -> new_from = 0; new_to = 0
+			:: else
+			fi
+		}
+#endif
+	:: else
+	fi
+}
+
+/* Within a step; the floor has been raised. */
+inline add_gap()
+{
+	if
+	:: new_to != 0 ->
+		if
+		:: gap_to != 0 && gap_from < new_to && new_from < gap_to ->
+			gap_from = (gap_from < new_from -> gap_from : new_from);
+			gap_to = (gap_to > new_to -> gap_to : new_to)
+		:: else ->
+			gap_from = new_from;
+			gap_to = new_to
+		fi
+	:: else
+	fi;
+	if
+	:: gap_to <= CLOCK(floor) -> gap_from = 0; gap_to = 0
+	:: gap_to > CLOCK(floor) && gap_from < CLOCK(floor) -> gap_from = CLOCK(floor)
+	:: else
+	fi
 }
 
 /* Tries one message after the other until it has one. */
@@ -595,21 +847,36 @@ inline scan_end()
 		fi;
 #endif
 #ifndef VARIANT_E
-		if
-		:: KEY(limit, 0) < to -> to = KEY(limit, 0)
-		:: else
-		fi;
+		for (x : 0 .. PENDING - 1) {
+			if
+			:: pending_from[x] == 1 -> to = 0
+			:: pending_from[x] > 1 && pending_to[x] >= CLOCK(start) &&
+				KEY(pending_from[x], 0) < to -> to = KEY(pending_from[x], 0)
+			:: else
+			fi
+		}
+		x = 0;
+#endif
+#ifdef FORGETS
+		may_raise = may_raise && has_floor;
+		has_floor = true;
 #endif
 		if
 #ifdef SET_BACK
 		:: may_raise && scan_generation == generation && scan_epoch == epoch &&
-			(floor_epoch != scan_epoch || to > floor) ->
-			floor = to;
+			(floor_epoch != scan_epoch || to > floor || new_to != 0) ->
+			if
+			:: floor_epoch != scan_epoch -> floor = 0; gap_from = 0; gap_to = 0
+			:: else
+			fi;
+			floor = (to > floor -> to : floor);
 			floor_epoch = scan_epoch;
+			add_gap();
 			check_step()
 #else
-		:: may_raise && scan_generation == generation && to > floor ->
-			floor = to;
+		:: may_raise && scan_generation == generation && (to > floor || new_to != 0) ->
+			floor = (to > floor -> to : floor);
+			add_gap();
 			check_step()
 #endif
 		:: else
@@ -618,8 +885,13 @@ inline scan_end()
 		first = 0;
 		claimed = 0;
 		now = 0;
-		limit = 0;
 		start = 0;
+		skip_from = 0;
+		skip_to = 0;
+		new_from = 0;
+		new_to = 0;
+		for (x : 0 .. PENDING - 1) { pending_from[x] = 0; pending_to[x] = 0 }
+		x = 0;
 		scan_generation = 0;
 #ifdef SET_BACK
 		scan_epoch = 0;
@@ -655,17 +927,27 @@ inline scan_primary()
 #ifdef SET_BACK
 	scan_epoch = epoch;
 	d_step {
-		start = (floor_epoch == scan_epoch -> floor : 0);
+		if
+		:: floor_epoch == scan_epoch ->
+			start = floor;
+			skip_from = gap_from;
+			skip_to = gap_to
+		:: else
+		fi;
 		scan_generation = generation
 	}
 #else
 	d_step {
 		start = floor;
+		skip_from = gap_from;
+		skip_to = gap_to;
+#ifdef FORGETS
+		may_raise = may_raise && has_floor;
+#endif
 		scan_generation = generation
 	}
 #endif
 	atomic { read_clock(now) }
-	limit = NO_LIMIT;
 #if defined(VARIANT_D)
 	take_snapshot();
 	read_pending();
@@ -683,6 +965,7 @@ inline scan_primary()
 	fi;
 #endif
 	find_first();
+	choose_gap();
 	claim();
 	scan_end()
 }
@@ -716,7 +999,13 @@ inline end_visibly(who, commit)
 inline withdraw()
 {
 	d_step {
-		published[me] = 0;
+		opening[me] = 0;
+		last_reading = 0;
+		for (x : 0 .. RANGES - 1) {
+			range_from[me * RANGES + x] = 0;
+			range_to[me * RANGES + x] = 0
+		}
+		x = 0;
 #ifdef SET_BACK
 		published_epoch[me] = 0;
 #endif
@@ -754,7 +1043,7 @@ inline rollback_to_savepoint()
 	}
 #ifdef VARIANT_S
 	;
-	published[me] = 0
+	d_step { range_from[me] = 0; range_to[me] = 0; last_reading = 0 }
 #endif
 }
 #endif
@@ -785,12 +1074,14 @@ inline prepare()
 	withdraw();
 	d_step {
 		unpark();
-		parked = LOWEST
+		parked = LOWEST;
+		parked_to = NO_LIMIT
 	}
 #else
 	d_step {
 		unpark();
-		parked = published[me]
+		parked = range_from[me];
+		parked_to = range_to[me]
 	}
 #endif
 	if
@@ -816,8 +1107,11 @@ proctype restart()
 	d_step {
 		busy == 0;
 		floor = 0;
+		gap_from = 0;
+		gap_to = 0;
 		generation = 0;
 		parked = 0;
+		parked_to = 0;
 		prepared_known = false;
 #ifdef PROMOTION
 		recovering = true
@@ -833,6 +1127,8 @@ proctype backend(byte me; byte kinds; byte calls; byte transactions)
 {
 	bool modified;
 	byte reading;
+	byte last_reading;
+	byte delay;
 	byte target;
 	byte left;
 
@@ -840,7 +1136,13 @@ proctype backend(byte me; byte kinds; byte calls; byte transactions)
 	bool may_raise;
 	byte start;
 	byte now;
-	byte limit;
+	byte skip_from;
+	byte skip_to;
+	byte new_from;
+	byte new_to;
+	byte opened;
+	byte pending_from[PENDING];
+	byte pending_to[PENDING];
 	byte first;
 	byte claimed;
 	byte scan_generation;
@@ -958,26 +1260,36 @@ proctype unknown()
 proctype sweep()
 {
 	byte below;
+	byte above;
+	byte before;
 	byte found;
 
-	below = floor;
+	d_step { below = floor; above = gap_from; before = gap_to }
 	d_step {
 		for (x : 0 .. MESSAGES - 1) {
 			if
-			:: committed[x] != 0 && committed[x] < below &&
+			:: committed[x] != 0 && (committed[x] < below ||
+				(CLOCK(committed[x]) > above && CLOCK(committed[x]) < before)) &&
 				(found == 0 || committed[x] < found) -> found = committed[x]
 			:: else
 			fi
 		}
 		x = 0;
-		below = 0
+		below = 0;
+		above = 0;
+		before = 0
 	}
 	d_step {
 		if
-		:: found != 0 && found < floor ->
-			floor = found;
+		:: found != 0 && (found < floor || IN_GAP(found)) ->
+			if
+			:: IN_GAP(found) -> gap_from = 0; gap_to = 0
+			:: else
+			fi;
+			floor = (found < floor -> found : floor);
 			for (x : 0 .. MESSAGES - 1) {
-				unknown_row[x] = unknown_row[x] && committed[x] < floor
+				unknown_row[x] = unknown_row[x] &&
+					(committed[x] < floor || IN_GAP(committed[x]))
 			}
 			x = 0;
 #ifndef VARIANT_M
@@ -986,6 +1298,21 @@ proctype sweep()
 		:: else
 		fi;
 		found = 0
+	}
+}
+#endif
+
+#ifdef FORGETS
+proctype forget()
+{
+	d_step {
+		has_floor = false;
+		floor = 0;
+		gap_from = 0;
+		gap_to = 0;
+#ifndef VARIANT_U
+		generation++
+#endif
 	}
 }
 #endif
@@ -1015,6 +1342,9 @@ init
 #endif
 #ifdef SET_BACK
 		run set_back();
+#endif
+#ifdef FORGETS
+		run forget();
 #endif
 #ifdef SWEEP
 		run unknown();
