@@ -29,6 +29,17 @@ CREATE TABLE pgqrs_queues (
 );
 COMMENT ON TABLE pgqrs_queues IS 'queues; is_workflow marks the queue of the workflow of the same name';
 
+-- A deleted queue moves here: its name is free, nothing finds its messages or
+-- runs by way of pgqrs_queues any more, and they are removed in batches.
+CREATE TABLE pgqrs_deleted_queues (
+	queue_id bigint NOT NULL,
+	deleted_at timestamptz NOT NULL,
+	is_workflow boolean NOT NULL,
+	name text COLLATE "C" NOT NULL,
+	CONSTRAINT pgqrs_deleted_queues_pkey PRIMARY KEY (queue_id)
+);
+COMMENT ON TABLE pgqrs_deleted_queues IS 'queues and workflows that were deleted and whose messages and runs are still to be removed';
+
 -- A claim moves visible_after, so it can never be a HOT update: every index
 -- whose predicate the row meets costs one insertion per claim.  Hence partial
 -- indexes for all but the key and the claim order.
@@ -153,10 +164,9 @@ CREATE TABLE pgqrs_workflows (
 	handler text,
 	outbox_queue text COLLATE "C",
 	non_retryable text[] NOT NULL,
-	CONSTRAINT pgqrs_workflows_pkey PRIMARY KEY (workflow_id),
-	CONSTRAINT pgqrs_workflows_name_key UNIQUE (name)
+	CONSTRAINT pgqrs_workflows_pkey PRIMARY KEY (workflow_id)
 );
-COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes';
+COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes; that of a deleted one stays until its runs are removed';
 
 -- No index and no predicate mentions a column that changes while a run lives,
 -- so its updates stay HOT as long as the page has room.  A claim and an end
@@ -321,6 +331,7 @@ COMMENT ON SEQUENCE pgqrs_event_id_seq IS 'ids of run events';
 
 -- All of it is data: pg_dump must carry it.
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_queues', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_deleted_queues', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_messages', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_archive', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workers', '');

@@ -349,9 +349,10 @@ BEGIN ATOMIC
 			FROM (
 				SELECT w.name, s.*
 				FROM (
-					SELECT w.workflow_id, w.name
-					FROM @extschema@.pgqrs_workflows AS w
-					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.workflow_id = w.workflow_id) DESC NULLS LAST
+					SELECT w.queue_id AS workflow_id, w.name
+					FROM @extschema@.pgqrs_queues AS w
+					WHERE w.is_workflow
+					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.workflow_id = w.queue_id) DESC NULLS LAST
 					LIMIT 50
 				) AS w
 					CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(w.workflow_id) AS s

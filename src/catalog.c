@@ -18,6 +18,8 @@
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "errors.h"
+#include "miscadmin.h"
+#include "storage/sinval.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/fmgroids.h"
@@ -42,6 +44,7 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_FIRINGS] = "pgqrs_schedule_firings",
 	[TABLE_EVENTS] = "pgqrs_run_events",
 	[TABLE_GRANTS] = "pgqrs_grants",
+	[TABLE_DELETED] = "pgqrs_deleted_queues",
 };
 
 /* With their columns in order, for an index that was dropped may be made anew otherwise. */
@@ -102,6 +105,7 @@ static const struct
 						  {Events_run_id, Events_event_id}},
 	[INDEX_GRANTS_PKEY] = {"pgqrs_grants_pkey",
 						   {Grants_pattern, Grants_grantee, Grants_privilege}},
+	[INDEX_DELETED_PKEY] = {"pgqrs_deleted_queues_pkey", {Deleted_queue_id}},
 };
 
 static const char *const sequence_names[SEQUENCE_COUNT] = {
@@ -443,6 +447,17 @@ pgqrs_catalog_changed(PgqrsTableId id)
 	generations[id]++;
 	CacheInvalidateRelcacheByRelid(pgqrs_catalog_table(id));
 	CommandCounterIncrement();
+}
+
+void
+pgqrs_catalog_changing(PgqrsTableId id)
+{
+	SharedInvalidationMessage message = {0};
+
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = MyDatabaseId;
+	message.rc.relId = pgqrs_catalog_table(id);
+	SendSharedInvalidMessages(&message, 1);
 }
 
 Datum

@@ -21,6 +21,7 @@ typedef enum PgqrsTableId
 	TABLE_FIRINGS,
 	TABLE_EVENTS,
 	TABLE_GRANTS,
+	TABLE_DELETED,
 	TABLE_COUNT
 } PgqrsTableId;
 
@@ -60,6 +61,7 @@ typedef enum PgqrsIndexId
 	INDEX_EVENTS_PKEY,
 	INDEX_EVENTS_RUN,
 	INDEX_GRANTS_PKEY,
+	INDEX_DELETED_PKEY,
 	INDEX_COUNT
 } PgqrsIndexId;
 
@@ -403,6 +405,15 @@ typedef enum GrantsColumn
 	Grants_natts = Grants_pattern
 } GrantsColumn;
 
+typedef enum DeletedColumn
+{
+	Deleted_queue_id = 1,
+	Deleted_deleted_at,
+	Deleted_is_workflow,
+	Deleted_name,
+	Deleted_natts = Deleted_name
+} DeletedColumn;
+
 /* The most columns that any of the tables has. */
 #define PGQRS_MAX_COLUMNS 40
 
@@ -418,6 +429,9 @@ extern Oid pgqrs_catalog_index(PgqrsIndexId id);
 extern Oid pgqrs_catalog_sequence(PgqrsSequenceId id);
 extern uint64 pgqrs_catalog_generation(PgqrsTableId id);
 extern void pgqrs_catalog_changed(PgqrsTableId id);
+
+/* The same before the commit: other backends read the table again from now on. */
+extern void pgqrs_catalog_changing(PgqrsTableId id);
 
 /* Enum values: the stored Datum of a label, and back. */
 extern Datum pgqrs_enum_datum(PgqrsEnumId type, int label);

@@ -23,6 +23,8 @@
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/wait_event.h"
 
@@ -31,17 +33,31 @@
 #endif
 
 #if PG_VERSION_NUM >= 170000
-#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/procnumber.h"
 #include "utils/timeout.h"
 #else
 #include "storage/backendid.h"
+#include "storage/sinvaladt.h"
 #endif
 
 #if PG_VERSION_NUM >= 160000
 #include "parser/parse_relation.h"
 #include "varatt.h"
 #endif
+
+/* 17: procNumber; prepared transactions have none */
+static inline PGPROC *
+pgqrs_proc_of(VirtualTransactionId id)
+{
+#if PG_VERSION_NUM >= 170000
+	return id.procNumber == INVALID_PROC_NUMBER ?
+		NULL :
+		ProcNumberGetProc(id.procNumber);
+#else
+	return id.backendId == InvalidBackendId ? NULL : BackendIdGetProc(id.backendId);
+#endif
+}
 
 /* 16: a result of three values, since HOT may leave only BRIN indexes to do */
 static inline TM_Result

@@ -25,6 +25,7 @@ typedef enum PgqrsDue
 	DUE_SCHEDULES,
 	DUE_RETENTION, /* what has ended long enough ago */
 	DUE_SWEEP,	   /* messages that no backend reported */
+	DUE_DELETED,   /* what deleted queues have left */
 	DUE_COUNT,
 
 	/* Duties that are never due: they are done beside others once in a while. */

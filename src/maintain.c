@@ -27,6 +27,7 @@
 #include "cancel.h"
 #include "claim.h"
 #include "clock.h"
+#include "deleted_queue.h"
 #include "faulty.h"
 #include "grants.h"
 #include "json.h"
@@ -602,6 +603,31 @@ pgqrs_maintain_retention(int64 *done)
 	return remove_old(false, done);
 }
 
+static TimestampTz
+remove_deleted(bool gently, int64 *done)
+{
+	PgqrsRetained removed;
+	int64 cancelled;
+	TimestampTz next = pgqrs_deleted_pass(gently, &cancelled, &removed);
+
+	done[DONE_RUNS_CANCELLED] += cancelled;
+	done[DONE_MESSAGES_REMOVED] += removed.messages;
+	done[DONE_RUNS_REMOVED] += removed.runs;
+	return next;
+}
+
+static TimestampTz
+maintain_deleted(int64 *done)
+{
+	return remove_deleted(false, done);
+}
+
+static TimestampTz
+deleted_gently(int64 *done)
+{
+	return remove_deleted(true, done);
+}
+
 /* For a caller that comes again soon, and has other duties between two batches. */
 static TimestampTz
 retention_gently(int64 *done)
@@ -624,6 +650,8 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUE_PARKED, maintain_parked, NULL, "parked runs", "looking at parked runs"},
 	{DUE_GRANTS, maintain_grants, NULL, "grants", "removing grants to dropped roles"},
 	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
+	{DUE_DELETED, maintain_deleted, deleted_gently, "deletions",
+	 "removing what deleted queues have left"},
 	{DUE_RETENTION, pgqrs_maintain_retention, retention_gently, "retention",
 	 "removing what was kept long enough"},
 	{DUTY_EXHAUSTED, maintain_used_up, NULL, "exhausted messages",

@@ -173,7 +173,7 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 
 	if (name == NULL)
 		return;
-	if (!pgqrs_queue_by_name(name, &outbox) || outbox.is_workflow)
+	if (!pgqrs_queue_to_send_to(name, &outbox) || outbox.is_workflow)
 	{
 		/* the end of a run does not depend on who listens */
 		ereport(WARNING,

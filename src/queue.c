@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "names.h"
 #include "ready.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -92,6 +93,7 @@ read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 	queue->max_in_flight = DatumGetInt32(pgqrs_get(slot, Queues_max_in_flight));
 	queue->paused = !pgqrs_is_null(slot, Queues_paused_at);
 	queue->is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
+	queue->deleter = pgqrs_row_deleter(slot);
 	text_to_cstring_buffer(name, queue->name, PGQRS_NAME_SIZE);
 	return valid;
 }
@@ -151,7 +153,7 @@ pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue)
 
 	revalidate();
 	known = hash_search(cache.by_id, &queue_id, HASH_FIND, NULL);
-	if (known == NULL)
+	if (known == NULL || TransactionIdIsValid(known->deleter))
 		return load(INDEX_QUEUES_PKEY, Int64GetDatum(queue_id), queue);
 	*queue = *known;
 	return true;
@@ -180,12 +182,30 @@ pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege, bool *visi
 	return (mask & (1 << privilege)) != 0;
 }
 
+/*
+ * A queue without messages may be deleted under a sender, which looks it up
+ * after the deleter has looked for messages: it waits for the deleter's end.
+ * The sender has locked pgqrs_messages; writers.c says why that matters.
+ */
+bool
+pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
+{
+	while (pgqrs_queue_by_name(name, queue))
+	{
+		if (!TransactionIdIsValid(queue->deleter))
+			return true;
+		XactLockTableWait(queue->deleter, NULL, NULL, XLTW_None);
+	}
+	return false;
+}
+
 void
 pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queue)
 {
 	bool visible;
 
-	if (!pgqrs_queue_by_name(name, queue))
+	if (!(privilege == PRIVILEGE_TRIGGER ? pgqrs_queue_to_send_to(name, queue) :
+										   pgqrs_queue_by_name(name, queue)))
 		pgqrs_error_queue_not_found(name);
 	if (pgqrs_queue_allows(queue, privilege, &visible))
 		return;

@@ -24,12 +24,16 @@ typedef struct PgqrsQueue
 	int max_in_flight; /* 0: no limit */
 	bool paused;
 	bool is_workflow;
+	TransactionId deleter; /* an open transaction that deletes it, or invalid */
 	char name[PGQRS_NAME_SIZE];
 } PgqrsQueue;
 
 /* By name or id, whoever asks; false if there is none. */
 extern bool pgqrs_queue_by_name(const char *name, PgqrsQueue *queue);
 extern bool pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue);
+
+/* By name for a transaction that sends to it: not while it is being deleted. */
+extern bool pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue);
 
 /* By name for a role that has the privilege: else PQ001, or 42501 if it may see it. */
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,

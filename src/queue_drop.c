@@ -8,17 +8,15 @@
  * else has locked; sending to the queue, claims and purges may go on at the
  * same time.
  *
- * Deleting locks the queue's row and then, to the end of the transaction, the
- * table of messages in a mode that keeps all writers of messages out.  Whoever
- * sends locks that table before it looks the queue up, so nothing can be added
- * to a queue that is being deleted, and nobody holds the lock of a message or
- * moves one to the archive meanwhile.  We wait for that table lock in short
- * tries, because all other writers queue up behind us while we wait; without
- * waiting at all we would never find the table free under load.
+ * Deleting takes the queue's row away: its name is free at the commit, and
+ * from then on its messages and runs are found by no call.  With force the
+ * background work removes them, in batches; without there are none.  No other
+ * transaction waits for a deletion but one that sends to that very queue.
  */
 #include "queue_drop.h"
 
 #include "clock.h"
+#include "commit.h"
 #include "errors.h"
 #include "faulty.h"
 #include "floor.h"
@@ -26,26 +24,20 @@
 #include "lease.h"
 #include "message.h"
 #include "miscadmin.h"
-#include "outbox.h"
 #include "queue.h"
 #include "queue_admin.h"
 #include "run.h"
 #include "schedule.h"
-#include "storage/latch.h"
-#include "storage/lmgr.h"
 #include "storage/proc.h"
-#include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 #include "wake.h"
+#include "writers.h"
 
-/* Milliseconds: how long a try for the table lock lasts, the pause, and all. */
-#define LOCK_TRY	  50
-#define LOCK_PAUSE	  50
-#define LOCK_PATIENCE 900
+/* How long senders are waited for, in milliseconds. */
+#define SENDERS_PATIENCE 900
 
 /* How many runs are cancelled with the same open tables and memory. */
 #define CANCEL_CHUNK 1000
@@ -198,57 +190,26 @@ pgqrs_queue_purge(const char *name)
  * Deleting
  */
 
-/* The setting is back when the subtransaction ends, whichever way. */
-static bool
-lock_relation(void *arg)
-{
-	int nest = NewGUCNestLevel();
-	int timeout = LockTimeout > 0 ? Min(LockTimeout, LOCK_TRY) : LOCK_TRY;
-
-	(void) set_config_option("lock_timeout", psprintf("%d", timeout), PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	LockRelationOid(*(Oid *) arg, ShareRowExclusiveLock);
-	AtEOXact_GUC(true, nest);
-	return true;
-}
-
 /*
- * Waits for the table lock for LOCK_TRY.  A subtransaction, because the end of
- * a lock time-out is an error.
+ * Nothing may come to a queue between the look at what it has and the commit of
+ * its deletion.  Transactions that look the queue up from now on wait for ours;
+ * those that may have done so before are waited for.
  */
-static bool
-try_lock(Oid relid)
-{
-	ErrorData *error = pgqrs_subtransaction(lock_relation, &relid);
-
-	if (error == NULL)
-		return true;
-	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-		ReThrowError(error);
-	FreeErrorData(error);
-	return false;
-}
-
-/* Keeps all who write messages out, until the end of the transaction. */
 static void
-lock_messages(void)
+await_senders(void)
 {
-	Oid relid = pgqrs_catalog_table(TABLE_MESSAGES);
-	TimestampTz start = GetCurrentTimestamp();
+	int patience = LockTimeout > 0 ? Min(LockTimeout, SENDERS_PATIENCE) :
+									 SENDERS_PATIENCE;
+	PgqrsWriters writers;
 
-	while (!try_lock(relid))
-	{
-		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), LOCK_PATIENCE))
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not keep others from writing messages"),
-					 errdetail("Transactions that wrote messages did not end within a second."),
-					 errhint("Repeat the call when long transactions and prepared ones have ended.")));
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 LOCK_PAUSE, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
+	pgqrs_catalog_changing(TABLE_QUEUES);
+	pgqrs_writers_list(&writers);
+	if (!pgqrs_writers_ended(&writers, patience))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("transactions that wrote messages did not end within a second"),
+				 errdetail("Each of them may have sent something to what is to be deleted."),
+				 errhint("Repeat the call when long transactions and prepared ones have ended, or pass force => true.")));
 }
 
 /*
@@ -276,75 +237,6 @@ delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 v
 		}
 		pgqrs_scan_end(&scan);
 	} while (again);
-}
-
-/* A live run ends with its workflow, of which the outbox is told. */
-static void
-tell_outbox(PgqrsTable *messages, int64 workflow_id, PgqrsTable *runs,
-			TupleTableSlot *run)
-{
-	PgqrsQueue workflow;
-	PgqrsRow row;
-
-	if (pgqrs_run_is_terminal(pgqrs_run_status(run)) ||
-		!pgqrs_queue_by_id(workflow_id, &workflow))
-		return;
-	pgqrs_row_copy(&row, runs, run);
-	pgqrs_run_move(&row, run, RUN_CANCELLED);
-	pgqrs_set(&row, Runs_completed_at, TimestampTzGetDatum(pgqrs_clock()));
-	pgqrs_outbox_send(messages, &workflow, &row);
-}
-
-/* The runs of a workflow, with their steps, signals, events and archived messages. */
-static void
-delete_runs(PgqrsTable *messages, int64 workflow_id)
-{
-	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
-	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, true);
-	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
-	PgqrsTable *events = pgqrs_table_open(TABLE_EVENTS, true);
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-	TupleTableSlot *run = pgqrs_table_slot(runs);
-	TupleTableSlot *locked = pgqrs_table_slot(runs);
-	TupleTableSlot *step = pgqrs_table_slot(steps);
-	TupleTableSlot *signal = pgqrs_table_slot(signals);
-	TupleTableSlot *event = pgqrs_table_slot(events);
-	TupleTableSlot *archived = pgqrs_table_slot(archive);
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow_id)};
-	PgqrsScan scan;
-
-	pgqrs_scan_begin(&scan, runs, INDEX_RUNS_WORKFLOW, 1, &key);
-	while (pgqrs_scan_next(&scan, run))
-	{
-		int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
-
-		/* nobody sends it a signal from here on */
-		if (!pgqrs_row_fetch_locked(runs, run_id, LockTupleExclusive, locked))
-			continue;
-		tell_outbox(messages, workflow_id, runs, locked);
-		delete_rows(steps, step, INDEX_STEPS_PKEY, run_id);
-		delete_rows(signals, signal, INDEX_SIGNALS_RUN, run_id);
-		delete_rows(events, event, INDEX_EVENTS_RUN, run_id);
-		delete_rows(archive, archived, INDEX_ARCHIVE_PKEY, run_id);
-	}
-	pgqrs_scan_end(&scan);
-	delete_rows(runs, run, INDEX_RUNS_WORKFLOW, workflow_id);
-	pgqrs_table_close(archive);
-	pgqrs_table_close(events);
-	pgqrs_table_close(signals);
-	pgqrs_table_close(steps);
-	pgqrs_table_close(runs);
-}
-
-static void
-delete_archived(int64 queue_id)
-{
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-	TupleTableSlot *slot = pgqrs_table_slot(archive);
-
-	delete_rows(archive, slot, INDEX_ARCHIVE_DEAD, queue_id);
-	delete_rows(archive, slot, INDEX_ARCHIVE_ENDED, queue_id);
-	pgqrs_table_close(archive);
 }
 
 /* Whether a row has a value in the first column of an index. */
@@ -447,20 +339,6 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 				 errhint("Pass force => true to delete them with it.")));
 }
 
-/* Everything that belongs to a queue but its own row. */
-static void
-delete_contents(int64 id, bool is_workflow)
-{
-	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-
-	delete_rows(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_CLAIM, id);
-	if (is_workflow)
-		delete_runs(messages, id);
-	else
-		delete_archived(id);
-	pgqrs_table_close(messages);
-}
-
 static void
 delete_workflow_row(int64 id)
 {
@@ -471,10 +349,27 @@ delete_workflow_row(int64 id)
 	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 }
 
+/* What the queue has stays to be removed by deleted_queue.c. */
+static void
+leave_contents(int64 id, bool is_workflow, const char *name)
+{
+	PgqrsTable *deleted = pgqrs_table_open(TABLE_DELETED, true);
+	PgqrsRow row;
+
+	pgqrs_row_init(&row, deleted);
+	pgqrs_set(&row, Deleted_queue_id, Int64GetDatum(id));
+	pgqrs_set(&row, Deleted_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_set(&row, Deleted_is_workflow, BoolGetDatum(is_workflow));
+	pgqrs_set(&row, Deleted_name, CStringGetTextDatum(name));
+	pgqrs_row_insert(deleted, &row);
+	pgqrs_table_close(deleted);
+	pgqrs_commit_due(DUE_DELETED, 0);
+}
+
 /*
- * Deletes a queue whose row is locked.  What keeps it in use is looked for
- * before others are kept out, so that the usual refusal disturbs nobody, and
- * again when nothing can be added any more.
+ * Deletes a queue whose row is locked.  With force nothing is waited for: what
+ * is sent to it before the commit is deleted with it.  Without, what keeps the
+ * queue in use is looked for before any wait, and again when nothing can come.
  */
 static void
 delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
@@ -484,20 +379,22 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 
 	if (!force)
 		refuse_in_use(id, is_workflow, name);
-	lock_messages();
+	pgqrs_row_delete(queues, queue);
 	if (force)
 	{
 		if (is_workflow)
 			pgqrs_schedule_drop_all_of(name);
 		else
 			clear_outboxes(name);
-		delete_contents(id, is_workflow);
+		leave_contents(id, is_workflow, name);
 	}
 	else
+	{
+		await_senders();
 		refuse_in_use(id, is_workflow, name);
-	if (is_workflow)
-		delete_workflow_row(id);
-	pgqrs_row_delete(queues, queue);
+		if (is_workflow)
+			delete_workflow_row(id);
+	}
 	pgqrs_floor_forget(id);
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_wake_mark_queue_deleted(id);

@@ -63,6 +63,8 @@
 /* What could not be removed is tried again after this ... */
 #define RETRY (60 * USECS_PER_SEC)
 
+#define RETRY_DELETED (1 * USECS_PER_SEC)
+
 /* ... and what is older than was looked at, after this. */
 #define FULL_INTERVAL (600 * USECS_PER_SEC)
 
@@ -92,6 +94,7 @@ typedef struct Pass
 	PgqrsQueue queue; /* whose turn it is */
 	TimestampTz now;
 	TimestampTz stop_at; /* by the wall clock */
+	bool deleted;		 /* the queue is, and all of it goes */
 	bool gently;
 	TimestampTz rest_at;
 	TimestampTz next;
@@ -182,6 +185,14 @@ remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
 	pgqrs_scan_end(&scan);
 }
 
+static void
+remove_rows_of_run(Pass *p, int64 run_id)
+{
+	remove_rows(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
+	remove_rows(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
+	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
+}
+
 /* Whether the run's parent has not ended, or is one that a replay continues. */
 static bool
 has_asking_parent(Pass *p)
@@ -207,13 +218,12 @@ remove_run(Pass *p)
 	if (!pgqrs_is_null(p->letter, Archive_waiting_for))
 		return false;
 	if (found &&
-		(!pgqrs_run_is_terminal(pgqrs_run_status(p->run)) || has_asking_parent(p)))
+		(!pgqrs_run_is_terminal(pgqrs_run_status(p->run)) ||
+		 (!p->deleted && has_asking_parent(p))))
 		return false;
 	if (!lock(p->archive, p->letter) || (found && !lock(p->runs, p->run)))
 		return false;
-	remove_rows(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
-	remove_rows(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
-	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
+	remove_rows_of_run(p, run_id);
 	if (found)
 		pgqrs_row_delete(p->runs, p->run);
 	pgqrs_row_delete(p->archive, p->letter);
@@ -304,7 +314,7 @@ end_walk(Pass *p, Place *place)
 	place->walking = false;
 	place->from = Min(place->skipped, place->from);
 	if (place->skipped != DT_NOEND)
-		p->next = Min(p->next, p->now + RETRY);
+		p->next = Min(p->next, p->now + (p->deleted ? RETRY_DELETED : RETRY));
 }
 
 /* Removes the dead letters of a queue that are due, or all else. */
@@ -312,7 +322,7 @@ static void
 walk(Pass *p, bool dead)
 {
 	int64 kept = dead ? p->queue.dead_retention : p->queue.retention;
-	int64 keep = p->queue.is_workflow ? Max(kept, MIN_RUN) : kept;
+	int64 keep = p->queue.is_workflow && !p->deleted ? Max(kept, MIN_RUN) : kept;
 	TimestampTz cutoff = p->now - keep;
 	Place *place = find_place(p->queue.queue_id, dead);
 	int ahead = MAX_AHEAD;
@@ -436,25 +446,74 @@ remove_firings(Pass *p)
 	pgqrs_table_close(schedules);
 }
 
+static void
+begin(Pass *p, bool gently, PgqrsRetained *removed)
+{
+	memset(p, 0, sizeof(*p));
+	p->now = pgqrs_clock();
+	p->stop_at = GetCurrentTimestamp() + MAX_TIME;
+	p->gently = gently;
+	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
+	p->next = DT_NOEND;
+	p->removed = removed;
+	begin_pass();
+	open_tables(p);
+}
+
 TimestampTz
 pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 {
-	Pass p = {
-		.now = pgqrs_clock(),
-		.stop_at = GetCurrentTimestamp() + MAX_TIME,
-		.gently = gently,
-		.rest_at = GetCurrentTimestamp() + GENTLE_WORK,
-		.next = DT_NOEND,
-		.removed = removed,
-	};
+	Pass p;
 
 	memset(removed, 0, sizeof(*removed));
-	begin_pass();
-	open_tables(&p);
+	begin(&p, gently, removed);
 	remove_ended(&p);
 	if (!p.enough)
 		remove_firings(&p);
 	close_tables(&p);
 	under_way = false;
 	return p.enough ? 0 : Max(p.next, p.now + INTERVAL);
+}
+
+/* Runs of a deleted workflow that have no archived message, as only damage leaves. */
+static void
+remove_stray_runs(Pass *p)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(p->queue.queue_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, p->runs, INDEX_RUNS_WORKFLOW, 1, &key);
+	while (!p->enough && pgqrs_scan_next(&scan, p->run))
+	{
+		int64 run_id = DatumGetInt64(pgqrs_get(p->run, Runs_run_id));
+
+		if (!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
+			lock(p->runs, p->run))
+		{
+			remove_rows_of_run(p, run_id);
+			pgqrs_row_delete(p->runs, p->run);
+			p->removed->runs++;
+			p->rows++;
+		}
+		(void) is_enough(p);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+TimestampTz
+pgqrs_retention_empty(const PgqrsQueue *queue, bool gently, PgqrsRetained *removed)
+{
+	Pass p;
+
+	begin(&p, gently, removed);
+	p.queue = *queue;
+	p.deleted = true;
+	walk(&p, true);
+	if (!p.enough)
+		walk(&p, false);
+	if (!p.enough && p.next == DT_NOEND && queue->is_workflow)
+		remove_stray_runs(&p);
+	close_tables(&p);
+	under_way = false;
+	return p.enough ? 0 : p.next;
 }

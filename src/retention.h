@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "queue.h"
 
 typedef struct PgqrsRetained
 {
@@ -21,5 +22,12 @@ typedef struct PgqrsRetained
  * be more to remove: 0 if the limit was reached.
  */
 extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
+
+/*
+ * The same of all that a deleted queue has left, whenever it ended.  DT_NOEND:
+ * no history is left; children that are still to be cancelled keep their runs.
+ */
+extern TimestampTz pgqrs_retention_empty(const PgqrsQueue *queue, bool gently,
+										 PgqrsRetained *removed);
 
 #endif /* PGQRS_RETENTION_H */

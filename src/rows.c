@@ -66,6 +66,7 @@ static const PgqrsIndexId primary_key[TABLE_COUNT] = {
 	[TABLE_FIRINGS] = INDEX_FIRINGS_PKEY,
 	[TABLE_EVENTS] = INDEX_EVENTS_PKEY,
 	[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
+	[TABLE_DELETED] = INDEX_DELETED_PKEY,
 };
 
 /*
@@ -758,6 +759,29 @@ pgqrs_row_is_busy(TupleTableSlot *slot)
 	if (should_free)
 		heap_freetuple(tuple);
 	return busy;
+}
+
+/*
+ * The other transaction that has deleted the row in the slot, which was visible
+ * when it was read, and has not been rolled back; or an invalid id.
+ */
+TransactionId
+pgqrs_row_deleter(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *stored = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = stored->base.tuple->t_data;
+	TransactionId xid = InvalidTransactionId;
+
+	LockBuffer(stored->buffer, BUFFER_LOCK_SHARE);
+	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+		(header->t_infomask2 & HEAP_KEYS_UPDATED) != 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+		xid = HeapTupleHeaderGetUpdateXid(header);
+	LockBuffer(stored->buffer, BUFFER_LOCK_UNLOCK);
+	if (!TransactionIdIsValid(xid) || TransactionIdIsCurrentTransactionId(xid) ||
+		(!TransactionIdIsInProgress(xid) && TransactionIdDidAbort(xid)))
+		return InvalidTransactionId;
+	return xid;
 }
 
 /*

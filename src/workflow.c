@@ -197,7 +197,7 @@ pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 	int grants = pgqrs_grants_on(name);
 	PgqrsQueue queue;
 
-	if (grants == 0 || !pgqrs_queue_by_name(name, &queue) ||
+	if (grants == 0 || !pgqrs_queue_to_send_to(name, &queue) ||
 		!queue.is_workflow || !pgqrs_workflow_by_id(queue.queue_id, workflow))
 		pgqrs_error_workflow_not_found(name);
 	if ((grants & (1 << privilege)) == 0)

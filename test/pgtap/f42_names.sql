@@ -138,6 +138,7 @@ BEGIN
 		pg_temp.call('SELECT public.pgqrs_purge_queue($1)', name),
 		pg_temp.call(format('SELECT public.pgqrs_stop_worker(%s)', (SELECT worker_id FROM pgqrs_workers w WHERE w.name = $1)), name),
 		pg_temp.call('SELECT public.pgqrs_delete_queue($1, force => true)', name));
+	PERFORM pgqrs_maintain();
 	RETURN concat_ws(' ', log,
 		(SELECT count(*) FROM pgqrs_queues) + (SELECT count(*) FROM pgqrs_messages) + (SELECT count(*) FROM pgqrs_archive));
 END
@@ -176,14 +177,15 @@ BEGIN
 		pg_temp.call('SELECT pg_catalog.count(*) FROM public.pgqrs_list_runs($1, ''SUCCESS'', tags => pg_catalog.jsonb_build_object($1, $1))', name),
 		pg_temp.call('SELECT public.pgqrs_purge_queue($1)', name),
 		pg_temp.call('SELECT public.pgqrs_delete_workflow($1, force => true)', name));
+	PERFORM pgqrs_maintain();
 	RETURN concat_ws(' ', log,
 		(SELECT count(*) FROM pgqrs_queues) + (SELECT count(*) FROM pgqrs_workflows) + (SELECT count(*) FROM pgqrs_workflow_runs)
 			+ (SELECT count(*) FROM pgqrs_workflow_steps) + (SELECT count(*) FROM pgqrs_messages) + (SELECT count(*) FROM pgqrs_archive));
 END
 $$;
 
-\set queue_answers 'true true true 3    4 true 1 t  true true 1 0 t   3 0 true 0'
-\set workflow_answers 'true  true 2 t true RETRY true  t   t true t 2 1 0 true 0'
+\set queue_answers 'true true true 3    4 true 1 t true true true 1 0 t   3 0 true 0'
+\set workflow_answers 'true  true 2 t true RETRY true true t  true t true t 2 1 0 true 0'
 SELECT is(pg_temp.queue_life(name), :'queue_answers', 'queue ' || left(name, 30)) FROM names;
 SELECT is(pg_temp.workflow_life(name), :'workflow_answers', 'workflow ' || left(name, 30)) FROM names;
 

@@ -222,6 +222,7 @@ SELECT run_id AS held, lease FROM pgqrs_dequeue('w3') \gset
 SELECT should_execute FROM pgqrs_step_begin(:held, :lease, 's');
 SELECT pgqrs_step_complete(:held, :lease, 's');
 SELECT is(pgqrs_delete_queue('w', force => true), true, 'by force');
+SELECT pg_temp.empty_deleted();
 SELECT is((SELECT count(*) FROM pgqrs_queues WHERE queue_id = :w) + (SELECT count(*) FROM pgqrs_workflows WHERE workflow_id = :w)
 	+ (SELECT count(*) FROM pgqrs_workflow_runs WHERE workflow_id = :w) + (SELECT count(*) FROM pgqrs_archive WHERE queue_id = :w)
 	+ (SELECT count(*) FROM pgqrs_messages WHERE queue_id = :w), 0::bigint, 'everything of it is gone');
@@ -275,6 +276,7 @@ ROLLBACK;
 SELECT is(pg_temp.contents(), :'before', 'not if it is rolled back');
 SELECT is(count(*), 1::bigint, 'and it can be used') FROM pgqrs_dequeue('d');
 SELECT is(pgqrs_delete_queue('d', force => true), true, 'by force');
+SELECT pg_temp.empty_deleted();
 SELECT is((SELECT count(*) FROM pgqrs_queues WHERE name = 'd') + (SELECT count(*) FROM pgqrs_archive WHERE message_id = :done)
 	+ (SELECT count(*) FROM pgqrs_messages WHERE message_id = :held), 0::bigint, 'everything of it is gone');
 SELECT is((SELECT count(*) FROM pgqrs_messages LEFT JOIN pgqrs_queues USING (queue_id) WHERE name IS NULL)
@@ -307,7 +309,7 @@ BEGIN
 	INSERT INTO uses VALUES ('before');
 	BEGIN
 		INSERT INTO uses VALUES ('undone');
-		PERFORM pgqrs_delete_queue('busy', true);
+		PERFORM pgqrs_delete_queue('busy');
 	EXCEPTION WHEN query_canceled THEN
 		INSERT INTO uses VALUES ('after');
 	END;
@@ -326,13 +328,17 @@ BEGIN
 	RETURN answer || CASE WHEN clock_timestamp() - start < interval '5 s' THEN ' soon' ELSE ' late' END;
 END
 $$;
-SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'', true)'), '55P03 soon', 'somebody writes messages');
+SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'')'), '55P03 soon', 'a prepared transaction may have sent to the queue');
+BEGIN;
+SET LOCAL statement_timeout = '10 s';
+SELECT is(pgqrs_delete_queue('busy', true), true, 'with force no transaction is waited for');
+ROLLBACK;
 SET lock_timeout = '20 ms';
-SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'')'), '55P03 soon', 'with a lock_timeout');
+SELECT is(pg_temp.timed('SELECT pgqrs_delete_queue(''busy'')'), '55P03 soon', 'lock_timeout bounds the wait for senders');
 SELECT is(current_setting('lock_timeout'), '20ms', 'which stays');
 RESET lock_timeout;
 ROLLBACK PREPARED 'pgqrs queue_admin';
-SELECT is(pgqrs_delete_queue('busy'), true, 'and then nobody');
+SELECT is(pgqrs_delete_queue('busy'), true, 'when the senders have ended, the empty queue is deleted');
 
 --
 -- Roles

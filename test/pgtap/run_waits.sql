@@ -235,6 +235,7 @@ SELECT count(pgqrs_signal(:run, 'n', to_jsonb(g))) FROM generate_series(1, 100) 
 SELECT is(array_agg((pgqrs_await_signal(:run, :lease, 's' || g, 'n')).payload::int ORDER BY g), array_agg(g ORDER BY g), 'a hundred in order') FROM generate_series(1, 100) g;
 -- They go with the workflow.
 SELECT is(pgqrs_delete_workflow('job', true), true, 'the workflow is deleted');
+SELECT pg_temp.empty_deleted();
 SELECT is(count(*), 0::bigint, 'its signals too') FROM pgqrs_run_signals;
 
 SELECT * FROM finish();

@@ -194,6 +194,7 @@ ROLLBACK;
 SELECT is(pg_temp.contents(), :'before', 'not if it is rolled back');
 SELECT pgqrs_step_complete(:held, :lease, 't');
 SELECT is(pgqrs_delete_workflow('d', force => true), true, 'by force');
+SELECT pg_temp.empty_deleted();
 SELECT is((SELECT count(*) FROM pgqrs_workflows WHERE name = 'd') + (SELECT count(*) FROM pgqrs_queues WHERE name = 'd')
 	+ (SELECT count(*) FROM pgqrs_workflow_runs WHERE workflow_id = :d2) + (SELECT count(*) FROM pgqrs_messages WHERE queue_id = :d2)
 	+ (SELECT count(*) FROM pgqrs_archive WHERE queue_id = :d2) + (SELECT count(*) FROM pgqrs_workflow_steps), 0::bigint, 'everything of it is gone');

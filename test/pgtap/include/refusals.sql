@@ -43,3 +43,14 @@ $$
 		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s),
 		(SELECT jsonb_agg(s ORDER BY signal_id) FROM pgqrs_run_signals s)))
 $$;
+
+-- Removes what deleted queues have left, as the background worker does.
+CREATE FUNCTION pg_temp.empty_deleted() RETURNS void LANGUAGE plpgsql AS
+$$
+BEGIN
+	FOR i IN 1..1000 LOOP
+		EXIT WHEN NOT EXISTS (SELECT FROM pgqrs_deleted_queues);
+		PERFORM pgqrs_maintain();
+	END LOOP;
+END
+$$;
