@@ -63,10 +63,11 @@ RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_ca
 COMMENT ON FUNCTION pgqrs_cancel_run(bigint, text) IS
 'cancels a run and returns its status after that. CANCELLED: nobody held a live lease on it. RUNNING: the worker that does was asked to stop: from now on its calls that would begin something get PQ010, extending tells it, and the run is CANCELLED when the worker says so, fails, or loses its lease; if it completes the run after all, that counts. A run that has ended stays as it is. Live children follow, unless they were started with on_parent_end => ''abandon''. Errors: PQ003 no such run, 22004, 42501.';
 
-CREATE FUNCTION pgqrs_cancel_runs(workflow text, status text = NULL, tags jsonb = NULL, max_rows int = 1000)
-RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_cancel_runs';
-COMMENT ON FUNCTION pgqrs_cancel_runs(text, text, jsonb, int) IS
-'the same for up to max_rows live runs of a workflow in one transaction, with that status (NULL: any), whose tags contain tags; returns how many were cancelled or asked to stop. Those that were asked before are passed over, so repeat it until it returns 0. Errors: PQ002 no such workflow, 22004, 22023, 42501.';
+CREATE FUNCTION pgqrs_cancel_runs(workflow text, status text = NULL, tags jsonb = NULL, max_rows int = 1000, reason text = NULL,
+	error_type text = NULL, created_after timestamptz = NULL, created_before timestamptz = NULL, after_run_id bigint = NULL)
+RETURNS TABLE (changed bigint, skipped bigint, last_run_id bigint) LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'pgqrs_cancel_runs';
+COMMENT ON FUNCTION pgqrs_cancel_runs(text, text, jsonb, int, text, text, timestamptz, timestamptz, bigint) IS
+'the same for up to max_rows live runs of a workflow in one transaction, in ascending order of their ids: those after after_run_id, with that status, whose tags contain tags, whose last error has that type, created from created_after on and before created_before; NULL: any. Those that were asked before are passed over. changed: how many were cancelled or asked to stop; skipped: how many another transaction ended, or asked to stop, before it was their turn; last_run_id: call it again with this as after_run_id, until it is NULL: no more match. Reads all live runs of the workflow. Errors: PQ002 no such workflow, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_acknowledge_cancel(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_acknowledge_cancel';

@@ -6,6 +6,7 @@
 
 #include "cancel.h"
 #include "errors.h"
+#include "funcapi.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(pgqrs_cancel_run);
@@ -19,18 +20,48 @@ pgqrs_cancel_run(PG_FUNCTION_ARGS)
 		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
 }
 
+/* Which runs: the arguments of pgqrs_cancel_runs() but for the first. */
+static PgqrsCancelFilter
+get_filter(FunctionCallInfo fcinfo)
+{
+	PgqrsCancelFilter filter = {
+		.created_after = DT_NOBEGIN,
+		.created_before = DT_NOEND,
+		.after_run_id = pgqrs_arg_int64_or(fcinfo, 8, 0),
+	};
+
+	filter.status = pgqrs_arg_run_status(fcinfo, 1);
+	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.error_type = pgqrs_arg_text_or_null(fcinfo, 5, "error_type");
+	if (!PG_ARGISNULL(6))
+		filter.created_after = pgqrs_arg_instant(fcinfo, 6, "created_after");
+	if (!PG_ARGISNULL(7))
+		filter.created_before = pgqrs_arg_instant(fcinfo, 7, "created_before");
+	return filter;
+}
+
+/* One row; last_run_id NULL: no other runs match. */
 PG_FUNCTION_INFO_V1(pgqrs_cancel_runs);
 Datum
 pgqrs_cancel_runs(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
-	PgqrsCancelFilter filter;
-	int max_rows;
+	int max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
+	char *reason = pgqrs_arg_text_or_null(fcinfo, 4, "reason");
+	PgqrsCancelFilter filter = get_filter(fcinfo);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum values[3];
+	bool nulls[3] = {false};
+	PgqrsCancelled cancelled;
 
-	filter.status = pgqrs_arg_run_status(fcinfo, 1);
-	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
-	max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
-	PG_RETURN_INT64(pgqrs_cancel_many(workflow, &filter, NULL, max_rows));
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	cancelled = pgqrs_cancel_many(workflow, &filter, reason, max_rows);
+	values[0] = Int64GetDatum(cancelled.changed);
+	values[1] = Int64GetDatum(cancelled.skipped);
+	values[2] = Int64GetDatum(cancelled.last);
+	nulls[2] = cancelled.last == 0;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_acknowledge_cancel);

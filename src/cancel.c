@@ -27,6 +27,7 @@
 #include "events.h"
 #include "faulty.h"
 #include "grants.h"
+#include "json.h"
 #include "lease.h"
 #include "miscadmin.h"
 #include "numbers.h"
@@ -433,11 +434,27 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
  */
 
 static bool
+has_error_type(TupleTableSlot *message, const char *error_type)
+{
+	char *type = NULL;
+
+	if (!pgqrs_is_null(message, Messages_last_error))
+		type = pgqrs_json_text(pgqrs_get(message, Messages_last_error), "type");
+	return type != NULL && strcmp(type, error_type) == 0;
+}
+
+/* Whether the run in the slot is one to cancel, but for its error. */
+static bool
 matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 {
-	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+	TimestampTz created = DatumGetTimestampTz(pgqrs_get(rows->run, Runs_created_at));
+
+	if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)) ||
+		!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
 		return false;
 	if (filter->status >= 0 && pgqrs_run_status(rows->run) != filter->status)
+		return false;
+	if (created < filter->created_after || created >= filter->created_before)
 		return false;
 	return !filter->has_tags ||
 		(!pgqrs_is_null(rows->run, Runs_tags) &&
@@ -446,28 +463,55 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 										  filter->tags)));
 }
 
-/* The ids of up to max live runs of a workflow that match, ascending. */
+/* The ids of a workflow's live runs after filter->after_run_id, ascending. */
 static PgqrsNumbers
-find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int64 max)
+find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 {
 	PgqrsKey key = {CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
 	PgqrsNumbers ids = {0};
-	PgqrsRunRows rows;
 	PgqrsScan scan;
 
-	pgqrs_run_open(&rows);
-	pgqrs_scan_begin(&scan, rows.messages, INDEX_MESSAGES_CLAIM, 1, &key);
-	while (ids.count < max && pgqrs_scan_next(&scan, rows.message))
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	while (pgqrs_scan_next(&scan, rows->message))
 	{
-		int64 id = DatumGetInt64(pgqrs_get(rows.message, Messages_message_id));
+		int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
 
-		if (pgqrs_row_fetch_id(rows.runs, id, rows.run) && matches(&rows, filter))
+		CHECK_FOR_INTERRUPTS();
+		if (id > filter->after_run_id &&
+			(filter->error_type == NULL ||
+			 has_error_type(rows->message, filter->error_type)))
 			pgqrs_numbers_add(&ids, id);
 	}
 	pgqrs_scan_end(&scan);
-	pgqrs_run_close(&rows);
 	pgqrs_numbers_sort(ids.values, ids.count);
 	return ids;
+}
+
+/* Up to max of those that match; *more: there are others after them. */
+static PgqrsNumbers
+find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
+{
+	PgqrsRunRows rows;
+	PgqrsNumbers live;
+	int found = 0;
+
+	*more = false;
+	pgqrs_run_open(&rows);
+	live = find_live(&rows, queue_id, filter);
+	for (int i = 0; i < live.count && !*more; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!pgqrs_row_fetch_id(rows.runs, live.values[i], rows.run) ||
+			!matches(&rows, filter))
+			continue;
+		if (found < max)
+			live.values[found++] = live.values[i];
+		else
+			*more = true;
+	}
+	pgqrs_run_close(&rows);
+	live.count = found;
+	return live;
 }
 
 /* Cancels runs with the same open tables; which were ended is left in ids. */
@@ -484,9 +528,7 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 		CancelResult result = CANCEL_NOTHING;
 
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) &&
-			!pgqrs_run_is_terminal(pgqrs_run_status(rows.run)) &&
-			matches(&rows, filter))
+		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) && matches(&rows, filter))
 		{
 			Cancelling c = {.run_id = ids[i], .reason = reason};
 
@@ -502,35 +544,39 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 	return cancelled;
 }
 
-int64
+PgqrsCancelled
 pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
-				  const char *reason, int64 max_rows)
+				  const char *reason, int max_rows)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
 												  "pgqrs cancelled runs",
 												  ALLOCSET_DEFAULT_SIZES);
 	PgqrsWorkflow workflow;
-	int64 cancelled = 0;
+	PgqrsCancelled result = {0};
 	PgqrsNumbers ids;
+	bool more;
 
 	pgqrs_require_writable();
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, &workflow);
-	ids = find_runs(workflow.workflow_id, filter, max_rows);
+	ids = find_runs(workflow.workflow_id, filter, max_rows, &more);
+	if (more && ids.count > 0)
+		result.last = ids.values[ids.count - 1];
 	for (int i = 0; i < ids.count; i += CHUNK)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
 
-		cancelled += cancel_chunk(ids.values + i, Min(CHUNK, ids.count - i),
-								  filter, reason);
+		result.changed += cancel_chunk(ids.values + i, Min(CHUNK, ids.count - i),
+									   filter, reason);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
 	}
+	result.skipped = ids.count - result.changed;
 	/* not before all of them: from here on nothing waits for a lock */
 	for (int i = 0; i < ids.count; i++)
 		if (ids.values[i] != 0)
 			pgqrs_cancel_children(ids.values[i]);
 	MemoryContextDelete(context);
-	return cancelled;
+	return result;
 }
 
 /*

@@ -15,8 +15,19 @@ typedef struct PgqrsCancelFilter
 {
 	int status; /* a PgqrsRunStatus, or -1: any */
 	bool has_tags;
-	Datum tags; /* that the run's must contain */
+	Datum tags;				/* that the run's must contain */
+	const char *error_type; /* of its last error, or NULL */
+	TimestampTz created_after;
+	TimestampTz created_before;
+	int64 after_run_id;
 } PgqrsCancelFilter;
+
+typedef struct PgqrsCancelled
+{
+	int64 changed; /* cancelled or asked to stop */
+	int64 skipped; /* another transaction was faster */
+	int64 last;	   /* the run to go on after, 0: no more match */
+} PgqrsCancelled;
 
 /*
  * Cancels a run at once, or asks the worker that holds it to stop; reason: or
@@ -30,9 +41,10 @@ extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
  */
 extern bool pgqrs_cancel_try(int64 run_id, const char *reason);
 
-/* How many were cancelled or asked to stop. */
-extern int64 pgqrs_cancel_many(const char *workflow, const PgqrsCancelFilter *filter,
-							   const char *reason, int64 max_rows);
+/* Cancels up to max_rows runs that match, in ascending order. */
+extern PgqrsCancelled pgqrs_cancel_many(const char *workflow,
+										const PgqrsCancelFilter *filter,
+										const char *reason, int max_rows);
 
 /* The worker has stopped; output: or NULL. */
 extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output);

@@ -97,20 +97,36 @@ UPDATE pgqrs_messages SET visible_after = 'infinity'; -- what is left is not our
 SELECT pgqrs_create_workflow('many') \g /dev/null
 SELECT pgqrs_trigger_batch('many', array_fill('1'::jsonb, '{6}'), tags => '{"team": "a", "n": 1}'), pgqrs_trigger_batch('many', array_fill('1'::jsonb, '{6}'), tags => '{"team": "b"}'), pgqrs_trigger_batch('many', array_fill('1'::jsonb, '{2}')) \g /dev/null
 SELECT count(*) FROM pgqrs_dequeue('many', batch_size => 2) \g /dev/null
-SELECT is(pgqrs_cancel_runs('many', tags => '{"team": "c"}'), 0::bigint, 'none has these tags');
-SELECT is(pgqrs_cancel_runs('many', 'PAUSED'), 0::bigint, 'none this status');
-SELECT is(pgqrs_cancel_runs('many', 'SUCCESS'), 0::bigint, 'an end is no status to cancel');
-SELECT is(pgqrs_cancel_runs('many', 'RUNNING', '{"team": "b"}'), 0::bigint, 'nor both');
-SELECT is(pgqrs_cancel_runs('many', tags => '{"team": "b"}', max_rows => 2), 2::bigint, 'two of them');
-SELECT is(pgqrs_cancel_runs('many', tags => '{"team": "b"}'), 4::bigint, 'and the rest');
-SELECT is(pgqrs_cancel_runs('many', 'RUNNING'), 2::bigint, 'those that are held are asked');
-SELECT is(pgqrs_cancel_runs('many', 'RUNNING'), 0::bigint, 'once');
-SELECT is(pgqrs_cancel_runs('many', tags => '{"team": "a"}', max_rows => 100), 4::bigint, 'what waits behind them');
-SELECT is(pgqrs_cancel_runs('many'), 2::bigint, 'those without tags');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', tags => '{"team": "c"}')), 0::bigint, 'none has these tags');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', 'PAUSED')), 0::bigint, 'none this status');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', 'SUCCESS')), 0::bigint, 'an end is no status to cancel');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', 'RUNNING', '{"team": "b"}')), 0::bigint, 'nor both');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', tags => '{"team": "b"}', max_rows => 2)), 2::bigint, 'two of them');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', tags => '{"team": "b"}')), 4::bigint, 'and the rest');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', 'RUNNING')), 2::bigint, 'those that are held are asked');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', 'RUNNING')), 0::bigint, 'once');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', tags => '{"team": "a"}', max_rows => 100)), 4::bigint, 'what waits behind them');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many')), 2::bigint, 'those without tags');
 SELECT results_eq($$SELECT status, count(*) FROM pgqrs_runs WHERE workflow = 'many' GROUP BY 1 ORDER BY 1$$, $$VALUES ('CANCELLED', 12::bigint), ('RUNNING', 2)$$, 'all of them');
 SELECT count(pgqrs_trigger_batch('many', array_fill('1'::jsonb, '{1500}'))) \g /dev/null
-SELECT is(pgqrs_cancel_runs('many'), 1000::bigint, 'a thousand at a time');
-SELECT is(pgqrs_cancel_runs('many', max_rows => 2000), 500::bigint, 'or more');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many')), 1000::bigint, 'a thousand at a time');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', max_rows => 2000)), 500::bigint, 'or more');
+
+-- Page by page, in ascending order; by error and by time of creation.
+SELECT runs[1] AS r1, runs[2] AS r2, runs[3] AS r3, runs[4] AS r4, runs[5] AS r5 FROM pgqrs_trigger_batch('many', array_fill('1'::jsonb, '{4}')) b, LATERAL (SELECT b || pgqrs_trigger('many', priority => 1) AS runs) r \gset
+SELECT results_eq('SELECT changed, skipped, last_run_id FROM pgqrs_cancel_runs(''many'', max_rows => 2, reason => ''a flood'')', format('VALUES (2::bigint, 0::bigint, %s::bigint)', :r2), 'the two lowest ids, whatever the order of claims');
+SELECT is((status, cancel_reason)::text, '(CANCELLED,"a flood")', 'the reason is kept') FROM pgqrs_get_run(:r2);
+SELECT results_eq(format('SELECT * FROM pgqrs_cancel_runs(''many'', max_rows => 2, after_run_id => %s)', :r3), 'VALUES (2::bigint, 0::bigint, NULL::bigint)', 'those after an id, and no more match');
+SELECT results_eq('SELECT * FROM pgqrs_cancel_runs(''many'', max_rows => 0)', 'VALUES (0::bigint, 0::bigint, NULL::bigint)', 'a loop that asks for none ends');
+SELECT is(status, 'QUEUED', 'nothing of it happens to a run before that id, or with max_rows 0') FROM pgqrs_get_run(:r3);
+SELECT created_at AS c3 FROM pgqrs_get_run(:r3) \gset
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', created_before => :'c3')), 0::bigint, 'created before its instant: it is not');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', created_after => :'c3'::timestamptz + interval '1 us')), 0::bigint, 'nor after it');
+SELECT message_id AS failed, pgqrs_fail_run(message_id, lease, '{"type": "smtp"}', true, '1 h') IS NOT NULL AS failing FROM pgqrs_dequeue('many') \gset
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many', error_type => 'smt')), 0::bigint, 'a part of its error''s type is another type');
+SELECT pgqrs_trigger('many') \g /dev/null
+SELECT results_eq(format('SELECT changed, skipped, last_run_id FROM pgqrs_cancel_runs(''many'', error_type => ''smtp'', created_after => %L)', :'c3'), 'VALUES (1::bigint, 0::bigint, NULL::bigint)', 'the one that failed with it, created at that instant');
+SELECT is((SELECT changed FROM pgqrs_cancel_runs('many')), 1::bigint, 'the other has no error and was left');
 
 -- Deleted.
 SELECT pgqrs_trigger('keyed', idempotency_key => 'k') AS run \gset

@@ -38,7 +38,7 @@ INSERT INTO arguments
 		('pgqrs_await_signal', $$run_id = RUN | lease = LEASE | step_id = 's' | signal = 'go' | timeout = '1 s'$$),
 		('pgqrs_signal', $$run_id = RUN | signal = 'go' | payload = '1' | idempotency_key = 'key' | headers = '1'$$),
 		('pgqrs_cancel_run', $$run_id = RUN | reason = 'why'$$),
-		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' | tags = '1' | max_rows = 10$$),
+		('pgqrs_cancel_runs', $$workflow = 'job' | status = 'QUEUED' | tags = '1' | max_rows = 10 | reason = 'why' | error_type = 'timeout' | created_after = '2000-01-01' | created_before = '2100-01-01' | after_run_id = 0$$),
 		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1'$$),
 		('pgqrs_delete_run', $$run_id = RUN | reason = 'why'$$),
 		('pgqrs_rerun', $$run_id = ENDED | input = '1' | from_step = NULL | keep_finished = false$$),
@@ -101,12 +101,14 @@ INSERT INTO bad (argument, value, state) VALUES
 	('duration', $$'-1 s'$$, '22023'), ('duration', $$'1 month'$$, '22023'), ('duration', $$'366001 days'$$, '22023'), ('until', $$'infinity'$$, '22023'), ('until', 'now()', '22023'),
 	('from_step', $$''$$, '22023'), ('from_step', $$repeat('x', 256)$$, '22023'), ('from_step', $$'nothing'$$, '22023'), ('on_parent_end', $$''$$, '22023'), ('on_parent_end', $$'ABANDON'$$, '22023'), ('mode', $$''$$, '22023'), ('mode', $$'All'$$, '22023'),
 	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
-	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023');
+	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023'),
+	('created_after', $$'infinity'$$, '22023'), ('created_before', $$'infinity'$$, '22023'), ('error_type', $$repeat('x', 8193)$$, '22023');
 INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_children'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
 	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008', 'pgqrs_pause_run'),
+	('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_cancel_run'), ('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_cancel_runs'), ('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_delete_run'),
 	('idempotency_key', $$'k'$$, '23505', 'pgqrs_trigger');
 
-SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease')$$, 'every argument that can have a bad value has one here');
+SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease', 'after_run_id')$$, 'every argument that can have a bad value has one here');
 SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argument FROM arguments)$$, 'and none is here in vain');
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function, argument, bad.value), state, format('%s %s => %s', a.function, argument, left(bad.value, 40)))
 	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)

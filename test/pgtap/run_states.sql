@@ -92,7 +92,7 @@ INSERT INTO operations VALUES
 	('resume a step', 'SELECT pgqrs_resume_run(RUN, ''q'')'),
 	('signal', 'SELECT pgqrs_signal(RUN, ''go'') > 0'),
 	('cancel', 'SELECT pgqrs_cancel_run(RUN)'),
-	('cancel all', 'SELECT pgqrs_cancel_runs(STATE)'),
+	('cancel all', 'SELECT changed FROM pgqrs_cancel_runs(STATE)'),
 	('acknowledge', 'SELECT pgqrs_acknowledge_cancel(RUN, LEASE)'),
 	('delete the run', 'SELECT pgqrs_delete_run(RUN)'),
 	('result', 'SELECT status FROM pgqrs_result(RUN)');
