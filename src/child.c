@@ -15,8 +15,10 @@
  */
 #include "child.h"
 
+#include "access/detoast.h"
 #include "clock.h"
 #include "errors.h"
+#include "guc.h"
 #include "miscadmin.h"
 #include "names.h"
 #include "park.h"
@@ -59,9 +61,22 @@ fill_parent(PgqrsParkStep *w, PgqrsNewRun *r)
 
 	r->parent_run_id = w->run_id;
 	r->parent_step_id = w->step_id;
-	if (!pgqrs_is_null(message, Messages_deadline_at))
+	if (r->on_parent_end != PARENT_END_ABANDON &&
+		!pgqrs_is_null(message, Messages_deadline_at))
 		r->latest_deadline = DatumGetTimestampTz(
 			pgqrs_get(message, Messages_deadline_at));
+}
+
+/* Its own key would have it wait for its own end. */
+static void
+refuse_self(const PgqrsParkStep *w, int64 child)
+{
+	if (child == w->run_id)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " cannot be its own child", child),
+				 errdetail("It has the idempotency key that the child was to have."),
+				 errhint("Use another workflow or another key for the child.")));
 }
 
 static int
@@ -150,6 +165,7 @@ start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r, int64 *child)
 	{
 		fill_parent(w, r);
 		*child = pgqrs_run_trigger(workflow, r);
+		refuse_self(w, *child);
 	}
 	if (*child != 0)
 		note_child(w, *child);
@@ -315,6 +331,8 @@ start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
 		r.parent_step_ids = steps;
 		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->no_inputs,
 								c->keys, *ids);
+		for (int i = 0; i < count; i++)
+			refuse_self(w, (*ids)[i]);
 		add_steps(w, steps, *ids, count);
 	}
 	else
@@ -366,6 +384,14 @@ require_started(const PgqrsParkStep *w)
 				 errhint("Start it with pgqrs_start_child() or pgqrs_start_children().")));
 }
 
+static void
+require_many(const PgqrsParkStep *w)
+{
+	int64 *ids;
+
+	(void) noted_children(w, &ids);
+}
+
 static bool
 copy_value(TupleTableSlot *slot, AttrNumber column, Datum *value)
 {
@@ -389,9 +415,29 @@ explain(PgqrsRunStatus status, TupleTableSlot *run)
 										  "the run was deleted");
 }
 
-/* How a child is doing; whether it has ended.  One that is gone was deleted. */
+static Size
+size_of(TupleTableSlot *run, AttrNumber column)
+{
+	return pgqrs_is_null(run, column) ?
+		0 :
+		toast_raw_datum_size(pgqrs_get(run, column));
+}
+
+static void
+copy_result(TupleTableSlot *run, PgqrsChildEnd *end)
+{
+	end->has_output = copy_value(run, Runs_output, &end->output);
+	end->has_error = copy_value(run, Runs_error, &end->error);
+}
+
+/*
+ * How a child is doing; whether it has ended.  One that is gone was deleted.
+ * *size: that of results so far, to which this one is added; those over the
+ * limit together are not copied.  NULL: it is alone.
+ */
 static bool
-read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, PgqrsChildEnd *end)
+read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
+		   PgqrsChildEnd *end)
 {
 	PgqrsRunStatus status = RUN_CANCELLED;
 	bool found = pgqrs_row_fetch_id(runs, child, run);
@@ -403,10 +449,14 @@ read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, PgqrsChildEnd *en
 	end->status = pgqrs_enum_label(ENUM_RUN_STATUS, status);
 	if (!pgqrs_run_is_terminal(status))
 		return false;
-	if (found)
+	if (found && size != NULL)
+		*size += size_of(run, Runs_output) + size_of(run, Runs_error);
+	if (found && (size == NULL || *size <= (Size) pgqrs_payload_max))
+		copy_result(run, end);
+	else if (found)
 	{
-		end->has_output = copy_value(run, Runs_output, &end->output);
-		end->has_error = copy_value(run, Runs_error, &end->error);
+		end->has_output = !pgqrs_is_null(run, Runs_output);
+		end->has_error = !pgqrs_is_null(run, Runs_error);
 	}
 	if (status != RUN_SUCCESS && !end->has_error)
 	{
@@ -428,7 +478,7 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 {
 	PgqrsChildEnd end;
 
-	if (!read_child(runs, run, child, &end))
+	if (!read_child(runs, run, child, NULL, &end))
 		return false;
 	pgqrs_set(step, Steps_status,
 			  pgqrs_enum_datum(ENUM_STEP_STATUS,
@@ -470,7 +520,7 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	if (pgqrs_park_step_finished(&w))
 		answer(&w, end);
 	else if (read_child(w.run.runs, pgqrs_table_slot(w.run.runs),
-						noted_child(&w), end))
+						noted_child(&w), NULL, end))
 	{
 		Datum input = pgqrs_json_child(end->run_id, end->status);
 
@@ -487,73 +537,152 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	return done;
 }
 
+/* What has been read of children that were started together. */
+typedef struct Ends
+{
+	PgqrsChildEnd *ends;
+	int count;
+	int ended;
+	int succeeded;
+	Size size; /* of their outputs and errors */
+} Ends;
+
 /*
- * Reads all children; how many have ended, and how many of those well.  From
- * the last one on, since one that has not ended is enough for all.
+ * Reads children, all of them if enough have ended.  From the last one on, since
+ * one that has not ended is enough for all.  What is over the limit together is
+ * not even copied.
  */
-static int
-read_children(PgqrsParkStep *w, const int64 *ids, int count, bool all,
-			  PgqrsChildEnd *ends, int *succeeded)
+static void
+read_children(PgqrsParkStep *w, const int64 *ids, bool all, Ends *e)
 {
 	TupleTableSlot *run = pgqrs_table_slot(w->run.runs);
-	int ended = 0;
 
-	*succeeded = 0;
-	for (int i = count - 1; i >= 0; i--)
+	for (int i = e->count - 1; i >= 0; i--)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (read_child(w->run.runs, run, ids[i], &ends[i]))
+		if (read_child(w->run.runs, run, ids[i], &e->size, &e->ends[i]))
 		{
-			ended++;
-			if (has_succeeded(&ends[i]))
-				(*succeeded)++;
+			e->ended++;
+			if (has_succeeded(&e->ends[i]))
+				e->succeeded++;
 		}
 		else if (all)
-			return ended;
+			return;
 	}
-	return ended;
 }
 
 static void
-finish_many(PgqrsParkStep *w, Datum results, bool well)
+truncate_end(PgqrsChildEnd *end, Datum truncated)
+{
+	if (end->has_output)
+		end->output = truncated;
+	if (end->has_error)
+		end->error = truncated;
+}
+
+/* All ends as one value, without outputs and errors that are too large together. */
+static Datum
+results_of(const Ends *e)
+{
+	Datum truncated = pgqrs_json_truncated();
+
+	if (e->size > (Size) pgqrs_payload_max)
+		for (int i = 0; i < e->count; i++)
+			truncate_end(&e->ends[i], truncated);
+	return pgqrs_json_child_ends(e->ends, e->count);
+}
+
+/*
+ * A step of children that has finished has done so when all had ended, or when
+ * any one had; then its input has the key "any".  Once all have ended too, what
+ * was answered of any one is kept there.
+ */
+static bool
+any_was_awaited(const PgqrsParkStep *w, Datum *results)
+{
+	Datum input;
+	Datum any;
+
+	if (!pgqrs_park_step_finished(w) ||
+		!pgqrs_park_step_value(w, Steps_input, &input) ||
+		!pgqrs_json_value(input, "any", &any))
+		return false;
+	*results = any;
+	return true;
+}
+
+static bool
+is_answered_for_all(const PgqrsParkStep *w)
+{
+	Datum any;
+
+	return pgqrs_park_step_finished(w) &&
+		(!any_was_awaited(w, &any) || !pgqrs_json_is_null(any));
+}
+
+static void
+answer_many(const PgqrsParkStep *w, bool all, Datum *results)
+{
+	if (all || !any_was_awaited(w, results) || pgqrs_json_is_null(*results))
+		pgqrs_park_step_value(w, Steps_output, results);
+}
+
+/* The step ends, or ends once more: it was answered for any one before. */
+static void
+finish_many(PgqrsParkStep *w, Datum results, bool all, bool well)
 {
 	Datum error = pgqrs_json_error("child_failed", "a child did not succeed");
+	Datum input;
+	Datum before;
+	bool again = w->again = pgqrs_park_step_finished(w);
 
-	pgqrs_park_step_finish(w, well ? STEP_SUCCESS : STEP_ERROR, NULL, &results,
-						   well ? NULL : &error);
+	pgqrs_park_step_value(w, Steps_input, &input);
+	if (again)
+		pgqrs_park_step_value(w, Steps_output, &before);
+	if (again || !all)
+		input = pgqrs_json_set_any(input, again ? &before : NULL);
+	pgqrs_park_step_finish(w, well ? STEP_SUCCESS : STEP_ERROR, &input,
+						   &results, well ? NULL : &error);
+}
+
+/* Whether enough have ended; if not, the run is parked. */
+static bool
+finish_or_park(PgqrsParkStep *w, bool all, Datum *results)
+{
+	int64 *ids;
+	Ends e = {.count = noted_children(w, &ids)};
+	int needed = all ? e.count : 1;
+
+	e.ends = palloc0(e.count * sizeof(PgqrsChildEnd));
+	read_children(w, ids, all, &e);
+	if (e.ended < needed)
+	{
+		pgqrs_park_step_park(w, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
+							 w->step_id, DT_NOEND, NULL, NULL);
+		return false;
+	}
+	*results = results_of(&e);
+	finish_many(w, *results, all, e.succeeded >= needed);
+	return true;
 }
 
 bool
 pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id, bool all,
 					   Datum *results)
 {
+	bool (*is_answered)(const PgqrsParkStep *) = all ? is_answered_for_all :
+													   pgqrs_park_step_finished;
 	PgqrsParkStep w;
-	PgqrsChildEnd *ends;
-	int64 *ids;
-	int count;
-	int ended;
-	int succeeded;
 	bool done = true;
 
-	pgqrs_park_step_open(&w, run_id, lease, step_id, STEP_KIND_CHILD);
+	pgqrs_park_step_open_if(&w, run_id, lease, step_id, STEP_KIND_CHILD,
+							is_answered);
 	require_started(&w);
-	count = noted_children(&w, &ids);
-	if (pgqrs_park_step_finished(&w))
-		pgqrs_park_step_value(&w, Steps_output, results);
+	require_many(&w);
+	if (is_answered(&w))
+		answer_many(&w, all, results);
 	else
-	{
-		ends = palloc(count * sizeof(PgqrsChildEnd));
-		ended = read_children(&w, ids, count, all, ends, &succeeded);
-		done = ended >= (all ? count : 1);
-		if (done)
-		{
-			*results = pgqrs_json_child_ends(ends, count);
-			finish_many(&w, *results, succeeded >= (all ? count : 1));
-		}
-		else
-			pgqrs_park_step_park(&w, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
-								 step_id, DT_NOEND, NULL, NULL);
-	}
+		done = finish_or_park(&w, all, results);
 	pgqrs_park_step_close(&w);
 	return done;
 }

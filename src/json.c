@@ -419,6 +419,31 @@ pgqrs_json_children(const int64 *run_ids, int count)
 	return end_object(&state);
 }
 
+/* {"truncated": true} */
+Datum
+pgqrs_json_truncated(void)
+{
+	JsonbValue yes = {.type = jbvBool, .val.boolean = true};
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_string(&state, WJB_KEY, "truncated");
+	pushJsonbValue(&state, WJB_VALUE, &yes);
+	return end_object(&state);
+}
+
+/* {"run_ids": [run_ids], "any": results}; NULL: null, they are still the output */
+Datum
+pgqrs_json_set_any(Datum children, const Datum *results)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_json_or_null(&state, "any", results != NULL,
+					 results != NULL ? *results : (Datum) 0);
+	return DirectFunctionCall2(jsonb_concat, children, end_object(&state));
+}
+
 /* [{"run_id", "status", "output", "error"}], with null for what is not there */
 Datum
 pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
@@ -508,6 +533,15 @@ array_value(Datum object, const char *key)
 		v.type != jbvBinary || !JsonContainerIsArray(v.val.binary.data))
 		return NULL;
 	return v.val.binary.data;
+}
+
+bool
+pgqrs_json_is_null(Datum value)
+{
+	Jsonb *jb = DatumGetJsonbP(value);
+	JsonbValue v;
+
+	return JsonbExtractScalar(&jb->root, &v) && v.type == jbvNull;
 }
 
 /* How many elements the array under a key has. */

@@ -46,12 +46,18 @@ typedef struct PgqrsChildEnd
 	Datum error;
 } PgqrsChildEnd;
 
+/* What is told of a value that is too large to be told. */
+extern Datum pgqrs_json_truncated(void);
+
 /* What steps that wait note down as their input. */
 extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
 									const Datum *headers);
 extern Datum pgqrs_json_child(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count);
+
+/* The same, and what awaiting any one of them has answered. */
+extern Datum pgqrs_json_set_any(Datum children, const Datum *results);
 
 extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 
@@ -62,6 +68,7 @@ extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
 extern Datum pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
 extern bool pgqrs_json_value(Datum object, const char *key, Datum *value);
+extern bool pgqrs_json_is_null(Datum value);
 extern int pgqrs_json_count(Datum object, const char *key);
 extern int64 pgqrs_json_element(Datum object, const char *key, int place);
 

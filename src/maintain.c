@@ -565,12 +565,13 @@ maintain_children(int64 *done)
 static TimestampTz
 maintain_parked(int64 *done)
 {
-	int looked_at;
+	bool more;
+	bool any;
 
-	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &looked_at);
-	if (looked_at == MAX_PARKED)
+	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &more, &any);
+	if (more)
 		return 0;
-	return looked_at > 0 ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
+	return any ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
 }
 
 static TimestampTz

@@ -84,23 +84,32 @@ open_tables(PgqrsParkStep *w, int64 run_id, int64 lease, const char *step_id,
 	w->lease = lease;
 	w->step_id = step_id;
 	w->kind = kind;
+	w->again = false;
 	pgqrs_run_open(&w->run);
 	w->steps = pgqrs_table_open(TABLE_STEPS, true);
 	w->step = pgqrs_table_slot(w->steps);
 }
 
 void
-pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
-					 const char *step_id, PgqrsStepKind kind)
+pgqrs_park_step_open_if(PgqrsParkStep *w, int64 run_id, int64 lease,
+						const char *step_id, PgqrsStepKind kind,
+						bool (*is_answered)(const PgqrsParkStep *w))
 {
 	pgqrs_commit_claim_begin();
 	open_tables(w, run_id, lease, step_id, kind);
 	fetch_step(w);
 	pgqrs_run_require_held(&w->run, run_id, lease,
-						   pgqrs_park_step_finished(w) ? LockTupleKeyShare :
-														 LockTupleExclusive);
+						   is_answered(w) ? LockTupleKeyShare : LockTupleExclusive);
 	pgqrs_run_fence(&w->run, lease, true);
 	pgqrs_park_step_fetch(w);
+}
+
+void
+pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
+					 const char *step_id, PgqrsStepKind kind)
+{
+	pgqrs_park_step_open_if(w, run_id, lease, step_id, kind,
+							pgqrs_park_step_finished);
 }
 
 /* A call for a step that is there, after the run completed under this lease. */
@@ -146,7 +155,7 @@ fill_step(PgqrsRow *row, PgqrsParkStep *w, PgqrsStepStatus to, const Datum *inpu
 	{
 		PgqrsStepStatus from = pgqrs_park_step_status(w);
 
-		if (!pgqrs_state_step_may(from, to))
+		if (!w->again && !pgqrs_state_step_may(from, to))
 			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " moves from %s to %s",
 				 w->step_id, w->run_id, pgqrs_enum_label(ENUM_STEP_STATUS, from),
 				 pgqrs_enum_label(ENUM_STEP_STATUS, to));
@@ -274,10 +283,14 @@ pgqrs_park_step_park(PgqrsParkStep *w, const char *kind, const char *what,
 	bool by_others = w->kind == STEP_KIND_SIGNAL || w->kind == STEP_KIND_CHILD;
 	PgqrsRow row;
 
-	fill_step(&row, w, STEP_PAUSED, input);
-	if (reason != NULL)
-		pgqrs_set(&row, Steps_reason, *reason);
-	store_step_alone(w, &row);
+	/* what any one of its children has ended keeps its answer */
+	if (!pgqrs_park_step_finished(w))
+	{
+		fill_step(&row, w, STEP_PAUSED, input);
+		if (reason != NULL)
+			pgqrs_set(&row, Steps_reason, *reason);
+		store_step_alone(w, &row);
+	}
 	park_run(w, waiting_for);
 	park_message(w, until, by_others ? &waiting_for : NULL);
 	pgqrs_event(EVENT_PAUSED, w->run_id, .step_id = w->step_id,

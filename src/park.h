@@ -20,6 +20,7 @@ typedef struct PgqrsParkStep
 	int64 lease;
 	const char *step_id;
 	PgqrsStepKind kind;
+	bool again; /* a step that has finished may finish once more */
 } PgqrsParkStep;
 
 /*
@@ -28,6 +29,11 @@ typedef struct PgqrsParkStep
  */
 extern void pgqrs_park_step_open(PgqrsParkStep *w, int64 run_id, int64 lease,
 								 const char *step_id, PgqrsStepKind kind);
+
+/* The same where more than its status tells whether a step is to be answered. */
+extern void pgqrs_park_step_open_if(PgqrsParkStep *w, int64 run_id, int64 lease,
+									const char *step_id, PgqrsStepKind kind,
+									bool (*is_answered)(const PgqrsParkStep *w));
 
 /*
  * The same for a call that only adds to the step: other steps may be open.

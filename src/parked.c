@@ -17,6 +17,7 @@
 #include "parked.h"
 
 #include "clock.h"
+#include "common/pg_prng.h"
 #include "commit.h"
 #include "faulty.h"
 #include "floor.h"
@@ -122,26 +123,76 @@ child_ended(Parked *p, int64 run_id, const char *step_id)
 }
 
 /*
- * From the last to the first: in the usual order of ends the last child is the
- * last to end, and one look tells that not all have.
+ * A child that had not ended when this backend last looked: while that is so, it
+ * is all that has to be read.  It is one of those that are waited for as long as
+ * the step is of the same delivery.
+ */
+typedef struct Witness
+{
+	int64 run_id; /* of the parent */
+	int64 lease;  /* of the step */
+	int64 child;
+} Witness;
+
+static Witness witness;
+
+/* A step for walks around a circle of so many that are spread over all of it. */
+static int
+stride_of(int count)
+{
+	int stride = Max(1, (int) (count * 0.618));
+	int a = stride;
+	int b = count;
+
+	while (b != 0)
+	{
+		int rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a == 1 ? stride : 1;
+}
+
+/*
+ * Children end in any order, and each end has all looked at until one tells the
+ * answer: so the look jumps about, from a place that is different each time,
+ * and finds it soon however few there are that do.
  */
 static bool
 children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 {
 	Datum input;
+	int64 lease;
 	int count;
+	int stride;
+	int at;
 
 	if (!fetch_step(p, run_id, step_id))
 		return false;
+	lease = DatumGetInt64(pgqrs_get(p->step, Steps_lease));
+	if (all && witness.run_id == run_id && witness.lease == lease &&
+		!has_ended(p, witness.child))
+		return false;
 	input = PointerGetDatum(PG_DETOAST_DATUM(pgqrs_get(p->step, Steps_input)));
 	count = pgqrs_json_count(input, "run_ids");
-	for (int i = count - 1; i >= 0; i--)
+	if (count <= 0)
+		return all;
+	stride = stride_of(count);
+	at = pg_prng_uint64_range(&pg_global_prng_state, 0, count - 1);
+	for (int i = 0; i < count; i++)
 	{
-		bool ended = has_ended(p, pgqrs_json_element(input, "run_ids", i));
+		int64 child = pgqrs_json_element(input, "run_ids", at);
+		bool ended = has_ended(p, child);
 
 		CHECK_FOR_INTERRUPTS();
 		if (ended != all)
+		{
+			if (all)
+				witness = (Witness){run_id, lease, child};
 			return ended;
+		}
+		at = (at + stride) % count;
 	}
 	return all;
 }
@@ -308,7 +359,7 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 }
 
 int
-pgqrs_parked_pass(int max, int *looked_at)
+pgqrs_parked_pass(int max, bool *more, bool *any)
 {
 	static Position reached;
 	Position at = reached;
@@ -329,7 +380,8 @@ pgqrs_parked_pass(int max, int *looked_at)
 	}
 	close_tables(&p);
 	pfree(ids);
-	*looked_at = count;
+	*more = count == max;
+	*any = count > 0 || reached.run_id != 0;
 	reached = at; /* a pass that fails is done again from where it began */
 	return woken;
 }

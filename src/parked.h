@@ -54,8 +54,9 @@ extern bool pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 
 /*
  * Looks at up to max parked runs, the next ones each time, from the start once
- * fewer are left; how many were woken.
+ * fewer are left; how many were woken.  more: there may be others; any: there
+ * are parked runs, which this call or those before it have looked at.
  */
-extern int pgqrs_parked_pass(int max, int *looked_at);
+extern int pgqrs_parked_pass(int max, bool *more, bool *any);
 
 #endif /* PGQRS_PARKED_H */

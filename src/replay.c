@@ -97,13 +97,18 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
 }
 
-/* A child ends with its parent, if that goes on, at the latest. */
+/*
+ * A child ends with its parent, if that goes on, at the latest; one that is
+ * abandoned at the parent's end does not.
+ */
 static TimestampTz
 latest_deadline(Replay *r)
 {
 	TupleTableSlot *parent;
 
-	if (pgqrs_is_null(r->run, Runs_parent_run_id))
+	if (pgqrs_is_null(r->run, Runs_parent_run_id) ||
+		pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(r->run, Runs_on_parent_end)) ==
+			PARENT_END_ABANDON)
 		return DT_NOEND;
 	parent = pgqrs_table_slot(r->runs);
 	if (!pgqrs_row_fetch_id(r->runs,

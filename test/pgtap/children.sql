@@ -79,6 +79,13 @@ SELECT lease FROM pgqrs_dequeue('parent') \gset
 SELECT is((pgqrs_await_child(:run, :lease, 'keyed')).status, 'SUCCESS', 'and it is done');
 SELECT pgqrs_complete_run(:run, :lease);
 
+-- A run cannot be its own child.
+SELECT pgqrs_trigger('parent', idempotency_key => 'me') AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''parent'', idempotency_key => ''me'')', :run, :lease)), 'PQ016 It has the idempotency key that the child was to have.', 'a run is not its own child');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''x'', ''parent'', ''{1}'', ''{me}'')', :run, :lease)), 'PQ016 It has the idempotency key that the child was to have.', 'nor one of many');
+SELECT pgqrs_complete_run(:run, :lease);
+
 -- A key that is taken: no child, and the step has succeeded.
 SELECT * FROM pg_temp.start('parent') \gset
 SELECT pgqrs_trigger('child', idempotency_key => 'elsewhere') AS elsewhere \gset
@@ -96,9 +103,10 @@ SELECT pg_temp.claim(:run) AS lease, deadline_at AS deadline FROM pgqrs_get_run(
 SELECT is((priority, deadline_at)::text, format('(7,"%s")', :'deadline'), 'priority and deadline') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'a', 'child'));
 SELECT is((priority, deadline_at < :'deadline')::text, '(-3,t)', 'its own, if given, and the earlier deadline') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'b', 'short', priority => -3));
 SELECT is(deadline_at, :'deadline', 'never later') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'd', 'child', timeout => '2 h'));
+SELECT is(deadline_at, NULL, 'one that is abandoned has only its own deadline') FROM pgqrs_get_run(pgqrs_start_child(:run, :lease, 'e', 'child', on_parent_end => 'abandon'));
 SELECT is(m.deadline_at, :'deadline', 'the messages too') FROM pgqrs_messages m JOIN pgqrs_runs USING (run_id) WHERE parent_step_id IN ('a', 'd') AND parent_run_id = :run;
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(count(*), 3::bigint, 'success of the parent leaves children alone') FROM pgqrs_runs WHERE parent_run_id = :run AND status = 'QUEUED';
+SELECT is(count(*), 4::bigint, 'success of the parent leaves children alone') FROM pgqrs_runs WHERE parent_run_id = :run AND status = 'QUEUED';
 SELECT pgqrs_cancel_runs('child'), pgqrs_cancel_runs('short') \g /dev/null
 
 --
@@ -155,6 +163,50 @@ SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS"]
 SELECT pg_temp.finish((:'ids'::bigint[])[1]);
 SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS"]', 'and stays so in this answer') FROM pgqrs_await_children(:run, :lease, 'n', 'any');
 SELECT is(left(pg_temp.step(:run, 'n'), 13), 'CHILD SUCCESS', 'which is a success');
+
+-- Any one, then all: each has its own answer.
+SELECT pgqrs_start_children(:run, :lease, 'both', 'child', '{1,2,3}') AS ids \gset
+SELECT pg_temp.finish((:'ids'::bigint[])[2]);
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS", "QUEUED"]', 'the first one is there') FROM pgqrs_await_children(:run, :lease, 'both', 'any');
+SELECT is(pgqrs_await_children(:run, :lease, 'both')::text, '(f,)', 'all are not there when one is');
+SELECT is(pg_temp.state(:run), 'PAUSED, all children both', 'so the parent waits for all');
+SELECT pg_temp.finish((:'ids'::bigint[])[3]);
+SELECT ok(NOT pg_temp.is_due(:run), 'two of three do not wake it');
+SELECT pg_temp.finish((:'ids'::bigint[])[1], '{"type": "e"}');
+SELECT ok(pg_temp.is_due(:run), 'three do');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS", "QUEUED"]', 'the answer for any one is what it was') FROM pgqrs_await_children(:run, :lease, 'both', 'any');
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["ERROR", "SUCCESS", "SUCCESS"]', 'all have their own') FROM pgqrs_await_children(:run, :lease, 'both');
+SELECT is(left(pg_temp.step(:run, 'both'), 11), 'CHILD ERROR', 'one that failed is a failure of the step now');
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS", "QUEUED"]', 'any one, again') FROM pgqrs_await_children(:run, :lease, 'both', 'any');
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["ERROR", "SUCCESS", "SUCCESS"]', 'all, again') FROM pgqrs_await_children(:run, :lease, 'both');
+
+-- Results that are too large together: each is there on its own.
+SELECT pgqrs_start_children(:run, :lease, 'large', 'child', '{1,2,3}') AS ids \gset
+SELECT pgqrs_complete_run(id, pg_temp.claim(id), to_jsonb(repeat('x', 1000000))) FROM unnest(:'ids'::bigint[]) id \g /dev/null
+SELECT is(results, (SELECT jsonb_agg(jsonb_build_object('run_id', id, 'status', 'SUCCESS', 'output', '{"truncated": true}'::jsonb, 'error', NULL)) FROM unnest(:'ids'::bigint[]) id), 'outputs over payload_max together are not told together') FROM pgqrs_await_children(:run, :lease, 'large');
+SELECT is(left(pg_temp.step(:run, 'large'), 13), 'CHILD SUCCESS', 'the step has succeeded all the same');
+SELECT is((status, length(output #>> '{}'))::text, '(SUCCESS,1000000)', 'each one is told whole') FROM pgqrs_await_child(:run, :lease, 'large[2]');
+
+-- The last child first: what is looked at for each end does not grow with their number.
+SELECT pgqrs_start_children(:run, :lease, 'back', 'child', array_agg('{}'::jsonb)) AS ids FROM generate_series(1, 400) \gset
+SELECT pgqrs_await_children(:run, :lease, 'back') \g /dev/null
+CREATE FUNCTION pg_temp.looks() RETURNS bigint LANGUAGE sql AS
+$$ SELECT pg_stat_get_xact_numscans('pgqrs_workflow_runs_pkey'::regclass) $$;
+CREATE FUNCTION pg_temp.end_backwards(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	before bigint := pg_temp.looks();
+BEGIN
+	FOR i IN REVERSE cardinality(ids)..1 LOOP
+		PERFORM pg_temp.finish(ids[i]);
+	END LOOP;
+	RETURN pg_temp.looks() - before;
+END
+$$;
+SELECT cmp_ok(pg_temp.end_backwards(:'ids'), '<', 400 * 20::bigint, 'ends in the opposite order are looked at a few times each, not all of them each time');
+SELECT ok(pg_temp.is_due(:run), 'and the last one wakes the parent');
+SELECT lease FROM pgqrs_dequeue('parent') \gset
 SELECT pgqrs_step_complete(:run, :lease, 'taken[2]') \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''taken'', ''child'', ''{1,2}'')', :run, :lease)), 'PQ016 It is none of the children of step "taken".', 'a step that is somebody else''s');
 SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, repeat(''x'', 253), ''child'', ''{1,2}'')', :run, :lease)), 5), '22023', 'their step ids are ids');
@@ -254,5 +306,10 @@ SELECT is((r.deadline_at, m.deadline_at)::text, format('("%1$s","%1$s")', :'dead
 SELECT ok(deadline_at BETWEEN clock_timestamp() AND clock_timestamp() + '1 min', 'or its own anew') FROM pgqrs_get_run(:short);
 SELECT pg_temp.finish(:child, '{}'), pgqrs_complete_run(:run, :lease), pgqrs_replay_message(:child);
 SELECT is((r.deadline_at, m.deadline_at)::text, '(,)', 'if the parent has ended, none') FROM pgqrs_get_run(:child) r, pgqrs_messages m WHERE message_id = :child;
+SELECT pgqrs_trigger('parent', timeout => '1 h') AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child', on_parent_end => 'abandon') AS child \gset
+SELECT pg_temp.finish(:child, '{}'), pgqrs_replay_message(:child);
+SELECT is(deadline_at, NULL, 'one that is abandoned has none after a replay either') FROM pgqrs_get_run(:child);
 
 SELECT * FROM finish();
