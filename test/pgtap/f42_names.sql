@@ -200,11 +200,21 @@ SELECT is(array_agg(queue ORDER BY queue COLLATE "C"), (SELECT array_agg(name OR
 	'a pattern takes what begins with it') FROM pgqrs_dequeue('a.*', batch_size => 1000);
 SELECT count(pgqrs_delete_queue(name, true)) FROM names;
 
--- A hostile schema of the extension's own.
+-- A schema of the extension's own, with any name but one in which a script cannot
+-- quote itself: PostgreSQL refuses those, and nothing is left of the attempt.
 DROP EXTENSION pgqrs;
-CREATE SCHEMA "a""b'c $1 %s";
-CREATE EXTENSION pgqrs SCHEMA "a""b'c $1 %s";
-SET search_path = "a""b'c $1 %s", public;
+CREATE FUNCTION pg_temp.install(schema text) RETURNS void LANGUAGE plpgsql AS
+$$
+BEGIN
+	EXECUTE format('CREATE SCHEMA %I', schema);
+	EXECUTE format('CREATE EXTENSION pgqrs SCHEMA %I', schema);
+END
+$$;
+SELECT throws_ok(format('SELECT pg_temp.install(%L)', schema), '22P02', NULL, 'refused as a schema: ' || schema)
+	FROM unnest(ARRAY['a"b', 'a$b', 'a''b', 'a\b', 'a--b', '/*', '*/', E'a\nb']) schema;
+SELECT is((SELECT count(*) FROM pg_proc WHERE proname LIKE 'pgqrs%' AND pronamespace <> 'evil'::regnamespace), 0::bigint, 'and nothing of it is there');
+SELECT lives_ok(format('SELECT pg_temp.install(%L)', 'A; b.c %s, é (d)'), 'any other odd name of a schema will do');
+SET search_path = "A; b.c %s, é (d)", public;
 SELECT is(pg_temp.queue_life(name), :'queue_answers', 'in another schema: queue ' || left(name, 30)) FROM names WHERE name ~ '^(a["'']b|plain)$';
 SELECT is(pg_temp.workflow_life(name), :'workflow_answers', 'in another schema: workflow ' || left(name, 30)) FROM names WHERE name ~ '^(a["'']b|plain)$';
 
