@@ -21,7 +21,7 @@ use constant { CLIENTS => 6, PREPARERS => 2 };
 # What may happen to a client: a lease, a message or a dead letter that is
 # somebody else's by now, our own exceptions, conflicts with others, no room
 # for a prepared transaction, and the crash.
-my $expected = qr/^(?:PQ00[467]|P0001|25P02|40001|40P01|53200|57P0[1-3]|3B001|42704|55000)$/;
+my $expected = qr/^(?:PQ00[467]|PQ016|P0001|25P02|40001|40P01|53200|57P0[1-3]|3B001|42704|55000)$/;
 
 my $seconds = $ENV{STRESS_SECONDS} || 10;
 
