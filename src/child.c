@@ -11,7 +11,10 @@
  * has ended is read from its run.
  *
  * A child that failed is a step that failed: a replay of the parent makes it
- * PENDING, and starting it again starts another one.
+ * PENDING, and starting it again starts another one, which takes the key of the
+ * first.  If that was only asked to stop, it is still the child, and the step
+ * says STOPPING; if it does stop, awaiting it gives the run back, and starting
+ * it once more starts another one.
  */
 #include "child.h"
 
@@ -53,6 +56,20 @@ error_not_many(const PgqrsParkStep *w)
 			 errhint("Use pgqrs_await_child(), or another step id.")));
 }
 
+/*
+ * A replay starts what failed anew, whoever else has the key; a rerun, what
+ * failed before it.
+ */
+static TimestampTz
+failed_by(const PgqrsParkStep *w)
+{
+	if (w->found && !pgqrs_is_null(w->step, Steps_input))
+		return DT_NOEND;
+	if (!pgqrs_is_null(w->run.run, Runs_rerun_of))
+		return DatumGetTimestampTz(pgqrs_get(w->run.run, Runs_created_at));
+	return 0;
+}
+
 /* What the trigger of a child takes from its parent. */
 static void
 fill_parent(PgqrsParkStep *w, PgqrsNewRun *r)
@@ -61,6 +78,7 @@ fill_parent(PgqrsParkStep *w, PgqrsNewRun *r)
 
 	r->parent_run_id = w->run_id;
 	r->parent_step_id = w->step_id;
+	r->failed_by = failed_by(w);
 	if (r->on_parent_end != PARENT_END_ABANDON &&
 		!pgqrs_is_null(message, Messages_deadline_at))
 		r->latest_deadline = DatumGetTimestampTz(
@@ -116,25 +134,57 @@ noted_children(const PgqrsParkStep *w, int64 **ids)
 	return count;
 }
 
+typedef enum ChildState
+{
+	CHILD_FAILED, /* or was deleted, or there is none */
+	CHILD_STOPPING,
+	CHILD_WANTED /* it goes on, or has succeeded */
+} ChildState;
+
 /* Whether a child of a run that was replayed is still good for it. */
-static bool
-is_wanted(PgqrsParkStep *w, int64 child)
+static ChildState
+child_state(PgqrsParkStep *w, int64 child)
 {
 	TupleTableSlot *run = pgqrs_table_slot(w->run.runs);
 	PgqrsRunStatus status;
 
 	if (child == 0 || !pgqrs_row_fetch_id(w->run.runs, child, run))
-		return false;
+		return CHILD_FAILED;
 	status = pgqrs_run_status(run);
-	return status != RUN_ERROR && status != RUN_CANCELLED &&
-		(status == RUN_SUCCESS || pgqrs_is_null(run, Runs_cancel_requested_at));
+	if (status == RUN_ERROR || status == RUN_CANCELLED)
+		return CHILD_FAILED;
+	return status == RUN_SUCCESS || pgqrs_is_null(run, Runs_cancel_requested_at) ?
+		CHILD_WANTED :
+		CHILD_STOPPING;
+}
+
+/* What a step, or that of many children, says where one of them is stopping. */
+#define STOPPING "STOPPING"
+
+static bool
+says_stopping(const PgqrsParkStep *w)
+{
+	Datum input;
+	char *status = NULL;
+
+	if (pgqrs_park_step_value(w, Steps_input, &input))
+		status = pgqrs_json_text(input, "status");
+	return status != NULL && strcmp(status, STOPPING) == 0;
+}
+
+/* Whether the child of a step was stopping, and has done so. */
+static bool
+has_stopped(PgqrsParkStep *w)
+{
+	return says_stopping(w) && !pgqrs_park_step_finished(w) &&
+		child_state(w, noted_child(w)) == CHILD_FAILED;
 }
 
 /* The step of that run, which is there, moves on with the child that it has. */
 static void
-note_child(PgqrsParkStep *w, int64 child)
+note_child(PgqrsParkStep *w, int64 child, bool stopping)
 {
-	Datum input = pgqrs_json_child(child, NULL);
+	Datum input = pgqrs_json_child(child, stopping ? STOPPING : NULL);
 
 	pgqrs_park_step_fetch(w);
 	if (!w->found || !pgqrs_park_step_write(w, STEP_RUNNING, &input))
@@ -158,17 +208,22 @@ finish_without(PgqrsParkStep *w, Datum output)
 static bool
 start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r, int64 *child)
 {
+	ChildState state;
+
 	*child = noted_child(w);
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
 		return false;
-	if (!is_wanted(w, *child))
+	state = child_state(w, *child);
+	if (state == CHILD_FAILED)
 	{
 		fill_parent(w, r);
 		*child = pgqrs_run_trigger(workflow, r);
 		refuse_self(w, *child);
+		if (r->failed_by != 0)
+			state = child_state(w, *child);
 	}
 	if (*child != 0)
-		note_child(w, *child);
+		note_child(w, *child, state == CHILD_STOPPING);
 	else
 		finish_without(w, pgqrs_json_null());
 	return true;
@@ -179,6 +234,14 @@ static bool
 is_started(const PgqrsParkStep *w)
 {
 	return w->found && pgqrs_park_step_status(w) != STEP_PENDING;
+}
+
+/* Whether its child is to be started; the step may be parked at one that stopped. */
+static bool
+starts(PgqrsParkStep *w)
+{
+	w->again = w->run.has_message && has_stopped(w);
+	return w->again || !is_started(w);
 }
 
 int64
@@ -196,7 +259,7 @@ pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 		r->priority = parent_priority(&w);
 	for (;;)
 	{
-		if (is_started(&w))
+		if (!starts(&w))
 		{
 			child = noted_child(&w);
 			break;
@@ -263,7 +326,7 @@ restart(PgqrsParkStep *w, char **steps, const char *workflow, PgqrsNewRun *r,
 		r->input = c->inputs[i];
 		r->idempotency_key = c->keys != NULL ? c->keys[i] : NULL;
 		pgqrs_park_step_fetch(&one);
-		if (is_started(&one))
+		if (!starts(&one))
 			continue;
 		if (!start(&one, workflow, r, &ids[i]))
 			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
@@ -283,9 +346,9 @@ refuse_count(const PgqrsParkStep *w, int started, int count)
 }
 
 static void
-note_children(PgqrsParkStep *w, const int64 *ids, int count)
+note_children(PgqrsParkStep *w, const int64 *ids, int count, bool stopping)
 {
-	Datum input = pgqrs_json_children(ids, count);
+	Datum input = pgqrs_json_children(ids, count, stopping ? STOPPING : NULL);
 
 	pgqrs_park_step_fetch(w);
 	if (!w->found || !pgqrs_park_step_write(w, STEP_RUNNING, &input))
@@ -293,11 +356,29 @@ note_children(PgqrsParkStep *w, const int64 *ids, int count)
 			 w->step_id, w->run_id);
 }
 
+/* Whether one of the children was asked to stop before they were started anew. */
+static bool
+any_stopping(PgqrsParkStep *w, const int64 *ids, int count)
+{
+	PgqrsParkStep one = *w;
+
+	one.step = pgqrs_table_slot(w->steps);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		one.step_id = psprintf("%s[%d]", w->step_id, i + 1);
+		pgqrs_park_step_fetch(&one);
+		if (says_stopping(&one) && !pgqrs_park_step_finished(&one))
+			return true;
+	}
+	return false;
+}
+
 /* A step without children has succeeded; false: look again. */
 static bool
 start_none(PgqrsParkStep *w)
 {
-	Datum input = pgqrs_json_children(NULL, 0);
+	Datum input = pgqrs_json_children(NULL, 0, NULL);
 
 	if (!pgqrs_park_step_write(w, STEP_RUNNING, &input))
 		return false;
@@ -337,7 +418,7 @@ start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
 	}
 	else
 		restart(w, steps, workflow, &r, c, *ids);
-	note_children(w, *ids, count);
+	note_children(w, *ids, count, before >= 0 && any_stopping(w, *ids, count));
 	return true;
 }
 
@@ -353,7 +434,9 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 	pgqrs_park_step_open_shared(&w, run_id, lease, step_id, STEP_KIND_CHILD);
 	for (;;)
 	{
-		if (is_started(&w))
+		w.again = w.run.has_message && says_stopping(&w) &&
+			!pgqrs_park_step_finished(&w);
+		if (is_started(&w) && !w.again)
 		{
 			int before = noted_children(&w, ids);
 
@@ -519,7 +602,8 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	require_started(&w);
 	if (pgqrs_park_step_finished(&w))
 		answer(&w, end);
-	else if (read_child(w.run.runs, pgqrs_table_slot(w.run.runs),
+	else if (!has_stopped(&w) &&
+			 read_child(w.run.runs, pgqrs_table_slot(w.run.runs),
 						noted_child(&w), NULL, end))
 	{
 		Datum input = pgqrs_json_child(end->run_id, end->status);
@@ -645,6 +729,27 @@ finish_many(PgqrsParkStep *w, Datum results, bool all, bool well)
 						   &results, well ? NULL : &error);
 }
 
+/* How many have stopped and are to be started anew before they count. */
+static int
+count_stopped(PgqrsParkStep *w, const Ends *e)
+{
+	PgqrsParkStep one = *w;
+	int stopped = 0;
+
+	if (!says_stopping(w))
+		return 0;
+	one.step = pgqrs_table_slot(w->steps);
+	for (int i = 0; i < e->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		one.step_id = psprintf("%s[%d]", w->step_id, i + 1);
+		pgqrs_park_step_fetch(&one);
+		if (has_stopped(&one))
+			stopped++;
+	}
+	return stopped;
+}
+
 /* Whether enough have ended; if not, the run is parked. */
 static bool
 finish_or_park(PgqrsParkStep *w, bool all, Datum *results)
@@ -655,6 +760,7 @@ finish_or_park(PgqrsParkStep *w, bool all, Datum *results)
 
 	e.ends = palloc0(e.count * sizeof(PgqrsChildEnd));
 	read_children(w, ids, all, &e);
+	e.ended -= count_stopped(w, &e);
 	if (e.ended < needed)
 	{
 		pgqrs_park_step_park(w, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,

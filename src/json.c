@@ -404,9 +404,9 @@ pgqrs_json_child(int64 run_id, const char *status)
 	return end_object(&state);
 }
 
-/* {"run_ids": [run_ids]} */
+/* {"run_ids": [run_ids], "status": status}; NULL: without a status */
 Datum
-pgqrs_json_children(const int64 *run_ids, int count)
+pgqrs_json_children(const int64 *run_ids, int count, const char *status)
 {
 	JsonbParseState *state = NULL;
 
@@ -416,6 +416,8 @@ pgqrs_json_children(const int64 *run_ids, int count)
 	for (int i = 0; i < count; i++)
 		put_number(&state, WJB_ELEM, run_ids[i]);
 	pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+	if (status != NULL)
+		put_text(&state, "status", status);
 	return end_object(&state);
 }
 

@@ -54,7 +54,8 @@ extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
 									const Datum *headers);
 extern Datum pgqrs_json_child(int64 run_id, const char *status);
-extern Datum pgqrs_json_children(const int64 *run_ids, int count);
+extern Datum pgqrs_json_children(const int64 *run_ids, int count,
+								 const char *status);
 
 /* The same, and what awaiting any one of them has answered. */
 extern Datum pgqrs_json_set_any(Datum children, const Datum *results);

@@ -1128,9 +1128,10 @@ exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey *key
 
 /*
  * Waits for the end of whoever is inserting, changing or deleting the row with
- * the values of an index' first columns, without locking it.
+ * the values of an index' first columns, without locking it;
+ * whether there is one then.
  */
-void
+bool
 pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId id, int nkeys,
 					   const Datum *values)
 {
@@ -1138,7 +1139,7 @@ pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId id, int nkeys,
 
 	for (int i = 0; i < nkeys; i++)
 		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, values[i]};
-	(void) exists_or_wait(table,
+	return exists_or_wait(table,
 						  pgqrs_index_open(&table->open, pgqrs_catalog_index(id)),
 						  nkeys, keys);
 }

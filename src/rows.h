@@ -136,7 +136,7 @@ extern bool pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 									PgqrsIndexId arbiter);
 extern bool pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row,
 								   PgqrsIndexId index, int nkeys);
-extern void pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId index,
+extern bool pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId index,
 								   int nkeys, const Datum *values);
 extern void pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old,
 							 const PgqrsRow *row);

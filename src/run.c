@@ -305,6 +305,72 @@ insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	return true;
 }
 
+/*
+ * The same for a trigger.  The workflow's key_scope may just have been changed,
+ * and an open transaction may have stored the key where it was kept before: the
+ * end of that is waited for.
+ */
+static bool
+find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
+			int64 *id)
+{
+	bool active = workflow->key_scope == KEY_ACTIVE;
+	Datum keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
+
+	if (active ? pgqrs_message_by_key(rows->messages, workflow->workflow_id,
+									  key, rows->message) :
+				 pgqrs_row_fetch(rows->runs, INDEX_RUNS_KEY, 2, keys, rows->run))
+	{
+		*id = active ?
+			DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)) :
+			DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+		return true;
+	}
+	return pgqrs_row_await_writer(active ? rows->runs : rows->messages,
+								  active ? INDEX_RUNS_KEY : INDEX_MESSAGES_KEY,
+								  2, keys) &&
+		pgqrs_run_by_key(rows->messages, rows->message, rows->runs, rows->run,
+						 workflow->workflow_id, key, id);
+}
+
+/*
+ * Takes the key from a run that ended badly, for one that is started anew in
+ * its place: as if it had been kept until the end only, so that a replay of the
+ * old one finds it taken.  Its dead letter goes first, as in a replay.  False:
+ * it keeps the key.
+ */
+static bool
+release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
+{
+	PgqrsTable *archive;
+	TupleTableSlot *letter;
+	bool released = false;
+	PgqrsRow row;
+
+	if (r->failed_by == 0)
+		return false;
+	archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	letter = pgqrs_table_slot(archive);
+	if (pgqrs_row_fetch_locked(archive, id, LockTupleExclusive, letter) &&
+		pgqrs_row_fetch_locked(rows->runs, id, LockTupleNoKeyExclusive, rows->run) &&
+		(pgqrs_run_status(rows->run) == RUN_ERROR ||
+		 pgqrs_run_status(rows->run) == RUN_CANCELLED) &&
+		DatumGetTimestampTz(pgqrs_get(rows->run, Runs_completed_at)) <= r->failed_by)
+	{
+		pgqrs_row_copy(&row, rows->runs, rows->run);
+		pgqrs_set(&row, Runs_key_scope,
+				  pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_ACTIVE));
+		pgqrs_row_update(rows->runs, rows->run, &row);
+		pgqrs_row_copy(&row, archive, letter);
+		pgqrs_set(&row, Archive_idempotency_key,
+				  CStringGetTextDatum(r->idempotency_key));
+		pgqrs_row_update(archive, letter, &row);
+		released = true;
+	}
+	pgqrs_table_close(archive);
+	return released;
+}
+
 /* Starts a run under the given id unless its key is taken; the id that has it. */
 static int64
 trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
@@ -316,9 +382,10 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 
 	for (;;)
 	{
-		if (pgqrs_run_by_key(rows->messages, rows->message, rows->runs, rows->run,
-							 workflow->workflow_id, r->idempotency_key, &other))
+		if (find_by_key(rows, workflow, r->idempotency_key, &other))
 		{
+			if (release_key(rows, r, other))
+				continue;
 			if (r->on_duplicate == DUPLICATE_RAISE)
 				ereport(ERROR,
 						(errcode(ERRCODE_UNIQUE_VIOLATION),

@@ -54,6 +54,11 @@ typedef struct PgqrsNewRun
 	char **parent_step_ids; /* of a batch, one each; or NULL */
 	PgqrsParentEnd on_parent_end;
 	TimestampTz latest_deadline; /* 0: none */
+
+	/*
+	 * One that has the key and ended badly by then does not keep it; 0: it does.
+	 */
+	TimestampTz failed_by;
 } PgqrsNewRun;
 
 extern void pgqrs_run_open(PgqrsRunRows *rows);

@@ -288,7 +288,7 @@ await_writer(StepRows *s)
 {
 	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 
-	pgqrs_row_await_writer(s->steps, INDEX_STEPS_PKEY, 2, keys);
+	(void) pgqrs_row_await_writer(s->steps, INDEX_STEPS_PKEY, 2, keys);
 }
 
 /*

@@ -297,6 +297,88 @@ SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}'), :'again'::b
 SELECT pg_temp.finish((:'again'::bigint[])[2]);
 SELECT is(jsonb_path_query_array(results, '$[*].status'), '["SUCCESS", "SUCCESS"]', 'and awaited') FROM pgqrs_await_children(:run, :lease, 'm');
 
+SELECT array_agg(v::text) AS wrong FROM pgqrs_verify() v WHERE NOT ok \gset
+
+-- With keys: what failed does not keep its key from what is started in its place.
+SELECT pgqrs_complete_run(:run, :lease);
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order') AS child, pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}', '{m1,m2}') AS ids \gset
+SELECT pg_temp.finish(:child, '{}'), pg_temp.finish((:'ids'::bigint[])[1]), pg_temp.finish((:'ids'::bigint[])[2], '{}');
+SELECT pgqrs_await_child(:run, :lease, 'c'), pgqrs_await_children(:run, :lease, 'm'), pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
+SELECT pgqrs_trigger('child', idempotency_key => 'order') AS kept \gset
+SELECT is(:kept::bigint, :child::bigint, 'for all others the failed child has its key');
+SELECT pgqrs_replay_message(:run), pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order') AS anew, pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}', '{m1,m2}') AS again \gset
+SELECT isnt(:anew::bigint, :child::bigint, 'a failed child with a key is started again');
+SELECT is(pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order'), :anew::bigint, 'once');
+SELECT is((status, idempotency_key)::text, '(QUEUED,order)', 'with the key') FROM pgqrs_get_run(:anew);
+SELECT is(pgqrs_trigger('child', idempotency_key => 'order'), :anew::bigint, 'which is its own now');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :child)), 'PQ016 Another message has taken its idempotency key.', 'so that the one that failed is not replayed beside it');
+SELECT is(((:'again'::bigint[])[1] = (:'ids'::bigint[])[1], (:'again'::bigint[])[2] = (:'ids'::bigint[])[2])::text, '(t,f)', 'of many with keys, those that failed');
+SELECT is(array_agg(v::text)::text, :'wrong', 'their rows agree') FROM pgqrs_verify() v WHERE NOT ok;
+SELECT pg_temp.finish(:anew, '{}'), pgqrs_await_child(:run, :lease, 'c'), pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
+SELECT pgqrs_rerun(:run) AS run \gset
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order') AS other \gset
+SELECT isnt(:other::bigint, :anew::bigint, 'a rerun starts a failed child with a key again, too');
+SELECT pg_temp.finish(:other, '{}');
+SELECT is(pgqrs_start_child(:run, :lease, 'd', 'child', idempotency_key => 'order'), :other::bigint, 'but not what has failed since');
+SELECT pgqrs_complete_run(:run, :lease);
+
+-- A child that is only asked to stop is waited for.
+CREATE FUNCTION pg_temp.stopping(OUT run bigint, OUT lease bigint, OUT child bigint, OUT held bigint, OUT ids bigint[], OUT held_2 bigint) LANGUAGE plpgsql AS
+$$
+BEGIN
+	SELECT s.run, s.lease INTO run, lease FROM pg_temp.start('parent') s;
+	child := pgqrs_start_child(run, lease, 'c', 'child', idempotency_key => 'stopping ' || run);
+	ids := pgqrs_start_children(run, lease, 'm', 'child', '{1,2}');
+	held := pg_temp.claim(child);
+	held_2 := pg_temp.claim(ids[2]);
+	PERFORM pgqrs_fail_run(run, lease, '{}');
+	PERFORM pgqrs_maintain();
+	PERFORM pgqrs_replay_message(run);
+	lease := pg_temp.claim(run);
+END
+$$;
+CREATE FUNCTION pg_temp.start_again(run bigint, lease bigint, OUT child bigint, OUT ids bigint[]) LANGUAGE plpgsql AS
+$$
+BEGIN
+	child := pgqrs_start_child(run, lease, 'c', 'child', idempotency_key => 'stopping ' || run);
+	ids := pgqrs_start_children(run, lease, 'm', 'child', '{1,2}');
+END
+$$;
+SELECT * FROM pg_temp.stopping() \gset
+SELECT is(pg_temp.state(:child), 'RUNNING, asked', 'the child is held by a worker that was asked to stop');
+SELECT child AS same, ids AS again FROM pg_temp.start_again(:run, :lease) \gset
+SELECT is(:same::bigint, :child::bigint, 'while it goes on there is no other');
+SELECT is(((:'again'::bigint[])[1] = (:'ids'::bigint[])[1], (:'again'::bigint[])[2] = (:'ids'::bigint[])[2])::text, '(f,t)', 'of many, one that was cancelled is started again');
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, '(f,,,)', 'it is awaited');
+SELECT pgqrs_complete_run(:child, :held, '1');
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT child AS same, ids AS same_ids FROM pg_temp.start_again(:run, :lease) \gset
+SELECT is((pgqrs_await_child(:run, :lease, 'c')).status, 'SUCCESS', 'if it succeeds after all it is the child');
+SELECT is(:'same_ids'::bigint[], :'again'::bigint[], 'the others are still the same');
+SELECT pg_temp.finish((:'again'::bigint[])[1]), pgqrs_acknowledge_cancel((:'ids'::bigint[])[2], :held_2) \g /dev/null
+SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)', 'one of many that has stopped is no answer');
+SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'the parent is delivered again');
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT ids AS new_ids FROM pg_temp.start_again(:run, :lease) \gset
+SELECT isnt((:'new_ids'::bigint[])[2], (:'ids'::bigint[])[2], 'and starts another in its place');
+SELECT pg_temp.finish((:'new_ids'::bigint[])[2]);
+SELECT is(jsonb_path_query_array(results, '$[*].status'), '["SUCCESS", "SUCCESS"]', 'which is awaited') FROM pgqrs_await_children(:run, :lease, 'm');
+SELECT pgqrs_complete_run(:run, :lease);
+
+SELECT * FROM pg_temp.stopping() \gset
+SELECT child AS same FROM pg_temp.start_again(:run, :lease) \gset
+SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, '(f,,,)', 'it is awaited');
+SELECT pgqrs_acknowledge_cancel(:child, :held) \g /dev/null
+SELECT ok(pg_temp.is_due(:run), 'if it stops, its parent is delivered again');
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT child AS anew FROM pg_temp.start_again(:run, :lease) \gset
+SELECT isnt(:anew::bigint, :child::bigint, 'and starts another, with its key');
+SELECT is(array_agg(run_id), ARRAY[:anew::bigint], 'of which one is alive') FROM pgqrs_runs WHERE parent_run_id = :run AND parent_step_id = 'c' AND status NOT IN ('SUCCESS', 'ERROR', 'CANCELLED');
+SELECT pgqrs_cancel_run(:run) \g /dev/null
+
 -- A child that is replayed ends with its parent still.
 SELECT pgqrs_trigger('parent', timeout => '1 h') AS run \gset
 SELECT pg_temp.claim(:run) AS lease, deadline_at AS deadline FROM pgqrs_get_run(:run) \gset
