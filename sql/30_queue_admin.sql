@@ -3,22 +3,28 @@
 CREATE FUNCTION pgqrs_create_queue(
 	queue text, visibility_timeout interval = '30 s', max_attempts integer = 5,
 	max_in_flight integer = NULL, retention interval = '7 days',
-	dead_retention interval = '30 days'
+	dead_retention interval = '30 days',
+	max_per_key integer = NULL, ordered boolean = false, fair boolean = false,
+	rate_limit integer = NULL, rate_period interval = '1 s', rate_per_key boolean = false,
+	replace boolean = false
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_create_queue';
-COMMENT ON FUNCTION pgqrs_create_queue(text, interval, integer, integer, interval, interval) IS
-'Creates a queue and returns its id; for the owner, a superuser, or who has admin on a pattern that covers the name (else 42501). visibility_timeout: length of a lease, more than 0, at most 366 days; max_attempts: failures after which a message is dead, at least 1; max_in_flight: live leases at a time, at least 1, NULL for no limit; retention, dead_retention: how long ended and dead messages are kept, a retention of 0 keeps none that are done. A queue that exists is left as it is and its id returned, with a NOTICE naming each setting that differs from what was asked for; an argument that equals its default counts as not given. Two calls at once: one waits for the other''s transaction and returns the same id, at every isolation level. The name of a workflow: PQ016. Errors: 22004, 22023, 42501, PQ016.';
+COMMENT ON FUNCTION pgqrs_create_queue(text, interval, integer, integer, interval, interval, integer, boolean, boolean, integer, interval, boolean, boolean) IS
+'Creates a queue and returns its id; for the owner, a superuser, or who has admin on a pattern that covers the name (else 42501). visibility_timeout: length of a lease, more than 0, at most 366 days; max_attempts: failures after which a message is dead, at least 1; max_in_flight: live leases at a time, at least 1, NULL for no limit; retention, dead_retention: how long ended and dead messages are kept, a retention of 0 keeps none that are done. A queue that exists is left as it is and its id returned, with a NOTICE naming each setting that differs from what was asked for; an argument that equals its default counts as not given. replace: one that exists gets these settings, and the defaults of those not passed, without a NOTICE; what is no argument stays, one that has them is not written, and of several callers the last one wins. max_per_key, ordered, fair, rate_limit, rate_period and rate_per_key are not supported yet: another value than the default is 0A000. Two calls at once: one waits for the other''s transaction and returns the same id, at every isolation level. The name of a workflow: PQ016. Errors: 0A000, 22004, 22023, 42501, PQ016.';
 
 CREATE FUNCTION pgqrs_alter_queue(
 	queue text, visibility_timeout interval = NULL, max_attempts integer = NULL,
 	max_in_flight integer = NULL, retention interval = NULL,
-	dead_retention interval = NULL, reset text[] = '{}'
+	dead_retention interval = NULL,
+	max_per_key integer = NULL, ordered boolean = NULL, fair boolean = NULL,
+	rate_limit integer = NULL, rate_period interval = NULL, rate_per_key boolean = NULL,
+	reset text[] = '{}'
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_alter_queue';
-COMMENT ON FUNCTION pgqrs_alter_queue(text, interval, integer, integer, interval, interval, text[]) IS
-'Changes settings of a queue; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_queue(). Takes effect for later calls; leases keep the end they have. Needs admin on the queue. Of a workflow''s queue, visibility_timeout and max_attempts are the workflow''s visibility_timeout and max_crashes: PQ016, use pgqrs_alter_workflow(). Waits for another transaction that changes the same queue. Errors: 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ001, PQ016.';
+COMMENT ON FUNCTION pgqrs_alter_queue(text, interval, integer, integer, interval, interval, integer, boolean, boolean, integer, interval, boolean, text[]) IS
+'Changes settings of a queue; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_queue(). Those that pgqrs_create_queue() does not support are not supported here. Takes effect for later calls; leases keep the end they have. Needs admin on the queue. Of a workflow''s queue, visibility_timeout and max_attempts are the workflow''s visibility_timeout and max_crashes: PQ016, use pgqrs_alter_workflow(). Waits for another transaction that changes the same queue. Errors: 0A000, 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ001, PQ016.';
 
 CREATE FUNCTION pgqrs_delete_queue(queue text, force boolean = false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

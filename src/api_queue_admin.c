@@ -19,6 +19,7 @@ get_settings(const PgqrsSettingArgs *args)
 	pgqrs_arg_setting_int(args, QUEUE_MAX_IN_FLIGHT, 1);
 	pgqrs_arg_setting_duration(args, QUEUE_RETENTION, 0, PGQRS_MAX_DURATION);
 	pgqrs_arg_setting_duration(args, QUEUE_DEAD_RETENTION, 0, PGQRS_MAX_DURATION);
+	pgqrs_arg_setting_flow(args, QUEUE_FLOW);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_create_queue);
@@ -30,6 +31,7 @@ pgqrs_create_queue(PG_FUNCTION_ARGS)
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
 	get_settings(&args);
+	pgqrs_arg_replace(&args);
 	PG_RETURN_INT64(pgqrs_queue_create(queue, &settings));
 }
 

@@ -113,16 +113,55 @@ pgqrs_arg_setting_name(const PgqrsSettingArgs *args, int setting)
 											   setting_name(args, setting))));
 }
 
-/* Not built yet: only NULL will do. */
-void
-pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting)
+static void
+refuse_unless(const PgqrsSettingArgs *args, int setting, bool is_default)
 {
-	if (pgqrs_arg_setting_given(args, setting))
+	if (!is_default)
 		pgqrs_error_not_built(
 			psprintf("argument \"%s\"", setting_name(args, setting)));
 }
 
-/* After all the others. */
+/* Not built yet: only NULL will do. */
+void
+pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting)
+{
+	refuse_unless(args, setting, !pgqrs_arg_setting_given(args, setting));
+}
+
+/* Not built yet: only false will do. */
+static void
+arg_setting_false(const PgqrsSettingArgs *args, int setting)
+{
+	refuse_unless(args, setting,
+				  !pgqrs_arg_bool_or(args->fcinfo, setting + 1, false));
+}
+
+/* The limits of flow control, of which only the defaults are built. */
+void
+pgqrs_arg_setting_flow(const PgqrsSettingArgs *args, int first)
+{
+	int rate_period = first + FLOW_RATE_PERIOD;
+
+	pgqrs_arg_setting_none(args, first + FLOW_MAX_PER_KEY);
+	arg_setting_false(args, first + FLOW_ORDERED);
+	arg_setting_false(args, first + FLOW_FAIR);
+	pgqrs_arg_setting_none(args, first + FLOW_RATE_LIMIT);
+	refuse_unless(args, rate_period,
+				  pgqrs_arg_duration_or(args->fcinfo, rate_period + 1,
+										setting_name(args, rate_period),
+										USECS_PER_SEC) == USECS_PER_SEC);
+	arg_setting_false(args, first + FLOW_RATE_PER_KEY);
+}
+
+/* Of create, after all the others. */
+void
+pgqrs_arg_replace(const PgqrsSettingArgs *args)
+{
+	if (pgqrs_arg_bool_or(args->fcinfo, args->settings->count + 1, false))
+		pgqrs_settings_replace(args->settings);
+}
+
+/* Of alter, after all the others. */
 void
 pgqrs_arg_reset(const PgqrsSettingArgs *args)
 {

@@ -13,7 +13,8 @@
 
 /*
  * A call whose first argument is the name and whose others are the settings in
- * their order; alter has "reset" after them.  NULL leaves a setting as it is.
+ * their order; create has "replace" after them, and alter "reset".  NULL leaves a
+ * setting as it is, or at its default.
  */
 typedef struct PgqrsSettingArgs
 {
@@ -29,6 +30,8 @@ extern void pgqrs_arg_setting_float(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_setting_texts(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_setting_name(const PgqrsSettingArgs *args, int setting);
 extern void pgqrs_arg_setting_none(const PgqrsSettingArgs *args, int setting);
+extern void pgqrs_arg_setting_flow(const PgqrsSettingArgs *args, int first);
+extern void pgqrs_arg_replace(const PgqrsSettingArgs *args);
 extern void pgqrs_arg_reset(const PgqrsSettingArgs *args);
 extern bool pgqrs_arg_setting_given(const PgqrsSettingArgs *args, int setting);
 

@@ -7,6 +7,7 @@
 #include "api_settings.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
+#include "errors.h"
 #include "queue_admin.h"
 #include "queue_drop.h"
 #include "utils/array.h"
@@ -61,6 +62,17 @@ get_key_scope(const PgqrsSettingArgs *args)
 						pgqrs_enum_datum(ENUM_KEY_SCOPE, label));
 }
 
+/* Runs that are cancelled end; only that is built. */
+static void
+check_on_cancel(const PgqrsSettingArgs *args)
+{
+	static const char *const labels[] = {"end", "deliver"};
+
+	if (pgqrs_arg_label_or(args->fcinfo, WORKFLOW_ON_CANCEL + 1, "on_cancel",
+						   lengthof(labels), labels, 0) != 0)
+		pgqrs_error_not_built("on_cancel => 'deliver'");
+}
+
 static void
 get_settings(const PgqrsSettingArgs *args)
 {
@@ -79,6 +91,8 @@ get_settings(const PgqrsSettingArgs *args)
 	pgqrs_arg_setting_int(args, WORKFLOW_MAX_CRASHES, 1);
 	get_key_scope(args);
 	pgqrs_arg_setting_name(args, WORKFLOW_OUTBOX_QUEUE);
+	check_on_cancel(args);
+	pgqrs_arg_setting_flow(args, WORKFLOW_FLOW);
 	check_policy(args->settings);
 }
 
@@ -91,6 +105,7 @@ pgqrs_create_workflow(PG_FUNCTION_ARGS)
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 
 	get_settings(&args);
+	pgqrs_arg_replace(&args);
 	PG_RETURN_INT64(pgqrs_workflow_create(workflow, &settings));
 }
 

@@ -25,6 +25,7 @@ static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
 	[QUEUE_MAX_IN_FLIGHT] = {"max_in_flight", TABLE_QUEUES, Queues_max_in_flight},
 	[QUEUE_RETENTION] = {"retention", TABLE_QUEUES, Queues_retention},
 	[QUEUE_DEAD_RETENTION] = {"dead_retention", TABLE_QUEUES, Queues_dead_retention},
+	PGQRS_FLOW_SETTINGS(QUEUE_FLOW),
 };
 
 /* Nothing given; the defaults are those of pgqrs_create_queue() in SQL. */
@@ -113,19 +114,23 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }
 
-/* An existing queue stays as it is: says so if something else was asked for. */
-static int64
-keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
-		   TupleTableSlot *slot)
+static void
+refuse_workflow(const char *name, TupleTableSlot *slot)
 {
-	StringInfoData differences;
-
 	if (DatumGetBool(pgqrs_get(slot, Queues_is_workflow)))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("queue \"%s\" cannot be created", name),
 				 errdetail("It is the queue of the workflow of this name."),
 				 errhint("Choose another name, or use the workflow's queue through pgqrs_trigger().")));
+}
+
+/* An existing queue stays as it is: says so if something else was asked for. */
+static void
+keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+		   TupleTableSlot *slot)
+{
+	StringInfoData differences;
 
 	initStringInfo(&differences);
 	pgqrs_settings_compare(s, queues, slot, &differences);
@@ -134,7 +139,36 @@ keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
 				(errmsg("queue \"%s\" exists and keeps its settings", name),
 				 errdetail("%s.", differences.data),
 				 errhint("Change them with pgqrs_alter_queue().")));
-	return DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+}
+
+/*
+ * An existing queue gets the settings; one that has them is neither written nor
+ * locked.  False: it was deleted meanwhile.
+ */
+static bool
+replace_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+			  TupleTableSlot *slot)
+{
+	if (!pgqrs_settings_differ(s, queues, slot))
+		return true;
+	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, slot))
+		return false;
+	refuse_workflow(name, slot);
+	if (pgqrs_settings_differ(s, queues, slot))
+		pgqrs_queue_store(queues, slot, s);
+	return true;
+}
+
+/* False: the queue was deleted meanwhile. */
+static bool
+meet_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+		   TupleTableSlot *slot)
+{
+	refuse_workflow(name, slot);
+	if (s->replace)
+		return replace_queue(queues, name, s, slot);
+	keep_queue(queues, name, s, slot);
+	return true;
 }
 
 int64
@@ -149,9 +183,9 @@ pgqrs_queue_create(const char *name, const PgqrsSettings *s)
 	slot = pgqrs_table_slot(queues);
 	while (!pgqrs_queue_insert(queues, name, false, s, &queue_id))
 	{
-		if (pgqrs_queue_find(queues, name, slot))
+		if (pgqrs_queue_find(queues, name, slot) && meet_queue(queues, name, s, slot))
 		{
-			queue_id = keep_queue(queues, name, s, slot);
+			queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
 			break;
 		}
 	}

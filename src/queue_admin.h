@@ -18,7 +18,8 @@ typedef enum PgqrsQueueSetting
 	QUEUE_MAX_IN_FLIGHT,
 	QUEUE_RETENTION,
 	QUEUE_DEAD_RETENTION,
-	QUEUE_SETTING_COUNT
+	QUEUE_FLOW,
+	QUEUE_SETTING_COUNT = QUEUE_FLOW + FLOW_SETTING_COUNT
 } PgqrsQueueSetting;
 
 /* A lease of more than a year is a mistake. */

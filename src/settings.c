@@ -20,6 +20,7 @@ pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known, int count)
 	Assert(count <= PGQRS_MAX_SETTINGS);
 	s->known = known;
 	s->count = count;
+	s->replace = false;
 	for (int i = 0; i < count; i++)
 	{
 		s->given[i] = s->reset[i] = false;
@@ -38,6 +39,15 @@ pgqrs_settings_give(PgqrsSettings *s, int setting, Datum value)
 {
 	s->values[setting] = (PgqrsSettingValue){value, false};
 	s->given[setting] = true;
+}
+
+/* What exists is to have these settings, and the defaults of all others. */
+void
+pgqrs_settings_replace(PgqrsSettings *s)
+{
+	s->replace = true;
+	for (int i = 0; i < s->count; i++)
+		s->given[i] = true;
 }
 
 static void
@@ -73,12 +83,18 @@ pgqrs_settings_reset(PgqrsSettings *s, const char *name)
 	s->values[i] = s->defaults[i];
 }
 
+static bool
+is_held(const PgqrsSettings *s, int setting, PgqrsTableId table)
+{
+	return s->known[setting].column != 0 && s->known[setting].table == table;
+}
+
 /* Whether a setting that the table holds is given. */
 bool
 pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table)
 {
 	for (int i = 0; i < s->count; i++)
-		if (s->given[i] && s->known[i].table == table)
+		if (s->given[i] && is_held(s, i, table))
 			return true;
 	return false;
 }
@@ -90,7 +106,7 @@ pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
 {
 	for (int i = 0; i < s->count; i++)
 	{
-		if (s->known[i].table != table || (only_given && !s->given[i]))
+		if (!is_held(s, i, table) || (only_given && !s->given[i]))
 			continue;
 		if (s->values[i].isnull)
 			pgqrs_set_null(row, s->known[i].column);
@@ -111,6 +127,18 @@ as_text(const PgqrsSettingValue *v, Oid type)
 	return OidOutputFunctionCall(output, v->value);
 }
 
+/* What a stored row has in the column of a setting. */
+static char *
+stored_text(const PgqrsSetting *known, PgqrsTable *table, TupleTableSlot *slot,
+			Oid *type)
+{
+	PgqrsSettingValue stored;
+
+	*type = TupleDescAttr(RelationGetDescr(table->rel), known->column - 1)->atttypid;
+	stored.value = slot_getattr(slot, known->column, &stored.isnull);
+	return as_text(&stored, *type);
+}
+
 /*
  * Appends what a stored row has otherwise than asked.  An argument that has
  * its default value cannot be told from one that was left out, and counts as
@@ -122,22 +150,36 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 {
 	for (int i = 0; i < s->count; i++)
 	{
-		AttrNumber column = s->known[i].column;
-		PgqrsSettingValue stored;
 		char *asked;
 		char *found;
 		Oid type;
 
-		if (s->known[i].table != table->id)
+		if (!is_held(s, i, table->id))
 			continue;
-		type = TupleDescAttr(RelationGetDescr(table->rel), column - 1)->atttypid;
-		stored.value = slot_getattr(slot, column, &stored.isnull);
+		found = stored_text(&s->known[i], table, slot, &type);
 		asked = as_text(&s->values[i], type);
-		found = as_text(&stored, type);
 		if (strcmp(asked, found) != 0 &&
 			strcmp(asked, as_text(&s->defaults[i], type)) != 0)
 			appendStringInfo(differences, "%s%s is %s, not %s",
 							 differences->len > 0 ? "; " : "", s->known[i].name,
 							 found, asked);
 	}
+}
+
+/* Whether a stored row has any setting otherwise than asked, or by default. */
+bool
+pgqrs_settings_differ(const PgqrsSettings *s, PgqrsTable *table, TupleTableSlot *slot)
+{
+	for (int i = 0; i < s->count; i++)
+	{
+		char *found;
+		Oid type;
+
+		if (!is_held(s, i, table->id))
+			continue;
+		found = stored_text(&s->known[i], table, slot, &type);
+		if (strcmp(found, as_text(&s->values[i], type)) != 0)
+			return true;
+	}
+	return false;
 }

@@ -11,9 +11,36 @@
 #include "lib/stringinfo.h"
 #include "rows.h"
 
-#define PGQRS_MAX_SETTINGS 12
+#define PGQRS_MAX_SETTINGS 24
 
-/* A setting: what its argument is called and which column holds it. */
+/*
+ * Limits that queues and workflows will have.  So far only their defaults are
+ * taken, and no column holds them.
+ */
+typedef enum PgqrsFlowSetting
+{
+	FLOW_MAX_PER_KEY,
+	FLOW_ORDERED,
+	FLOW_FAIR,
+	FLOW_RATE_LIMIT,
+	FLOW_RATE_PERIOD,
+	FLOW_RATE_PER_KEY,
+	FLOW_SETTING_COUNT
+} PgqrsFlowSetting;
+
+/* Their entries in a table of settings, in which they come from first on. */
+#define PGQRS_FLOW_SETTINGS(first) \
+	[(first) + FLOW_MAX_PER_KEY] = {"max_per_key", TABLE_QUEUES, 0}, \
+	[(first) + FLOW_ORDERED] = {"ordered", TABLE_QUEUES, 0}, \
+	[(first) + FLOW_FAIR] = {"fair", TABLE_QUEUES, 0}, \
+	[(first) + FLOW_RATE_LIMIT] = {"rate_limit", TABLE_QUEUES, 0}, \
+	[(first) + FLOW_RATE_PERIOD] = {"rate_period", TABLE_QUEUES, 0}, \
+	[(first) + FLOW_RATE_PER_KEY] = {"rate_per_key", TABLE_QUEUES, 0}
+
+/*
+ * A setting: what its argument is called and which column holds it, 0 for none,
+ * where only the default is taken.
+ */
 typedef struct PgqrsSetting
 {
 	const char *name;
@@ -32,6 +59,7 @@ typedef struct PgqrsSettings
 {
 	const PgqrsSetting *known;
 	int count;
+	bool replace; /* what exists gets all of them, also those not given */
 	bool given[PGQRS_MAX_SETTINGS];
 	bool reset[PGQRS_MAX_SETTINGS]; /* given by its name only */
 	PgqrsSettingValue values[PGQRS_MAX_SETTINGS];
@@ -42,11 +70,14 @@ extern void pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known,
 								int count);
 extern void pgqrs_settings_default(PgqrsSettings *s, int setting, Datum value);
 extern void pgqrs_settings_give(PgqrsSettings *s, int setting, Datum value);
+extern void pgqrs_settings_replace(PgqrsSettings *s);
 extern void pgqrs_settings_reset(PgqrsSettings *s, const char *name);
 extern bool pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table);
 extern void pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
 								 bool only_given, PgqrsRow *row);
 extern void pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 								   TupleTableSlot *slot, StringInfo differences);
+extern bool pgqrs_settings_differ(const PgqrsSettings *s, PgqrsTable *table,
+								  TupleTableSlot *slot);
 
 #endif /* PGQRS_SETTINGS_H */

@@ -42,6 +42,8 @@ static const PgqrsSetting workflow_settings[WORKFLOW_SETTING_COUNT] = {
 	[WORKFLOW_KEY_SCOPE] = {"key_scope", TABLE_WORKFLOWS, Workflows_key_scope},
 	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS,
 							   Workflows_outbox_queue},
+	[WORKFLOW_ON_CANCEL] = {"on_cancel", TABLE_WORKFLOWS, 0},
+	PGQRS_FLOW_SETTINGS(WORKFLOW_FLOW),
 };
 
 static Datum
@@ -126,6 +128,74 @@ refuse_plain_queue(const char *name, TupleTableSlot *queue)
 				 errhint("Choose another name, or delete the queue with pgqrs_delete_queue().")));
 }
 
+/* Both rows; false: there is no such workflow. */
+static bool
+lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
+			  PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	return pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, queue) &&
+		pgqrs_row_fetch_locked(workflows,
+							   DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+							   LockTupleNoKeyExclusive, workflow);
+}
+
+static void
+store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
+{
+	PgqrsRow row;
+
+	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
+		return;
+	pgqrs_row_copy(&row, workflows, slot);
+	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
+	pgqrs_row_update(workflows, slot, &row);
+	pgqrs_catalog_changed(TABLE_WORKFLOWS);
+}
+
+static bool
+differs(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queue,
+		PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	return pgqrs_settings_differ(s, workflows, workflow) ||
+		pgqrs_settings_differ(s, queues, queue);
+}
+
+/*
+ * An existing workflow gets the settings; one that has them is neither written
+ * nor locked.  False: it was deleted meanwhile.
+ */
+static bool
+replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+				 TupleTableSlot *queue, PgqrsTable *workflows,
+				 TupleTableSlot *workflow)
+{
+	if (!differs(s, queues, queue, workflows, workflow))
+		return true;
+	if (!lock_workflow(name, queues, queue, workflows, workflow))
+		return false;
+	if (pgqrs_settings_differ(s, workflows, workflow))
+		store_workflow(workflows, workflow, s);
+	if (pgqrs_settings_differ(s, queues, queue))
+		pgqrs_queue_store(queues, queue, s);
+	return true;
+}
+
+/* False: the workflow was deleted meanwhile. */
+static bool
+meet_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+			  TupleTableSlot *queue, PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	refuse_plain_queue(name, queue);
+	if (!pgqrs_row_fetch_id(workflows,
+							DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+							workflow))
+		return false;
+	if (s->replace)
+		return replace_workflow(name, s, queues, queue, workflows, workflow);
+	report_differences(name, s, queues, queue, workflows, workflow);
+	return true;
+}
+
 int64
 pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 {
@@ -148,32 +218,16 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 			insert_workflow(workflows, id, name, s);
 			break;
 		}
-		if (!pgqrs_queue_find(queues, name, queue))
-			continue;
-		refuse_plain_queue(name, queue);
-		id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
-		if (pgqrs_row_fetch_id(workflows, id, workflow))
+		if (pgqrs_queue_find(queues, name, queue) &&
+			meet_workflow(name, s, queues, queue, workflows, workflow))
 		{
-			report_differences(name, s, queues, queue, workflows, workflow);
+			id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
 			break;
 		}
 	}
 	pgqrs_table_close(workflows);
 	pgqrs_table_close(queues);
 	return id;
-}
-
-static void
-store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
-{
-	PgqrsRow row;
-
-	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
-		return;
-	pgqrs_row_copy(&row, workflows, slot);
-	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
-	pgqrs_row_update(workflows, slot, &row);
-	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 }
 
 void
@@ -185,10 +239,7 @@ pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *workflow = pgqrs_table_slot(workflows);
 
 	check_outbox(s);
-	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, queue) ||
-		!pgqrs_row_fetch_locked(workflows,
-								DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
-								LockTupleNoKeyExclusive, workflow))
+	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		pgqrs_error_workflow_not_found(name);
 	store_workflow(workflows, workflow, s);
 	pgqrs_queue_store(queues, queue, s);

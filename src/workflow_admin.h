@@ -24,7 +24,9 @@ typedef enum PgqrsWorkflowSetting
 	WORKFLOW_MAX_CRASHES,
 	WORKFLOW_KEY_SCOPE,
 	WORKFLOW_OUTBOX_QUEUE,
-	WORKFLOW_SETTING_COUNT
+	WORKFLOW_ON_CANCEL,
+	WORKFLOW_FLOW,
+	WORKFLOW_SETTING_COUNT = WORKFLOW_FLOW + FLOW_SETTING_COUNT
 } PgqrsWorkflowSetting;
 
 extern void pgqrs_workflow_defaults(PgqrsSettings *s);

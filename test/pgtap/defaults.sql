@@ -26,13 +26,13 @@ CREATE TEMP TABLE calls (function text, required text);
 INSERT INTO calls SELECT 'pgqrs_' || function, replace(replace(replace(replace(replace(required, 'ASKED', format('%s, %s', :asked, :asked_lease)), 'ENDED', :'ended'),
 		'RUN', format('%s, %s', :run, :run_lease)), 'HELD', format('%s, %s', :message_id, :lease)), 'RID', :'run')
 	FROM (VALUES
-		('create_queue', '''new'''), ('alter_queue', '''q'''), ('delete_queue', '''q'''), ('delete_queue', '''nothing'''),
+		('create_queue', '''new'''), ('create_queue', '''brief'', replace => true'), ('alter_queue', '''q'''), ('delete_queue', '''q'''), ('delete_queue', '''nothing'''),
 		('enqueue', '''q'', ''1'''), ('enqueue', '''q'', ''1'', idempotency_key => ''taken'''), ('enqueue_batch', '''q'', ''{1,2}'''),
 		('dequeue', '''q'''), ('dequeue', 'worker_id => ' || :worker), ('release_message', 'HELD'), ('nack_message', 'HELD'), ('extend_lease', 'HELD'),
 		('extend_leases', format('ARRAY[%s], ARRAY[%s]', :message_id, :lease)), ('consume', '''q'', ''handler'''), ('peek', '''q'''),
 		('replay_message', :'letter'), ('replay_queue', '''brief'''),
 		('register_worker', '''w'', ''{q}'''), ('extend_worker', :'worker'),
-		('create_workflow', '''new'''), ('alter_workflow', '''flow'''), ('delete_workflow', '''flow'''), ('delete_workflow', '''nothing'''),
+		('create_workflow', '''new'''), ('create_workflow', '''flow'', max_attempts => 9, replace => true'), ('alter_workflow', '''flow'''), ('delete_workflow', '''flow'''), ('delete_workflow', '''nothing'''),
 		('trigger', '''flow'''), ('trigger', '''flow'', idempotency_key => ''taken'''), ('trigger_batch', '''flow'', ''{1,2}'''),
 		('wait', 'ENDED'), ('wait_for_work', '''q'''),
 		('step_begin', 'RUN, ''s'''), ('step_complete', 'RUN, ''s'''), ('step_fail', 'RUN, ''s'', ''{}'''), ('complete_run', 'RUN'), ('fail_run', 'RUN, ''{}'''),

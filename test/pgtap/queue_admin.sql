@@ -80,6 +80,37 @@ SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT for
 SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format('pgqrs_alter_queue(''q'', %1$s => %2$s, reset => ''{%1$s}'')', setting, value)
 	FROM (VALUES ('visibility_timeout', '''1 s'''), ('max_attempts', '5'), ('max_in_flight', '1'), ('retention', '''1 s'''), ('dead_retention', '''1 s''')) AS s (setting, value)));
 
+-- What is not supported yet.
+SELECT is(got, '0A000', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT format(call, setting)
+	FROM unnest(ARRAY['max_per_key => 1', 'max_per_key => 0', 'ordered => true', 'fair => true', 'rate_limit => 10', 'rate_period => ''2 s''', 'rate_period => ''0''', 'rate_per_key => true']) AS setting,
+		unnest(ARRAY['pgqrs_create_queue(''bad'', %s)', 'pgqrs_create_queue(''q'', %s)', 'pgqrs_create_queue(''q'', %s, replace => true)', 'pgqrs_alter_queue(''q'', %s)']) AS call));
+
+--
+-- replace
+--
+
+SELECT pg_temp.contents() AS before \gset
+SELECT is(pgqrs_create_queue('q', replace => true), :q::bigint, 'replaced by what it has: the same id');
+SELECT is(pgqrs_create_queue('q2', '1 min', 7, 3, '0', '366000 days', NULL, false, false, NULL, '1 s', false, true), :q2::bigint, 'by position');
+SELECT is(pg_temp.contents(), :'before', 'and nothing is written');
+SELECT is((SELECT xmin::text FROM pgqrs_queues WHERE name = 'q' AND pgqrs_create_queue('q', replace => true) > 0), (SELECT xmin::text FROM pgqrs_queues WHERE name = 'q'), 'not even the same again');
+SELECT is(pgqrs_create_queue('fresh', max_attempts => 2, replace => true) > :q2, true, 'a queue that does not exist is created');
+SELECT pgqrs_pause_queue('fresh'), created_at AS fresh_since FROM pgqrs_queues WHERE name = 'fresh' \gset
+SELECT is(pgqrs_create_queue('fresh', max_in_flight => 3, retention => '1 h', replace => true), queue_id, 'one that exists keeps its id') FROM pgqrs_queues WHERE name = 'fresh';
+SELECT is(pg_temp.settings('fresh'), '(00:00:30,5,3,01:00:00,"30 days",f,t,,,)', 'gets what is passed and the defaults of the rest, and stays paused');
+SELECT is(created_at, :'fresh_since', 'as old as it is') FROM pgqrs_queues WHERE name = 'fresh';
+SELECT is(pgqrs_create_queue('fresh', replace => false), queue_id, 'without replace it is left as it is') FROM pgqrs_queues WHERE name = 'fresh';
+SELECT is(pg_temp.settings('fresh'), '(00:00:30,5,3,01:00:00,"30 days",f,t,,,)', 'so it is');
+BEGIN;
+SELECT pgqrs_create_queue('fresh', replace => true) \g /dev/null
+SELECT is(pg_temp.settings('fresh'), '(00:00:30,5,,"7 days","30 days",f,t,,,)', 'all defaults');
+ROLLBACK;
+SELECT is(pg_temp.settings('fresh'), '(00:00:30,5,3,01:00:00,"30 days",f,t,,,)', 'not if it is rolled back');
+SELECT pgqrs_delete_queue('fresh') \g /dev/null
+SELECT pgqrs_create_workflow('a flow') \g /dev/null
+SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_queue(''a flow'', max_attempts => 9, replace => true)'), 5), 'PQ016', 'a workflow''s queue is not replaced');
+SELECT pgqrs_delete_workflow('a flow') \g /dev/null
+
 --
 -- alter
 --
@@ -93,7 +124,9 @@ SELECT pgqrs_alter_queue('q2', max_attempts => 8, max_in_flight => 4);
 SELECT is(pg_temp.settings('q2'), '(00:02:00,8,4,00:00:00,"366000 days",f,f,,,)', 'numbers');
 SELECT pgqrs_alter_queue('q2', retention => '1 day', dead_retention => '0', reset => '{max_in_flight,max_in_flight}');
 SELECT is(pg_temp.settings('q2'), '(00:02:00,8,,"1 day",00:00:00,f,f,,,)', 'set and reset together');
-SELECT pgqrs_alter_queue('q2', reset => '{visibility_timeout,max_attempts,max_in_flight,retention,dead_retention}');
+SELECT pgqrs_alter_queue('q2', max_per_key => NULL, ordered => false, fair => false, rate_limit => NULL, rate_period => '1000 ms', rate_per_key => false);
+SELECT is(pg_temp.settings('q2'), '(00:02:00,8,,"1 day",00:00:00,f,f,,,)', 'the defaults of what is not supported yet');
+SELECT pgqrs_alter_queue('q2', reset => '{visibility_timeout,max_attempts,max_in_flight,retention,dead_retention,max_per_key,ordered,fair,rate_limit,rate_period,rate_per_key}');
 SELECT is(pg_temp.settings('q2'), pg_temp.settings('q'), 'reset is what create takes for default');
 SELECT is(concat((SELECT to_jsonb(q) FROM pgqrs_queues q WHERE name = 'q2')),
 	concat((SELECT to_jsonb(q) || jsonb_build_object('queue_id', q2.queue_id, 'name', q2.name, 'created_at', q2.created_at)

@@ -16,9 +16,9 @@ INSERT INTO arguments
 	SELECT function, n, trim(a[1]), replace(replace(replace(replace(replace(trim(a[2]), 'ENDED', :'ended'), 'ASKED_LEASE', :'asked_lease'), 'ASKED', :'asked'), 'RUN', :'run'), 'LEASE', :'lease')
 	FROM (VALUES
 		('pgqrs_create_workflow', $$workflow = 'new' | handler = NULL | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}' | timeout = '1 s'
-			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL$$),
+			| visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL | on_cancel = 'end' | max_per_key = NULL | ordered = false | fair = false | rate_limit = NULL | rate_period = '1 s' | rate_per_key = false | replace = false$$),
 		('pgqrs_alter_workflow', $$workflow = 'job' | handler = NULL | max_attempts = 3 | initial_interval = '1 s' | backoff_coefficient = 2 | max_interval = '1 s' | jitter = 0 | non_retryable = '{a}'
-			| timeout = '1 s' | visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL | reset = '{}'$$),
+			| timeout = '1 s' | visibility_timeout = '1 s' | max_crashes = 1 | key_scope = 'active' | outbox_queue = NULL | on_cancel = 'end' | max_per_key = NULL | ordered = false | fair = false | rate_limit = NULL | rate_period = '1 s' | rate_per_key = false | reset = '{}'$$),
 		('pgqrs_delete_workflow', $$workflow = 'nothing' | force = false$$),
 		('pgqrs_trigger', $$workflow = 'job' | input = '1' | idempotency_key = 'key' | delay = '0' | run_at = '2100-01-01' | priority = 1 | timeout = '1 s' | tags = '1' | headers = '1' | retry_policy = '{}'
 			| on_duplicate = 'raise' | require_worker = false | concurrency_key = NULL$$),
@@ -102,13 +102,15 @@ INSERT INTO bad (argument, value, state) VALUES
 	('from_step', $$''$$, '22023'), ('from_step', $$repeat('x', 256)$$, '22023'), ('from_step', $$'nothing'$$, '22023'), ('on_parent_end', $$''$$, '22023'), ('on_parent_end', $$'ABANDON'$$, '22023'), ('mode', $$''$$, '22023'), ('mode', $$'All'$$, '22023'),
 	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
 	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023'),
+	('on_cancel', $$''$$, '22023'), ('on_cancel', $$'END'$$, '22023'), ('on_cancel', $$'deliver'$$, '0A000'), ('max_per_key', '1', '0A000'), ('ordered', 'true', '0A000'), ('fair', 'true', '0A000'), ('rate_limit', '1', '0A000'),
+	('rate_period', $$'2 s'$$, '0A000'), ('rate_period', $$'1 month'$$, '22023'), ('rate_per_key', 'true', '0A000'),
 	('created_after', $$'infinity'$$, '22023'), ('created_before', $$'infinity'$$, '22023'), ('error_type', $$repeat('x', 8193)$$, '22023');
 INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_children'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
 	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008', 'pgqrs_pause_run'),
 	('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_cancel_run'), ('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_cancel_runs'), ('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_delete_run'),
 	('idempotency_key', $$'k'$$, '23505', 'pgqrs_trigger');
 
-SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease', 'after_run_id')$$, 'every argument that can have a bad value has one here');
+SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad) AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease', 'after_run_id', 'replace')$$, 'every argument that can have a bad value has one here');
 SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argument FROM arguments)$$, 'and none is here in vain');
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function, argument, bad.value), state, format('%s %s => %s', a.function, argument, left(bad.value, 40)))
 	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)

@@ -72,6 +72,8 @@ SELECT is(pgqrs_delete_workflow('nobody', true), false, 'nothing to delete by fo
 CREATE TEMP TABLE bad_settings (setting text, state text);
 INSERT INTO bad_settings
 	SELECT unnest(ARRAY['handler => ''f''', 'handler => ''''']), '0A000'
+	UNION ALL SELECT unnest(ARRAY['on_cancel => ''deliver''', 'max_per_key => 1', 'max_per_key => 0', 'ordered => true', 'fair => true', 'rate_limit => 10', 'rate_period => ''2 s''', 'rate_period => ''0''', 'rate_per_key => true']), '0A000'
+	UNION ALL SELECT unnest(ARRAY['on_cancel => ''''', 'on_cancel => ''End''', 'on_cancel => ''stop''']), '22023'
 	UNION ALL SELECT 'non_retryable => ''{a,NULL}''', '22004'
 	UNION ALL SELECT unnest(ARRAY[
 	'max_attempts => 0', 'max_attempts => -2', 'max_attempts => -2147483648',
@@ -95,12 +97,35 @@ SELECT is(got, '22023', call) FROM pg_temp.refusals_of(VARIADIC ARRAY(SELECT for
 		('timeout', '''1 s'''), ('visibility_timeout', '''1 s'''), ('max_crashes', '1'), ('key_scope', '''active''')) AS s (setting, value)));
 
 --
+-- replace
+--
+
+SELECT pg_temp.contents() AS before \gset
+SELECT is(pgqrs_create_workflow('w', replace => true), :w::bigint, 'replaced by what it has: the same id');
+SELECT is(pgqrs_create_workflow('w2', NULL, -1, '1 min', 1e-300, '0', 1, '{a,b c}', '1 day', '366 days', 1, 'active', NULL, 'end', NULL, false, false, NULL, '1 s', false, true), :w2::bigint, 'by position');
+SELECT is(pg_temp.contents(), :'before', 'and nothing is written');
+SELECT is((SELECT concat(w.xmin, ' ', q.xmin) FROM pgqrs_workflows w JOIN pgqrs_queues q USING (name) WHERE name = 'w' AND pgqrs_create_workflow('w', replace => true) > 0),
+	(SELECT concat(w.xmin, ' ', q.xmin) FROM pgqrs_workflows w JOIN pgqrs_queues q USING (name) WHERE name = 'w'), 'not even the same again');
+SELECT is(pgqrs_create_workflow('fresh', max_attempts => 9, timeout => '1 h', replace => true) > :w2, true, 'a workflow that does not exist is created');
+SELECT pgqrs_alter_queue('fresh', max_in_flight => 3), xmin::text AS fresh_row FROM pgqrs_workflows WHERE name = 'fresh' \gset
+SELECT is(pgqrs_create_workflow('fresh', max_attempts => 9, timeout => '1 h', max_crashes => 2, replace => true), workflow_id, 'one that exists keeps its id') FROM pgqrs_workflows WHERE name = 'fresh';
+SELECT is(pg_temp.settings('fresh'), '(,9,00:00:01,2,00:01:00,0.25,{},01:00:00,00:05:00,2,retained,)', 'gets what is its queue''s');
+SELECT is(xmin::text, :'fresh_row', 'of two rows only the other one is written') FROM pgqrs_workflows WHERE name = 'fresh';
+SELECT is(pgqrs_create_workflow('fresh', jitter => 0.5, key_scope => 'active', replace => true), workflow_id, 'again') FROM pgqrs_workflows WHERE name = 'fresh';
+SELECT is(pg_temp.settings('fresh'), '(,3,00:00:01,2,00:01:00,0.5,{},,00:05:00,5,active,)', 'gets what is passed and the defaults of the rest');
+SELECT is(max_in_flight, 3, 'what is no argument stays') FROM pgqrs_queues WHERE name = 'fresh';
+SELECT is(left(pg_temp.refusal('SELECT pgqrs_create_workflow(''plain'', replace => true)'), 5), 'PQ016', 'a plain queue is not replaced');
+SELECT pgqrs_delete_workflow('fresh') \g /dev/null
+
+--
 -- alter
 --
 
 SELECT pg_temp.contents() AS before \gset
 SELECT pgqrs_alter_workflow('w2');
 SELECT is(pg_temp.contents(), :'before', 'nothing given: nothing changes');
+SELECT pgqrs_alter_workflow('w2', on_cancel => 'end', max_per_key => NULL, ordered => false, fair => false, rate_limit => NULL, rate_period => '1000 ms', rate_per_key => false);
+SELECT is(pg_temp.contents(), :'before', 'nor does it with the defaults of what is not supported yet');
 SELECT pgqrs_alter_workflow('w2', max_attempts => 4);
 SELECT is(pg_temp.settings('w2'), '(,4,00:01:00,1e-300,00:00:00,1,"{a,""b c""}","1 day","366 days",1,active,)', 'one of the workflow');
 SELECT pgqrs_alter_workflow('w2', max_crashes => 2);
@@ -108,7 +133,7 @@ SELECT is(pg_temp.settings('w2'), '(,4,00:01:00,1e-300,00:00:00,1,"{a,""b c""}",
 SELECT pgqrs_alter_workflow('w2', initial_interval => '2 s', backoff_coefficient => 3, max_interval => '4 s', jitter => 0.5, non_retryable => '{}', timeout => '6 s',
 	visibility_timeout => '7 s', key_scope => 'retained', reset => '{max_crashes,handler}');
 SELECT is(pg_temp.settings('w2'), '(,4,00:00:02,3,00:00:04,0.5,{},00:00:06,00:00:07,5,retained,)', 'many');
-SELECT pgqrs_alter_workflow('w2', key_scope => 'active', reset => '{handler,max_attempts,initial_interval,backoff_coefficient,max_interval,jitter,non_retryable,timeout,visibility_timeout,max_crashes,outbox_queue}');
+SELECT pgqrs_alter_workflow('w2', key_scope => 'active', reset => '{handler,max_attempts,initial_interval,backoff_coefficient,max_interval,jitter,non_retryable,timeout,visibility_timeout,max_crashes,outbox_queue,on_cancel,max_per_key,ordered,fair,rate_limit,rate_period,rate_per_key}');
 SELECT is(pg_temp.settings('w2'), replace(pg_temp.settings('w'), 'retained', 'active'), 'reset is what create takes for default');
 SELECT pgqrs_alter_workflow('w2', reset => '{key_scope}');
 SELECT is(pg_temp.settings('w2'), pg_temp.settings('w'), 'of key_scope too');
@@ -249,7 +274,7 @@ END
 $$;
 CREATE TEMP TABLE role_calls (call text, missing text);
 INSERT INTO role_calls VALUES ('pgqrs_alter_workflow(%L, max_attempts => 6)', 'PQ002'), ('pgqrs_delete_workflow(%L)', 'accepted'),
-	('pgqrs_delete_workflow(%L, true)', 'accepted'), ('pgqrs_create_workflow(%L)', '42501');
+	('pgqrs_delete_workflow(%L, true)', 'accepted'), ('pgqrs_create_workflow(%L)', '42501'), ('pgqrs_create_workflow(%L, max_attempts => 7, replace => true)', '42501');
 SELECT pg_temp.contents() AS before \gset
 SELECT is(pg_temp.refusal_for('sender', 'SELECT ' || format(call, 't.w')), '42501', 'only to be seen: ' || call) FROM role_calls;
 SELECT is(pg_temp.refusal_for('nobody', 'SELECT ' || format(call, 't.w')), missing, 'not even that: ' || call) FROM role_calls;
