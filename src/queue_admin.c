@@ -25,7 +25,7 @@ static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
 	[QUEUE_MAX_IN_FLIGHT] = {"max_in_flight", TABLE_QUEUES, Queues_max_in_flight},
 	[QUEUE_RETENTION] = {"retention", TABLE_QUEUES, Queues_retention},
 	[QUEUE_DEAD_RETENTION] = {"dead_retention", TABLE_QUEUES, Queues_dead_retention},
-	PGQRS_FLOW_SETTINGS(QUEUE_FLOW),
+	[QUEUE_FLOW] = PGQRS_FLOW_SETTINGS,
 };
 
 /* Nothing given; the defaults are those of pgqrs_create_queue() in SQL. */

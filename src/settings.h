@@ -28,14 +28,14 @@ typedef enum PgqrsFlowSetting
 	FLOW_SETTING_COUNT
 } PgqrsFlowSetting;
 
-/* Their entries in a table of settings, in which they come from first on. */
-#define PGQRS_FLOW_SETTINGS(first) \
-	[(first) + FLOW_MAX_PER_KEY] = {"max_per_key", TABLE_QUEUES, 0}, \
-	[(first) + FLOW_ORDERED] = {"ordered", TABLE_QUEUES, 0}, \
-	[(first) + FLOW_FAIR] = {"fair", TABLE_QUEUES, 0}, \
-	[(first) + FLOW_RATE_LIMIT] = {"rate_limit", TABLE_QUEUES, 0}, \
-	[(first) + FLOW_RATE_PERIOD] = {"rate_period", TABLE_QUEUES, 0}, \
-	[(first) + FLOW_RATE_PER_KEY] = {"rate_per_key", TABLE_QUEUES, 0}
+/* Their entries in a table of settings, one after the other. */
+#define PGQRS_FLOW_SETTINGS                                         \
+	{"max_per_key", TABLE_QUEUES, 0}, {"ordered", TABLE_QUEUES, 0}, \
+		{"fair", TABLE_QUEUES, 0}, {"rate_limit", TABLE_QUEUES, 0}, \
+		{"rate_period", TABLE_QUEUES, 0},                           \
+	{                                                               \
+		"rate_per_key", TABLE_QUEUES, 0                             \
+	}
 
 /*
  * A setting: what its argument is called and which column holds it, 0 for none,

@@ -43,7 +43,7 @@ static const PgqrsSetting workflow_settings[WORKFLOW_SETTING_COUNT] = {
 	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS,
 							   Workflows_outbox_queue},
 	[WORKFLOW_ON_CANCEL] = {"on_cancel", TABLE_WORKFLOWS, 0},
-	PGQRS_FLOW_SETTINGS(WORKFLOW_FLOW),
+	[WORKFLOW_FLOW] = PGQRS_FLOW_SETTINGS,
 };
 
 static Datum
