@@ -130,6 +130,7 @@ CREATE TABLE pgqrs_workers (
 	created_at timestamptz NOT NULL,
 	heartbeat_at timestamptz NOT NULL,
 	stopped_at timestamptz,
+	owner_id bigint,
 	port integer,
 	max_concurrent integer,
 	status pgqrs_worker_status NOT NULL,
@@ -143,6 +144,7 @@ CREATE TABLE pgqrs_workers (
 	CONSTRAINT pgqrs_workers_pkey PRIMARY KEY (worker_id)
 );
 COMMENT ON TABLE pgqrs_workers IS 'workers, stopped ones included';
+COMMENT ON COLUMN pgqrs_workers.owner_id IS 'OID of the role that owner was the name of, and a mark of the database where that holds; elsewhere, as after a restore, the name counts until maintenance sets this';
 CREATE UNIQUE INDEX pgqrs_workers_name_idx ON pgqrs_workers (owner, name) WHERE stopped_at IS NULL;
 COMMENT ON INDEX pgqrs_workers_name_idx IS 'one live worker of a name per role';
 -- Small, and rewritten by heartbeats: room for HOT, and vacuum early.
@@ -265,6 +267,7 @@ CREATE TABLE pgqrs_schedules (
 	next_fire_at timestamptz,
 	last_fired_at timestamptz,
 	last_run_id bigint,
+	owner_id bigint,
 	timeout interval,
 	max_catchup integer NOT NULL,
 	overlap pgqrs_overlap NOT NULL,
@@ -281,6 +284,7 @@ CREATE TABLE pgqrs_schedules (
 	CONSTRAINT pgqrs_schedules_name_key UNIQUE (name)
 );
 COMMENT ON TABLE pgqrs_schedules IS 'when to trigger which workflow; next_fire_at is NULL where that is never: disabled, or a zone that is not known any more';
+COMMENT ON COLUMN pgqrs_schedules.owner_id IS 'as that of pgqrs_workers';
 CREATE INDEX pgqrs_schedules_next_idx ON pgqrs_schedules (next_fire_at) WHERE enabled;
 COMMENT ON INDEX pgqrs_schedules_next_idx IS 'what is due';
 
@@ -307,12 +311,14 @@ COMMENT ON INDEX pgqrs_run_events_run_idx IS 'the events of a run in order';
 
 CREATE TABLE pgqrs_grants (
 	granted_at timestamptz NOT NULL,
+	grantee_id bigint,
 	privilege pgqrs_privilege NOT NULL,
 	grantee name NOT NULL,
 	granted_by name NOT NULL,
 	pattern text COLLATE "C" NOT NULL,
 	CONSTRAINT pgqrs_grants_pkey PRIMARY KEY (pattern, grantee, privilege)
 );
+COMMENT ON COLUMN pgqrs_grants.grantee_id IS 'as owner_id of pgqrs_workers; NULL for public';
 COMMENT ON TABLE pgqrs_grants IS 'who may do what on which names; grantee public is every role';
 
 -- Ids stay within what a JSON or JavaScript number holds exactly.

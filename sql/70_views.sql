@@ -334,6 +334,12 @@ COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.since IS 'when the oldest of 
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
 
+CREATE FUNCTION @extschema@.pgqrs_role_of(id bigint, name name) RETURNS oid
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_role_of_sql';
+COMMENT ON FUNCTION @extschema@.pgqrs_role_of(bigint, name) IS
+'OID of the role that a row of pgqrs_grants, pgqrs_workers or pgqrs_schedules is about, by its id and the name beside it, whatever the role is called now; NULL if it is gone. Errors: none.';
+
 CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 	SELECT w.worker_id,
 		w.name COLLATE pg_catalog."default" AS worker,
@@ -353,12 +359,12 @@ CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 		w.heartbeat_at,
 		w.stopped_at
 	FROM @extschema@.pgqrs_workers AS w
-	WHERE w.owner = current_user
+	WHERE @extschema@.pgqrs_role_of(w.owner_id, w.owner) = (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user)
 		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs');
 COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers that the role registered, to the extension''s owner all; stopped ones included';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'its name';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered it';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered it; none if it was dropped';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.status IS 'READY, SUSPENDED or STOPPED';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.queues IS 'the patterns that it subscribes to';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.in_flight IS 'what it holds under leases that have not run out';
@@ -392,14 +398,13 @@ CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 		s.owner::pg_catalog.text AS owner,
 		EXISTS (
 			SELECT FROM pg_catalog.pg_roles AS o
-			WHERE o.rolname = s.owner
+			WHERE o.oid = @extschema@.pgqrs_role_of(s.owner_id, s.owner)
 				AND (pg_catalog.pg_has_role(o.oid, (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs'), 'USAGE')
 					OR EXISTS (
 						SELECT FROM @extschema@.pgqrs_grants AS g
-							LEFT JOIN pg_catalog.pg_roles AS r ON r.rolname = g.grantee
 						WHERE g.privilege IN ('trigger', 'admin')
 							AND (g.pattern IN ('*', s.workflow) OR g.pattern LIKE '%.*' AND pg_catalog.starts_with(s.workflow, pg_catalog.left(g.pattern, -1)))
-							AND (g.grantee = 'public' OR pg_catalog.pg_has_role(o.oid, r.oid, 'USAGE'))))
+							AND (g.grantee = 'public' OR pg_catalog.pg_has_role(o.oid, @extschema@.pgqrs_role_of(g.grantee_id, g.grantee), 'USAGE'))))
 		) AS may_fire
 	FROM @extschema@.pgqrs_schedules AS s
 		LEFT JOIN @extschema@.pgqrs_queues AS q ON q.name = s.workflow
@@ -422,5 +427,5 @@ COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.priority IS 'of its runs, -100
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.input IS 'of its runs';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.tags IS 'of its runs';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.may_fire IS 'false: the owner is gone or renamed, or has no trigger on the workflow any more, so that slots pass without a run; a role that may calls pgqrs_schedule() again';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role whose privileges it fires with: who wrote it last';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.may_fire IS 'false: the owner is gone, or has no trigger on the workflow any more, so that slots pass without a run; a role that may calls pgqrs_schedule() again';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role whose privileges it fires with, that wrote it last; none if it was dropped';

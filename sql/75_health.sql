@@ -189,7 +189,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					'Tables, views or sequences of pgqrs were given to other roles by GRANT, so that they pass the checks of the functions. Call pgqrs_sync_grants(), and look at ALTER DEFAULT PRIVILEGES.'),
 				('schedules that cannot fire',
 					CASE WHEN l.count < 2 THEN COALESCE(l.name, '0') ELSE pg_catalog.format('%s, such as %s', l.count, l.name) END, l.count = 0,
-					'Their owners are gone or renamed, or have no trigger on the workflow any more: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role that has it.')
+					'Their owners are gone, or have no trigger on the workflow any more: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role that has it.')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
 COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire';

@@ -7,6 +7,7 @@
 #include "catalog/pg_type.h"
 #include "errors.h"
 #include "grants.h"
+#include "roles.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 
@@ -80,6 +81,22 @@ pgqrs_sync_grants(PG_FUNCTION_ARGS)
 	pgqrs_grants_require_owner();
 	pgqrs_grants_sync_all();
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_role_of_sql);
+Datum
+pgqrs_role_of_sql(PG_FUNCTION_ARGS)
+{
+	Oid role;
+
+	if (PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	role = pgqrs_role_find(PG_ARGISNULL(0),
+						   PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0),
+						   NameStr(*PG_GETARG_NAME(1)));
+	if (!OidIsValid(role))
+		PG_RETURN_NULL();
+	PG_RETURN_OID(role);
 }
 
 PG_FUNCTION_INFO_V1(pgqrs_readable_queues);

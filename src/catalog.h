@@ -252,6 +252,7 @@ typedef enum WorkersColumn
 	Workers_created_at,
 	Workers_heartbeat_at,
 	Workers_stopped_at,
+	Workers_owner_id,
 	Workers_port,
 	Workers_max_concurrent,
 	Workers_status,
@@ -361,6 +362,7 @@ typedef enum SchedulesColumn
 	Schedules_next_fire_at,
 	Schedules_last_fired_at,
 	Schedules_last_run_id,
+	Schedules_owner_id,
 	Schedules_timeout,
 	Schedules_max_catchup,
 	Schedules_overlap,
@@ -398,6 +400,7 @@ typedef enum EventsColumn
 typedef enum GrantsColumn
 {
 	Grants_granted_at = 1,
+	Grants_grantee_id,
 	Grants_privilege,
 	Grants_grantee,
 	Grants_granted_by,

@@ -58,7 +58,7 @@ static struct
 	bool probe;
 	bool tables_written;
 	bool databases_changed;
-	bool roles_dropped;
+	bool roles_changed;
 } news;
 
 /* Databases that are held until the transaction ends. */
@@ -218,9 +218,9 @@ pgqrs_commit_databases_changed(void)
 }
 
 void
-pgqrs_commit_roles_dropped(void)
+pgqrs_commit_roles_changed(void)
 {
-	news.any = news.roles_dropped = true;
+	news.any = news.roles_changed = true;
 }
 
 bool
@@ -261,7 +261,7 @@ tell_background(void)
 		pgqrs_database_probe();
 	if (news.databases_changed)
 		pgqrs_databases_changed();
-	if (news.roles_dropped)
+	if (news.roles_changed)
 		pgqrs_databases_poke_all(DUE_GRANTS);
 }
 

@@ -43,7 +43,7 @@ extern void pgqrs_commit_databases_changed(void);
 /* The database is held until it ends, however that is.  False: no room. */
 extern bool pgqrs_commit_hold(Oid db);
 
-/* It may have dropped roles. */
-extern void pgqrs_commit_roles_dropped(void);
+/* It may have renamed or dropped roles. */
+extern void pgqrs_commit_roles_changed(void);
 
 #endif /* PGQRS_COMMIT_H */

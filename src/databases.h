@@ -21,7 +21,7 @@ typedef enum PgqrsDue
 	DUE_ENDS,	  /* deadlines, and leases that were the last */
 	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
 	DUE_PARKED,	  /* runs for which something may have come */
-	DUE_GRANTS,	  /* to roles that are gone */
+	DUE_GRANTS,	  /* and all else of roles that were renamed or dropped */
 	DUE_SCHEDULES,
 	DUE_RETENTION, /* what has ended long enough ago */
 	DUE_SWEEP,	   /* messages that no backend reported */

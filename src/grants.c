@@ -9,8 +9,8 @@
  * Changes take ShareRowExclusiveLock on pgqrs_grants to the end of the
  * transaction, so that one role's ACLs are never written by two at once.
  *
- * Roles are stored by name, as in a dump.  A name that no role has counts for
- * nothing.
+ * Roles are stored as roles.c says.  Changes begin by writing what is of roles
+ * that were renamed or dropped anew, so that they may go by names.
  */
 #include "grants.h"
 
@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "names.h"
 #include "nodes/makefuncs.h"
+#include "roles.h"
 #include "rows.h"
 #include "storage/lmgr.h"
 #include "tcop/dest.h"
@@ -38,6 +39,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
+#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
@@ -158,6 +160,7 @@ static const struct
 	{"pgqrs_resume_run", TRIGGER},
 	{"pgqrs_resume_worker", WORK},
 	{"pgqrs_revoke", OWNER},
+	{"pgqrs_role_of", READ},
 	{"pgqrs_schedule", TRIGGER},
 	{"pgqrs_set_progress", WORK},
 	{"pgqrs_set_visibility", ADMIN},
@@ -204,14 +207,23 @@ row_mask(TupleTableSlot *slot)
 	return privilege == PRIVILEGE_ADMIN ? CAN_ALL : 1 << privilege;
 }
 
+static const PgqrsRoleColumns grantee_columns = {Grants_grantee_id, Grants_grantee};
+
 static bool
-counts_for(const char *grantee, Oid user)
+is_public(TupleTableSlot *slot)
+{
+	return namestrcmp(DatumGetName(pgqrs_get(slot, Grants_grantee)),
+					  PUBLIC_NAME) == 0;
+}
+
+static bool
+counts_for(TupleTableSlot *slot, Oid user)
 {
 	Oid role;
 
-	if (strcmp(grantee, PUBLIC_NAME) == 0)
+	if (is_public(slot))
 		return true;
-	role = get_role_oid(grantee, true);
+	role = pgqrs_role_of(slot, grantee_columns);
 	return OidIsValid(role) && has_privs_of_role(user, role);
 }
 
@@ -250,8 +262,7 @@ read_rows(void)
 	{
 		char *pattern;
 
-		if (!counts_for(NameStr(*DatumGetName(pgqrs_get(slot, Grants_grantee))),
-						cache.user))
+		if (!counts_for(slot, cache.user))
 			continue;
 		pattern = TextDatumGetCString(pgqrs_get(slot, Grants_pattern));
 		remember(pattern, row_mask(slot), &size);
@@ -327,9 +338,8 @@ pgqrs_grants_on(const char *name)
 
 /* Reads the rows, all of them: for what happens rarely. */
 int
-pgqrs_grants_of(const char *role, const char *name)
+pgqrs_grants_of(Oid user, const char *name)
 {
-	Oid user = get_role_oid(role, true);
 	PgqrsTable *table;
 	TupleTableSlot *slot;
 	PgqrsScan scan;
@@ -346,8 +356,7 @@ pgqrs_grants_of(const char *role, const char *name)
 	{
 		char *pattern = TextDatumGetCString(pgqrs_get(slot, Grants_pattern));
 
-		if (pgqrs_pattern_matches(pattern, name) &&
-			counts_for(NameStr(*DatumGetName(pgqrs_get(slot, Grants_grantee))), user))
+		if (pgqrs_pattern_matches(pattern, name) && counts_for(slot, user))
 			mask |= row_mask(slot);
 		pfree(pattern);
 	}
@@ -652,6 +661,63 @@ sync_acls(const char *grantee)
  * The rows
  */
 
+/* A copy of a row that is about the role under its name of now. */
+static PgqrsRow *
+renamed(PgqrsTable *table, TupleTableSlot *slot, Oid role)
+{
+	PgqrsRow *row = palloc(sizeof(PgqrsRow));
+
+	pgqrs_row_copy(row, table, slot);
+	row->values[Grants_pattern - 1] = CStringGetTextDatum(
+		TextDatumGetCString(row->values[Grants_pattern - 1]));
+	row->values[Grants_granted_by - 1] = datumCopy(row->values[Grants_granted_by - 1],
+												   false, NAMEDATALEN);
+	pgqrs_role_set(row, grantee_columns, role);
+	return row;
+}
+
+/*
+ * Makes the rows follow roles that were renamed, and removes those of roles that
+ * are gone; returns how many.  Names may have been swapped, so all go before
+ * any comes.  The lock on the table keeps everybody from the rows.
+ */
+static int
+follow_roles(PgqrsTable *table, int max)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	List *rows = NIL;
+	int removed = 0;
+	int done = 0;
+	ListCell *lc;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, table);
+	while (done < max && pgqrs_scan_next(&scan, slot))
+	{
+		Oid role;
+		PgqrsRoleState state;
+
+		if (is_public(slot))
+			continue;
+		state = pgqrs_role_state(slot, grantee_columns, &role);
+		if (state == ROLE_SAME ||
+			pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) != ROW_LOCKED)
+			continue;
+		if (state == ROLE_RENAMED)
+			rows = lappend(rows, renamed(table, slot, role));
+		else
+			removed++;
+		pgqrs_row_delete(table, slot);
+		done++;
+	}
+	pgqrs_scan_end(&scan);
+	foreach(lc, rows)
+		pgqrs_row_insert_unique(table, lfirst(lc), INDEX_GRANTS_PKEY);
+	if (done > 0)
+		pgqrs_catalog_changed(TABLE_GRANTS);
+	return removed;
+}
+
 static PgqrsTable *
 open_for_change(void)
 {
@@ -689,12 +755,15 @@ pgqrs_grants_add(const char *pattern, const char *grantee, PgqrsPrivilege privil
 	NameData by;
 	bool added;
 
+	follow_roles(table, PG_INT32_MAX);
 	namestrcpy(&to, grantee);
 	namestrcpy(&by, GetUserNameFromId(GetUserId(), false));
 	pgqrs_row_init(&row, table);
 	pgqrs_set(&row, Grants_granted_at, TimestampTzGetDatum(pgqrs_clock()));
 	pgqrs_set(&row, Grants_privilege, pgqrs_enum_datum(ENUM_PRIVILEGE, privilege));
 	pgqrs_set(&row, Grants_grantee, NameGetDatum(&to));
+	if (strcmp(grantee, PUBLIC_NAME) != 0)
+		pgqrs_role_set(&row, grantee_columns, get_role_oid(grantee, false));
 	pgqrs_set(&row, Grants_granted_by, NameGetDatum(&by));
 	pgqrs_set(&row, Grants_pattern, CStringGetTextDatum(pattern));
 	added = pgqrs_row_insert_unique(table, &row, INDEX_GRANTS_PKEY);
@@ -730,11 +799,23 @@ pgqrs_grants_remove(const char *pattern, const char *grantee, PgqrsPrivilege pri
 {
 	PgqrsTable *table = open_for_change();
 	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool gone = !pgqrs_grants_role_exists(grantee);
 	bool found;
 
-	while ((found = find(table, pattern, grantee, privilege, slot)) &&
-		   pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitBlock) != ROW_LOCKED)
-		continue;
+	if (!gone)
+		follow_roles(table, PG_INT32_MAX);
+	while ((found = find(table, pattern, grantee, privilege, slot)))
+	{
+		/* the name of a role that has another one now */
+		if (gone && OidIsValid(pgqrs_role_of(slot, grantee_columns)))
+		{
+			found = false;
+			break;
+		}
+		if (pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitBlock) ==
+			ROW_LOCKED)
+			break;
+	}
 	if (found)
 		pgqrs_row_delete(table, slot);
 	finish_change(table, found, grantee);
@@ -743,11 +824,9 @@ pgqrs_grants_remove(const char *pattern, const char *grantee, PgqrsPrivilege pri
 
 /* Their ACLs went with the roles. */
 bool
-pgqrs_grants_remove_dead(int max, int *removed)
+pgqrs_grants_follow_roles(int max, int *removed)
 {
 	PgqrsTable *table;
-	TupleTableSlot *slot;
-	PgqrsScan scan;
 
 	*removed = 0;
 	pgqrs_require_writable();
@@ -755,25 +834,8 @@ pgqrs_grants_remove_dead(int max, int *removed)
 									ShareRowExclusiveLock))
 		return false;
 	table = pgqrs_table_open(TABLE_GRANTS, true);
-	slot = pgqrs_table_slot(table);
-	pgqrs_scan_begin_table(&scan, table);
-	while (*removed < max && pgqrs_scan_next(&scan, slot))
-	{
-		char *grantee = NameStr(*DatumGetName(pgqrs_get(slot, Grants_grantee)));
-
-		if (pgqrs_grants_role_exists(grantee))
-			continue;
-		/* the lock on the table keeps everybody from the row */
-		if (pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) == ROW_LOCKED)
-		{
-			pgqrs_row_delete(table, slot);
-			(*removed)++;
-		}
-	}
-	pgqrs_scan_end(&scan);
+	*removed = follow_roles(table, max);
 	pgqrs_table_close(table);
-	if (*removed > 0)
-		pgqrs_catalog_changed(TABLE_GRANTS);
 	return true;
 }
 
@@ -969,7 +1031,10 @@ pgqrs_grants_sync_all(void)
 {
 	bool in_script = creating_extension;
 
-	pgqrs_table_close(open_for_change());
+	PgqrsTable *table = open_for_change();
+
+	follow_roles(table, PG_INT32_MAX);
+	pgqrs_table_close(table);
 	creating_extension = false;
 	PG_TRY();
 	{

@@ -19,8 +19,8 @@
 /* What the current role may do on a name; admin brings the other two. */
 extern int pgqrs_grants_on(const char *name);
 
-/* The same of any role, by its name; not remembered. */
-extern int pgqrs_grants_of(const char *role, const char *name);
+/* The same of any role, or of none; not remembered. */
+extern int pgqrs_grants_of(Oid user, const char *name);
 
 /* The owner of the extension, its members, and superusers may do everything. */
 extern bool pgqrs_grants_is_owner(void);
@@ -51,9 +51,10 @@ extern bool pgqrs_grants_remove(const char *pattern, const char *grantee,
 extern void pgqrs_grants_sync_all(void);
 
 /*
- * Removes up to max grants to roles that there are no more; how many.  False
- * if somebody else is changing grants.
+ * Writes up to max grants anew, those of roles that were renamed, and removes
+ * those of roles that are gone: how many.  False if another transaction is
+ * changing grants.
  */
-extern bool pgqrs_grants_remove_dead(int max, int *removed);
+extern bool pgqrs_grants_follow_roles(int max, int *removed);
 
 #endif /* PGQRS_GRANTS_H */

@@ -546,11 +546,12 @@ static TimestampTz
 maintain_grants(int64 *done)
 {
 	int removed;
+	bool all = pgqrs_grants_follow_roles(MAX_ROWS, &removed);
 
-	if (!pgqrs_grants_remove_dead(MAX_ROWS, &removed))
-		return pgqrs_clock() + RETRY;
+	all &= pgqrs_workers_follow_roles(MAX_ROWS);
+	all &= pgqrs_schedules_follow_roles(MAX_ROWS);
 	done[DONE_GRANTS_REMOVED] += removed;
-	return removed < MAX_ROWS ? DT_NOEND : 0;
+	return all && removed < MAX_ROWS ? DT_NOEND : pgqrs_clock() + RETRY;
 }
 
 static TimestampTz
@@ -649,7 +650,8 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUE_ENDS, maintain_ends, NULL, "ends", "ending what is due to end"},
 	{DUE_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
 	{DUE_PARKED, maintain_parked, NULL, "parked runs", "looking at parked runs"},
-	{DUE_GRANTS, maintain_grants, NULL, "grants", "removing grants to dropped roles"},
+	{DUE_GRANTS, maintain_grants, NULL, "grants",
+	 "following roles that were renamed or dropped"},
 	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
 	{DUE_DELETED, maintain_deleted, deleted_gently, "deletions",
 	 "removing what deleted queues have left"},

@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "numbers.h"
 #include "queue.h"
+#include "roles.h"
 #include "run.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -55,6 +56,8 @@ get_text(TupleTableSlot *slot, AttrNumber column)
 	return TextDatumGetCString(pgqrs_get(slot, column));
 }
 
+static const PgqrsRoleColumns owner_columns = {Schedules_owner_id, Schedules_owner};
+
 /*
  * Opens the schedules for writing, and before them the messages: who deletes a
  * workflow locks those, then its schedules.
@@ -77,8 +80,7 @@ fetch(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
 static bool
 is_own(TupleTableSlot *slot)
 {
-	Name owner = DatumGetName(pgqrs_get(slot, Schedules_owner));
-	Oid role = get_role_oid(NameStr(*owner), true);
+	Oid role = pgqrs_role_of(slot, owner_columns);
 
 	return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }
@@ -148,15 +150,11 @@ note_due(const PgqrsRow *row)
 static void
 fill(PgqrsRow *row, const PgqrsNewSchedule *s)
 {
-	NameData owner;
-
-	namestrcpy(&owner, GetUserNameFromId(GetUserId(), false));
 	pgqrs_set(row, Schedules_name, CStringGetTextDatum(s->name));
 	pgqrs_set(row, Schedules_cron, CStringGetTextDatum(s->cron));
 	pgqrs_set(row, Schedules_timezone, CStringGetTextDatum(s->timezone));
 	pgqrs_set(row, Schedules_workflow, CStringGetTextDatum(s->workflow));
-	pgqrs_set(row, Schedules_owner,
-			  datumCopy(NameGetDatum(&owner), false, NAMEDATALEN));
+	pgqrs_role_set(row, owner_columns, GetUserId());
 	pgqrs_set(row, Schedules_max_catchup, Int32GetDatum(s->max_catchup));
 	pgqrs_set(row, Schedules_overlap, pgqrs_enum_datum(ENUM_OVERLAP, s->overlap));
 	pgqrs_set(row, Schedules_priority, Int16GetDatum(s->priority));
@@ -428,7 +426,8 @@ find_obstacle(Due *due)
 
 	if (!pgqrs_queue_by_name(workflow, &queue) || !queue.is_workflow)
 		return psprintf("There is no workflow \"%s\".", workflow);
-	if ((pgqrs_grants_of(owner, workflow) & CAN_TRIGGER) == 0)
+	if ((pgqrs_grants_of(pgqrs_role_of(due->slot, owner_columns), workflow) &
+		 CAN_TRIGGER) == 0)
 		return psprintf("Its owner \"%s\" may not trigger workflow \"%s\".",
 						owner, workflow);
 	return NULL;
@@ -768,6 +767,40 @@ realign(Due *due)
 		pgqrs_row_update(due->schedules, due->slot, &row);
 	}
 	list_free_deep(ids);
+}
+
+bool
+pgqrs_schedules_follow_roles(int max)
+{
+	PgqrsTable *schedules = open_schedules();
+	TupleTableSlot *slot = pgqrs_table_slot(schedules);
+	bool all = true;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, schedules);
+	while (max > 0 && pgqrs_scan_next(&scan, slot))
+	{
+		PgqrsRoleState state;
+		PgqrsRow row;
+		Oid role;
+
+		state = pgqrs_role_state(slot, owner_columns, &role);
+		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
+			continue;
+		if (pgqrs_row_lock(schedules, slot, LockTupleNoKeyExclusive,
+						   LockWaitSkip) != ROW_LOCKED)
+		{
+			all = false;
+			continue;
+		}
+		pgqrs_row_copy(&row, schedules, slot);
+		pgqrs_role_set(&row, owner_columns, role);
+		pgqrs_row_update(schedules, slot, &row);
+		max--;
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(schedules);
+	return all && max > 0;
 }
 
 TimestampTz

@@ -43,6 +43,9 @@ extern void pgqrs_schedule_enable(const char *name, bool enabled);
 /* Starts a run now, beside the calendar; its id. */
 extern int64 pgqrs_schedule_trigger(const char *name);
 
+/* Up to max of them get the names that their owners have now; false: more is to be done. */
+extern bool pgqrs_schedules_follow_roles(int max);
+
 /*
  * Fires what is due, up to about max runs, which it adds to *fired.  When to
  * come again: 0 at once, DT_NOEND if nothing is known to become due.

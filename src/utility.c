@@ -111,6 +111,8 @@ note_changes(Node *statement)
 		case T_RenameStmt:
 			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
 				pgqrs_commit_databases_changed();
+			if (((RenameStmt *) statement)->renameType == OBJECT_ROLE)
+				pgqrs_commit_roles_changed();
 			break;
 		case T_CreateExtensionStmt:
 		case T_AlterExtensionStmt:
@@ -120,7 +122,7 @@ note_changes(Node *statement)
 			pgqrs_commit_probe();
 			break;
 		case T_DropRoleStmt:
-			pgqrs_commit_roles_dropped();
+			pgqrs_commit_roles_changed();
 			break;
 		default:
 			break;

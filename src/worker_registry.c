@@ -25,10 +25,12 @@
 #include "errors.h"
 #include "faulty.h"
 #include "grants.h"
+#include "roles.h"
 #include "guc.h"
 #include "heartbeat.h"
 #include "miscadmin.h"
 #include "names.h"
+#include "roles.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -157,13 +159,13 @@ status_of(TupleTableSlot *slot)
 												pgqrs_get(slot, Workers_status));
 }
 
+static const PgqrsRoleColumns owner_columns = {Workers_owner_id, Workers_owner};
+
 /* Whether the current role may act on the worker. */
 static bool
 is_ours(TupleTableSlot *slot)
 {
-	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
-
-	return strcmp(NameStr(*owner), GetUserNameFromId(GetUserId(), false)) == 0 ||
+	return pgqrs_role_of(slot, owner_columns) == GetUserId() ||
 		pgqrs_grants_is_owner();
 }
 
@@ -292,15 +294,13 @@ pgqrs_worker_touch(int64 worker_id)
 static bool
 may_serve(TupleTableSlot *slot, const char *queue, List **refused)
 {
-	char *owner = NameStr(*DatumGetName(pgqrs_get(slot, Workers_owner)));
-	ListCell *lc;
+	Oid owner = pgqrs_role_of(slot, owner_columns);
 
-	foreach(lc, *refused)
-		if (strcmp(lfirst(lc), owner) == 0)
-			return false;
+	if (list_member_oid(*refused, owner))
+		return false;
 	if (pgqrs_grants_of(owner, queue) & CAN_WORK)
 		return true;
-	*refused = lappend(*refused, pstrdup(owner));
+	*refused = lappend_oid(*refused, owner);
 	return false;
 }
 
@@ -333,7 +333,7 @@ pgqrs_worker_count_serving(const char *queue, int max)
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workers);
-	list_free_deep(refused);
+	list_free(refused);
 	return count;
 }
 
@@ -390,11 +390,9 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
 	TimestampTz now = pgqrs_clock();
-	NameData owner;
 	PgqrsRow row;
 	bool added;
 
-	namestrcpy(&owner, GetUserNameFromId(GetUserId(), false));
 	*worker_id = pgqrs_next_id(SEQUENCE_WORKER_ID);
 	pgqrs_row_init(&row, workers);
 	pgqrs_set(&row, Workers_worker_id, Int64GetDatum(*worker_id));
@@ -402,7 +400,7 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 	pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
 	pgqrs_set(&row, Workers_status,
 			  pgqrs_enum_datum(ENUM_WORKER_STATUS, WORKER_READY));
-	pgqrs_set(&row, Workers_owner, NameGetDatum(&owner));
+	pgqrs_role_set(&row, owner_columns, GetUserId());
 	pgqrs_set(&row, Workers_name, CStringGetTextDatum(w->name));
 	pgqrs_set(&row, Workers_queues, w->queues);
 	if (w->port != 0)
@@ -422,6 +420,91 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 	return added;
 }
 
+static bool
+is_live_name(PgqrsTable *workers, const char *owner, Datum name)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	Datum keys[2] = {CStringGetDatum(owner), name};
+
+	return pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot);
+}
+
+/*
+ * Gives a worker the name that its role has now.  False: not yet, for the row is
+ * locked, or it is live and its role was dropped or has another worker of that
+ * name: it has to stop first.
+ */
+static bool
+follow_role(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
+{
+	bool live = pgqrs_is_null(slot, Workers_stopped_at);
+	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
+	char *name;
+	PgqrsRow row;
+	Oid role;
+
+	switch (pgqrs_role_state(slot, owner_columns, &role))
+	{
+		case ROLE_SAME:
+		case ROLE_UNKNOWN:
+			return true;
+		case ROLE_DROPPED:
+			if (live)
+				return false;
+			break;
+		case ROLE_RENAMED:
+			name = GetUserNameFromId(role, false);
+			if (live && strcmp(name, NameStr(*owner)) != 0 &&
+				is_live_name(workers, name, pgqrs_get(slot, Workers_name)))
+				return false;
+	}
+	if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, wait) != ROW_LOCKED)
+		return false;
+	pgqrs_row_copy(&row, workers, slot);
+	pgqrs_role_set(&row, owner_columns, role);
+	pgqrs_row_update(workers, slot, &row);
+	return true;
+}
+
+bool
+pgqrs_workers_follow_roles(int max)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool all = true;
+	PgqrsScan scan;
+	PgqrsRoleState state;
+	Oid role;
+
+	pgqrs_scan_begin_table(&scan, workers);
+	while (max > 0 && pgqrs_scan_next(&scan, slot))
+	{
+		state = pgqrs_role_state(slot, owner_columns, &role);
+		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
+			continue;
+		if (follow_role(workers, slot, LockWaitSkip))
+			max--;
+		else
+			all = false;
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+	return all && max > 0;
+}
+
+/*
+ * Whether a worker that has the name of one that is to be registered is in the
+ * way.  Not if it is of a role that was called as this one is.
+ */
+static bool
+is_in_the_way(PgqrsTable *workers, TupleTableSlot *slot)
+{
+	Oid role;
+
+	return pgqrs_role_state(slot, owner_columns, &role) != ROLE_RENAMED ||
+		role == GetUserId() || !follow_role(workers, slot, LockWaitBlock);
+}
+
 bool
 pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 {
@@ -433,7 +516,8 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 
 	while ((found = pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot)))
 	{
-		if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+		if (is_in_the_way(workers, slot) &&
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
 						   LockWaitBlock) == ROW_LOCKED)
 			break;
 	}

@@ -55,6 +55,9 @@ extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue
  */
 extern void pgqrs_worker_touch(int64 worker_id);
 
+/* Up to max rows get the names that their roles have now; false: more is to be done. */
+extern bool pgqrs_workers_follow_roles(int max);
+
 /* How many live workers of any role serve the queue; counted up to max. */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
