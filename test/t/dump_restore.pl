@@ -199,10 +199,10 @@ for (1 .. 3)
 	is(used_by($_ % 2 ? $doer : $other), $new, "once more, $_");
 }
 is($other->query('SELECT pgqrs_heartbeat(1)'), '', 'a worker of an earlier one is gone');
-$doer->query('DROP EXTENSION pgqrs; CREATE SCHEMA "s""1"; CREATE EXTENSION pgqrs SCHEMA "s""1"');
-(my $qualified = $use) =~ s/pgqrs_/"s""1".pgqrs_/g;
+$doer->query('DROP EXTENSION pgqrs; CREATE SCHEMA "s 1"; CREATE EXTENSION pgqrs SCHEMA "s 1"');
+(my $qualified = $use) =~ s/pgqrs_/"s 1".pgqrs_/g;
 is($other->query($qualified), $new, 'in another schema');
-$doer->query('ALTER SCHEMA "s""1" RENAME TO "s 2"');
+$doer->query('ALTER SCHEMA "s 1" RENAME TO "s 2"');
 is($other->query('SELECT count(*) FROM "s 2".pgqrs_peek(\'jobs\')'), '1', 'that is renamed');
 is(sqlstate($node, 'ALTER EXTENSION pgqrs SET SCHEMA public'), '0A000', 'but not exchanged');
 
