@@ -9,7 +9,7 @@ SELECT pgqrs_create_workflow('flow', max_crashes => 2);
 CREATE FUNCTION pg_temp.pass() RETURNS text LANGUAGE sql AS
 $$ SELECT coalesce(string_agg(key || ' ' || value, ', ' ORDER BY key), 'nothing') FROM jsonb_each(pgqrs_maintain()) WHERE value <> '0' $$;
 
-SELECT is(pgqrs_maintain(), '{"workers_stopped": 0, "leases_reaped": 0, "messages_dead": 0, "runs_cancelled": 0, "runs_timed_out": 0, "runs_woken": 0, "floors_lowered": 0, "grants_removed": 0, "schedules_fired": 0, "messages_removed": 0, "runs_removed": 0, "firings_removed": 0}',
+SELECT is(pgqrs_maintain(), '{"workers_stopped": 0, "leases_reaped": 0, "messages_dead": 0, "runs_cancelled": 0, "runs_timed_out": 0, "runs_woken": 0, "floors_lowered": 0, "messages_realigned": 0, "grants_removed": 0, "schedules_fired": 0, "messages_removed": 0, "runs_removed": 0, "firings_removed": 0}',
 	'nothing to do');
 
 -- Expired leases.

@@ -15,7 +15,7 @@ INSERT INTO signatures VALUES
 	('enqueue_batch', 'queue text, payloads jsonb[], delay interval DEFAULT ''00:00:00''::interval, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, '
 		'priority integer DEFAULT 0, headers jsonb[] DEFAULT NULL::jsonb[], idempotency_keys text[] DEFAULT NULL::text[], concurrency_keys text[] DEFAULT NULL::text[]', 'bigint[]'),
 	('dequeue', 'queue text DEFAULT NULL::text, worker_id bigint DEFAULT NULL::bigint, batch_size integer DEFAULT 1, visibility_timeout interval DEFAULT NULL::interval', 'SETOF pgqrs_delivery'),
-	('archive_message', 'message_id bigint, lease bigint', 'void'),
+	('archive_message', 'message_id bigint, lease bigint', 'boolean'),
 	('archive_messages', 'message_ids bigint[], leases bigint[]', 'boolean[]'),
 	('delete_message', 'message_id bigint, lease bigint', 'void'),
 	('release_message', 'message_id bigint, lease bigint, delay interval DEFAULT ''00:00:00''::interval', 'void'),

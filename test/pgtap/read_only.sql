@@ -13,13 +13,14 @@ CREATE TEMP TABLE calls AS
 		SELECT string_agg(CASE format_type(type, NULL)
 				WHEN 'text' THEN CASE proargnames[n] WHEN 'workflow' THEN '''w''' WHEN 'privilege' THEN '''work''' WHEN 'role' THEN '''public'''
 					WHEN 'on_duplicate' THEN '''return''' WHEN 'overlap' THEN '''allow''' WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN CASE proname WHEN 'pgqrs_consume' THEN '''handle''' ELSE 'NULL' END WHEN 'mode' THEN '''all''' WHEN 'on_parent_end' THEN '''cancel''' WHEN 'outbox_queue' THEN 'NULL'
-					WHEN 'concurrency_key' THEN 'NULL' WHEN 'status' THEN 'NULL' ELSE '''q''' END
-				WHEN 'interval' THEN CASE proargnames[n] WHEN 'delay' THEN '''0''' ELSE '''1 min''' END
+					WHEN 'concurrency_key' THEN 'NULL' WHEN 'on_cancel' THEN '''end''' WHEN 'status' THEN 'NULL' ELSE '''q''' END
+				WHEN 'interval' THEN CASE proargnames[n] WHEN 'delay' THEN '''0''' WHEN 'rate_period' THEN '''1 s''' ELSE '''1 min''' END
 				WHEN 'timestamp with time zone' THEN CASE proargnames[n] WHEN 'run_at' THEN 'NULL' WHEN 'until' THEN 'NULL' ELSE '''2030-01-01''' END
 				WHEN 'boolean' THEN 'false'
-				WHEN 'text[]' THEN CASE proargnames[n] WHEN 'reset' THEN '''{}''' WHEN 'queues' THEN '''{*}''' ELSE '''{a}''' END
+				WHEN 'text[]' THEN CASE proargnames[n] WHEN 'reset' THEN '''{}''' WHEN 'concurrency_keys' THEN '''{NULL}''' WHEN 'queues' THEN '''{*}''' ELSE '''{a}''' END
 				WHEN 'jsonb' THEN CASE proargnames[n] WHEN 'retry_policy' THEN '''{}''' ELSE '''1''' END
 				WHEN 'bigint[]' THEN '''{1}''' WHEN 'jsonb[]' THEN '''{1}'''
+				WHEN 'integer' THEN CASE WHEN proargnames[n] IN ('max_per_key', 'rate_limit') THEN 'NULL' ELSE '1' END
 				ELSE '1' END || '::' || format_type(type, NULL), ', ' ORDER BY n)
 		FROM unnest(proargtypes) WITH ORDINALITY AS a (type, n)), '')) AS call
 	FROM pg_proc
