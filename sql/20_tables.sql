@@ -224,6 +224,17 @@ COMMENT ON INDEX pgqrs_workflow_runs_tags_idx IS 'tags, for lists of runs';
 CREATE INDEX pgqrs_workflow_runs_parent_idx ON pgqrs_workflow_runs (parent_run_id, run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_parent_idx IS 'the children of a run';
 
+CREATE TABLE pgqrs_workflow_run_parents (
+	run_id bigint NOT NULL,
+	parent_run_id bigint NOT NULL,
+	on_parent_end pgqrs_parent_end NOT NULL,
+	parent_step_id text COLLATE "C" NOT NULL,
+	CONSTRAINT pgqrs_workflow_run_parents_pkey PRIMARY KEY (run_id, parent_run_id, parent_step_id)
+);
+COMMENT ON TABLE pgqrs_workflow_run_parents IS 'parents of runs beside the one in pgqrs_workflow_runs, which triggered it: of children that were there already when they were started by their key';
+CREATE INDEX pgqrs_workflow_run_parents_parent_idx ON pgqrs_workflow_run_parents (parent_run_id, run_id);
+COMMENT ON INDEX pgqrs_workflow_run_parents_parent_idx IS 'such children of a run';
+
 CREATE TABLE pgqrs_workflow_steps (
 	run_id bigint NOT NULL,
 	started_at timestamptz NOT NULL,
@@ -343,6 +354,7 @@ SELECT pg_catalog.pg_extension_config_dump('pgqrs_archive', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workers', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflows', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_runs', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_run_parents', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workflow_steps', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_run_signals', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedules', '');

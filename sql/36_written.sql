@@ -53,6 +53,7 @@ BEGIN ATOMIC
 					(SELECT pg_catalog.max(t.message_id) FROM @extschema@.pgqrs_archive AS t),
 					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_workflow_runs AS t),
 					(SELECT pg_catalog.max(t.parent_run_id) FROM @extschema@.pgqrs_workflow_runs AS t),
+					(SELECT pg_catalog.max(GREATEST(t.run_id, t.parent_run_id)) FROM @extschema@.pgqrs_workflow_run_parents AS t),
 					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_workflow_steps AS t),
 					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_run_signals AS t),
 					(SELECT pg_catalog.max(t.run_id) FROM @extschema@.pgqrs_schedule_firings AS t),

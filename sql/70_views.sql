@@ -138,6 +138,27 @@ COMMENT ON COLUMN @extschema@.pgqrs_steps.reason IS 'why a PAUSE step waits';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.started_at IS 'when it was begun first';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
 
+CREATE VIEW @extschema@.pgqrs_run_parents WITH (security_barrier) AS
+	SELECT r.run_id,
+		r.parent_run_id,
+		r.parent_step_id COLLATE pg_catalog."default" AS parent_step_id,
+		r.on_parent_end::pg_catalog.text AS on_parent_end
+	FROM @extschema@.pgqrs_workflow_runs AS r
+	WHERE r.parent_run_id IS NOT NULL AND @extschema@.pgqrs_queue_name(r.workflow_id) IS NOT NULL
+	UNION ALL
+	SELECT r.run_id,
+		p.parent_run_id,
+		p.parent_step_id COLLATE pg_catalog."default",
+		p.on_parent_end::pg_catalog.text
+	FROM @extschema@.pgqrs_workflow_run_parents AS p
+		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = p.run_id
+	WHERE @extschema@.pgqrs_queue_name(r.workflow_id) IS NOT NULL;
+COMMENT ON VIEW @extschema@.pgqrs_run_parents IS 'parents of workflow runs: several of one that was started by its key as a child of several';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.run_id IS 'the child';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.parent_run_id IS 'a run that started it as a child';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.parent_step_id IS 'the step of that run';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.on_parent_end IS 'cancel, or abandon: what the end of that run in ERROR or CANCELLED means for the child';
+
 CREATE VIEW @extschema@.pgqrs_events WITH (security_barrier) AS
 	SELECT e.event_id,
 		e.run_id,

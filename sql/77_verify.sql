@@ -35,6 +35,10 @@ BEGIN ATOMIC
 		FROM @extschema@.pgqrs_workflow_runs AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.workflow_id = c.workflow_id)
 		UNION ALL
+		SELECT 'parents without run', pg_catalog.format('run %s', c.run_id)
+		FROM @extschema@.pgqrs_workflow_run_parents AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
+		UNION ALL
 		SELECT 'steps without run', pg_catalog.format('step %s of run %s', c.step_id, c.run_id)
 		FROM @extschema@.pgqrs_workflow_steps AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflow_runs AS p WHERE p.run_id = c.run_id)
@@ -225,7 +229,8 @@ BEGIN ATOMIC
 			(24, 'duplicate keys of signals'),
 			(25, 'messages below floors'),
 			(26, 'triggers'),
-			(27, 'open tables')
+			(27, 'open tables'),
+			(28, 'parents without run')
 		) AS k (place, name)
 		LEFT JOIN counted AS c ON c.check_name = k.name
 	ORDER BY k.place;

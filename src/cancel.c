@@ -25,6 +25,7 @@
 #include "commit.h"
 #include "errors.h"
 #include "events.h"
+#include "family.h"
 #include "faulty.h"
 #include "grants.h"
 #include "json.h"
@@ -659,15 +660,43 @@ write_note(Family *f, int64 after)
 	pgqrs_row_update(f->archive, f->letter, &row);
 }
 
+static bool
+goes_on(TupleTableSlot *run)
+{
+	return !pgqrs_run_is_terminal(pgqrs_run_status(run)) &&
+		pgqrs_is_null(run, Runs_cancel_requested_at);
+}
+
 /* Whether the run in the slot is to end with its parent. */
 static bool
 follows_parent(TupleTableSlot *run)
 {
-	return !pgqrs_run_is_terminal(pgqrs_run_status(run)) &&
-		pgqrs_is_null(run, Runs_cancel_requested_at) &&
-		!pgqrs_is_null(run, Runs_on_parent_end) &&
+	return goes_on(run) && !pgqrs_is_null(run, Runs_on_parent_end) &&
 		pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(run, Runs_on_parent_end)) ==
 		PARENT_END_CANCEL;
+}
+
+/* Those between two ids that others triggered; to < 0: and after. */
+static List *
+find_joined(Family *f, int64 parent, int64 from, int64 to)
+{
+	PgqrsNumbers ids = {0};
+	List *children = NIL;
+
+	pgqrs_family_add_children(parent, from, &ids);
+	for (int i = 0; i < ids.count; i++)
+	{
+		int64 *child;
+
+		if ((to >= 0 && ids.values[i] > to) ||
+			!pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) ||
+			!goes_on(f->rows.run))
+			continue;
+		child = palloc(sizeof(int64));
+		*child = ids.values[i];
+		children = lappend(children, child);
+	}
+	return children;
 }
 
 /*
@@ -682,6 +711,7 @@ find_children(Family *f, int64 parent, int64 *after)
 		{2, BTGreaterStrategyNumber, Int64GetDatum(*after)},
 	};
 	List *children = NIL;
+	int64 from = *after;
 	PgqrsScan scan;
 	bool more = true;
 
@@ -702,7 +732,27 @@ find_children(Family *f, int64 parent, int64 *after)
 	pgqrs_scan_end(&scan);
 	if (!more)
 		*after = -1;
-	return children;
+	return list_concat(children, find_joined(f, parent, from, *after));
+}
+
+/*
+ * Whether a child is to be cancelled (CANCEL_ASKED) though it may have several
+ * parents.  With its message locked: two that end at a time see each other.
+ */
+static CancelResult
+look_at_parents(PgqrsRunRows *rows, int64 child)
+{
+	if (!pgqrs_family_is_shared(child))
+		return CANCEL_ASKED;
+	if (!pgqrs_row_fetch_id(rows->messages, child, rows->message))
+		return CANCEL_NOTHING;
+	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleNoKeyExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+		return CANCEL_BUSY;
+	if (!pgqrs_row_fetch_id(rows->runs, child, rows->run) ||
+		pgqrs_family_is_held(rows->runs, rows->run))
+		return CANCEL_NOTHING;
+	return CANCEL_ASKED;
 }
 
 static CancelResult
@@ -715,9 +765,11 @@ cancel_child(Family *f, int64 child, int64 parent)
 		f->passed_over = true;
 		return CANCEL_BUSY;
 	}
-	result = try_cancel(&f->rows, child,
-						psprintf("run " INT64_FORMAT ", its parent, has ended",
-								 parent));
+	result = look_at_parents(&f->rows, child);
+	if (result == CANCEL_ASKED)
+		result = try_cancel(&f->rows, child,
+							psprintf("run " INT64_FORMAT ", its parent, has ended",
+									 parent));
 	if (result == CANCEL_BUSY)
 		f->busy = true;
 	return result;
@@ -742,7 +794,7 @@ cancel_family(Family *f, int64 parent)
 		CancelResult result = cancel_child(f, *child, parent);
 
 		CHECK_FOR_INTERRUPTS();
-		if (result == CANCEL_BUSY && first_busy == 0)
+		if (result == CANCEL_BUSY && (first_busy == 0 || *child < first_busy))
 			first_busy = *child;
 		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
 		{

@@ -45,6 +45,7 @@ static const char *const table_names[TABLE_COUNT] = {
 	[TABLE_EVENTS] = "pgqrs_run_events",
 	[TABLE_GRANTS] = "pgqrs_grants",
 	[TABLE_DELETED] = "pgqrs_deleted_queues",
+	[TABLE_PARENTS] = "pgqrs_workflow_run_parents",
 };
 
 /* With their columns in order, for an index that was dropped may be made anew otherwise. */
@@ -106,6 +107,11 @@ static const struct
 	[INDEX_GRANTS_PKEY] = {"pgqrs_grants_pkey",
 						   {Grants_pattern, Grants_grantee, Grants_privilege}},
 	[INDEX_DELETED_PKEY] = {"pgqrs_deleted_queues_pkey", {Deleted_queue_id}},
+	[INDEX_PARENTS_PKEY] = {"pgqrs_workflow_run_parents_pkey",
+							{Parents_run_id, Parents_parent_run_id,
+							 Parents_parent_step_id}},
+	[INDEX_PARENTS_PARENT] = {"pgqrs_workflow_run_parents_parent_idx",
+							  {Parents_parent_run_id, Parents_run_id}},
 };
 
 static const char *const sequence_names[SEQUENCE_COUNT] = {

@@ -22,6 +22,7 @@ typedef enum PgqrsTableId
 	TABLE_EVENTS,
 	TABLE_GRANTS,
 	TABLE_DELETED,
+	TABLE_PARENTS,
 	TABLE_COUNT
 } PgqrsTableId;
 
@@ -62,6 +63,8 @@ typedef enum PgqrsIndexId
 	INDEX_EVENTS_RUN,
 	INDEX_GRANTS_PKEY,
 	INDEX_DELETED_PKEY,
+	INDEX_PARENTS_PKEY,
+	INDEX_PARENTS_PARENT,
 	INDEX_COUNT
 } PgqrsIndexId;
 
@@ -416,6 +419,15 @@ typedef enum DeletedColumn
 	Deleted_name,
 	Deleted_natts = Deleted_name
 } DeletedColumn;
+
+typedef enum ParentsColumn
+{
+	Parents_run_id = 1,
+	Parents_parent_run_id,
+	Parents_on_parent_end,
+	Parents_parent_step_id,
+	Parents_natts = Parents_parent_step_id
+} ParentsColumn;
 
 /* The most columns that any of the tables has. */
 #define PGQRS_MAX_COLUMNS 40

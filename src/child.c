@@ -21,6 +21,7 @@
 #include "access/detoast.h"
 #include "clock.h"
 #include "errors.h"
+#include "family.h"
 #include "guc.h"
 #include "miscadmin.h"
 #include "names.h"
@@ -223,7 +224,12 @@ start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r, int64 *child)
 			state = child_state(w, *child);
 	}
 	if (*child != 0)
+	{
+		if (state != CHILD_FAILED || r->idempotency_key != NULL)
+			pgqrs_family_join(w->run.runs, w->run.messages, *child, w->run_id,
+							  w->step_id, r->on_parent_end);
 		note_child(w, *child, state == CHILD_STOPPING);
+	}
 	else
 		finish_without(w, pgqrs_json_null());
 	return true;
@@ -386,6 +392,21 @@ start_none(PgqrsParkStep *w)
 	return true;
 }
 
+/* What has a key may be a run that others have started. */
+static void
+join_all(PgqrsParkStep *w, char **steps, const int64 *ids, const PgqrsNewChildren *c)
+{
+	for (int i = 0; i < c->count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (c->keys[i] == NULL)
+			continue;
+		refuse_self(w, ids[i]);
+		pgqrs_family_join(w->run.runs, w->run.messages, ids[i], w->run_id,
+						  steps[i], c->run.on_parent_end);
+	}
+}
+
 /* Starts them, or again those that failed; false: look again. */
 static bool
 start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
@@ -412,8 +433,8 @@ start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
 		r.parent_step_ids = steps;
 		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->no_inputs,
 								c->keys, *ids);
-		for (int i = 0; i < count; i++)
-			refuse_self(w, (*ids)[i]);
+		if (c->keys != NULL)
+			join_all(w, steps, *ids, c);
 		add_steps(w, steps, *ids, count);
 	}
 	else

@@ -188,10 +188,10 @@ static const struct
 
 /* Views show only what the reader has a privilege on: any will do. */
 static const char *const views[] = {
-	"pgqrs_dead_letters",	"pgqrs_events",		 "pgqrs_health",
-	"pgqrs_in_flight",		"pgqrs_queue_stats", "pgqrs_runs",
-	"pgqrs_schedule_list",	"pgqrs_steps",		 "pgqrs_worker_stats",
-	"pgqrs_workflow_stats",
+	"pgqrs_dead_letters", "pgqrs_events",		  "pgqrs_run_parents",
+	"pgqrs_health",		  "pgqrs_in_flight",	  "pgqrs_queue_stats",
+	"pgqrs_runs",		  "pgqrs_schedule_list",  "pgqrs_steps",
+	"pgqrs_worker_stats", "pgqrs_workflow_stats",
 };
 
 /*

@@ -25,6 +25,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "family.h"
 #include "faulty.h"
 #include "grants.h"
 #include "miscadmin.h"
@@ -87,7 +88,6 @@ typedef struct Pass
 	PgqrsTable *events;
 	TupleTableSlot *letter;
 	TupleTableSlot *run;
-	TupleTableSlot *parent;
 	TupleTableSlot *step;
 	TupleTableSlot *signal;
 	TupleTableSlot *event;
@@ -114,7 +114,6 @@ open_tables(Pass *p)
 	p->events = pgqrs_table_open(TABLE_EVENTS, true);
 	p->letter = pgqrs_table_slot(p->archive);
 	p->run = pgqrs_table_slot(p->runs);
-	p->parent = pgqrs_table_slot(p->runs);
 	p->step = pgqrs_table_slot(p->steps);
 	p->signal = pgqrs_table_slot(p->signals);
 	p->event = pgqrs_table_slot(p->events);
@@ -190,22 +189,8 @@ remove_rows_of_run(Pass *p, int64 run_id)
 {
 	remove_rows(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
 	remove_rows(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
+	p->rows += pgqrs_family_remove(run_id);
 	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
-}
-
-/* Whether the run's parent has not ended, or is one that a replay continues. */
-static bool
-has_asking_parent(Pass *p)
-{
-	PgqrsRunStatus status;
-
-	if (pgqrs_is_null(p->run, Runs_parent_run_id) ||
-		!pgqrs_row_fetch_id(p->runs,
-							DatumGetInt64(pgqrs_get(p->run, Runs_parent_run_id)),
-							p->parent))
-		return false;
-	status = pgqrs_run_status(p->parent);
-	return status == RUN_ERROR || !pgqrs_run_is_terminal(status);
 }
 
 /* Removes the run of the letter in the slot; false: not now. */
@@ -219,7 +204,7 @@ remove_run(Pass *p)
 		return false;
 	if (found &&
 		(!pgqrs_run_is_terminal(pgqrs_run_status(p->run)) ||
-		 (!p->deleted && has_asking_parent(p))))
+		 (!p->deleted && pgqrs_family_is_asked_for(p->runs, p->run))))
 		return false;
 	if (!lock(p->archive, p->letter) || (found && !lock(p->runs, p->run)))
 		return false;

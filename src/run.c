@@ -14,6 +14,7 @@
 #include "commit.h"
 #include "errors.h"
 #include "events.h"
+#include "family.h"
 #include "floor.h"
 #include "grants.h"
 #include "json.h"
@@ -745,7 +746,8 @@ leave_children(PgqrsRunRows *rows)
 	PgqrsRow row;
 
 	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_PARENT, 1, &id,
-						 pgqrs_table_slot(rows->runs)))
+						 pgqrs_table_slot(rows->runs)) &&
+		!pgqrs_family_has_joined(DatumGetInt64(id)))
 		return;
 	slot = pgqrs_table_slot(archive);
 	if (!pgqrs_row_fetch_id(archive, DatumGetInt64(id), slot))
@@ -816,6 +818,9 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
 		pgqrs_parked_sent(DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
+	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
+		!pgqrs_is_null(rows->run, Runs_idempotency_key))
+		pgqrs_family_tell(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
 	pgqrs_wake_mark_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
 						status, now);
 }

@@ -74,7 +74,7 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''raised'', ''
 SELECT is(parent_run_id, NULL, 'it is not adopted') FROM pgqrs_get_run(:other);
 SELECT is(pgqrs_await_child(:run, :lease, 'keyed')::text, '(f,,,)', 'but awaited');
 SELECT pg_temp.finish(:other);
-SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass sees its end');
+SELECT ok(pg_temp.is_due(:run), 'its end wakes the parent at once');
 SELECT lease FROM pgqrs_dequeue('parent') \gset
 SELECT is((pgqrs_await_child(:run, :lease, 'keyed')).status, 'SUCCESS', 'and it is done');
 SELECT pgqrs_complete_run(:run, :lease);
@@ -273,6 +273,98 @@ SELECT is((pgqrs_maintain()->'runs_cancelled')::text, '1000', 'and done by passe
 SELECT is((pgqrs_maintain()->'runs_cancelled')::text, '500', 'until none is left');
 SELECT is((count(*) FILTER (WHERE status = 'CANCELLED'), count(*))::text, '(2500,2500)', 'all are cancelled') FROM pgqrs_runs WHERE parent_run_id = :run;
 SELECT is(waiting_for, NULL, 'and no note is left') FROM pgqrs_archive WHERE message_id = :run;
+
+--
+-- Several parents
+--
+
+-- Two that have the same child: by its key, from a parent, and from none.
+CREATE FUNCTION pg_temp.two(end_1 text, end_2 text, key text, OUT a bigint, OUT la bigint, OUT b bigint, OUT lb bigint, OUT child bigint) LANGUAGE plpgsql AS
+$$
+BEGIN
+	SELECT * INTO a, la FROM pg_temp.start('parent');
+	SELECT * INTO b, lb FROM pg_temp.start('parent');
+	child := pgqrs_start_child(a, la, 'one', 'child', idempotency_key => key, on_parent_end => end_1);
+	IF pgqrs_start_child(b, lb, 'two', 'child', idempotency_key => key, on_parent_end => end_2) <> child THEN
+		RAISE 'not the same child';
+	END IF;
+END
+$$;
+SELECT * FROM pg_temp.two('cancel', 'abandon', 'shared') \gset
+SELECT results_eq(format('SELECT * FROM pgqrs_run_parents WHERE run_id = %s ORDER BY 2', :child), format($$VALUES (%1$s::bigint, %2$s::bigint, 'one', 'cancel'), (%1$s, %3$s, 'two', 'abandon')$$, :child, :a, :b), 'both are its parents');
+SELECT pgqrs_await_child(:a, :la, 'one'), pgqrs_await_child(:b, :lb, 'two') \g /dev/null
+SELECT pg_temp.finish(:child);
+SELECT is((pg_temp.is_due(:a), pg_temp.is_due(:b))::text, '(t,t)', 'its end wakes both');
+-- Retention would remove it, but for a parent that has not asked yet.
+UPDATE pgqrs_archive SET archived_at = archived_at - interval '1 year' WHERE message_id = :child;
+SELECT pg_temp.claim(:a) AS la, pg_temp.claim(:b) AS lb \gset
+SELECT is((pgqrs_await_child(:a, :la, 'one')).status, 'SUCCESS', 'the one that triggered it reads its result');
+SELECT pgqrs_complete_run(:a, :la), pgqrs_apply_retention() \g /dev/null
+SELECT is((pgqrs_await_child(:b, :lb, 'two')).status, 'SUCCESS', 'the other one, too, however late it asks');
+SELECT pgqrs_complete_run(:b, :lb), pgqrs_apply_retention() \g /dev/null
+SELECT is_empty(format('SELECT run_id FROM pgqrs_workflow_runs WHERE run_id = %1$s UNION ALL SELECT run_id FROM pgqrs_workflow_run_parents WHERE run_id = %1$s', :child), 'then it goes, and what is known of its parents');
+
+-- It is cancelled when the last one that holds it ends badly.
+CREATE FUNCTION pg_temp.ends(end_1 text, end_2 text, first_1 boolean, succeeds boolean, OUT after_one text, OUT after_both text) LANGUAGE plpgsql AS
+$$
+DECLARE
+	f record;
+BEGIN
+	SELECT * INTO f FROM pg_temp.two(end_1, end_2, concat_ws(' ', end_1, end_2, first_1, succeeds));
+	IF succeeds THEN
+		PERFORM pgqrs_complete_run(CASE WHEN first_1 THEN f.a ELSE f.b END, CASE WHEN first_1 THEN f.la ELSE f.lb END);
+	ELSE
+		PERFORM pgqrs_fail_run(CASE WHEN first_1 THEN f.a ELSE f.b END, CASE WHEN first_1 THEN f.la ELSE f.lb END, '{}');
+	END IF;
+	PERFORM pgqrs_maintain();
+	after_one := pg_temp.state(f.child);
+	PERFORM pgqrs_fail_run(CASE WHEN first_1 THEN f.b ELSE f.a END, CASE WHEN first_1 THEN f.lb ELSE f.la END, '{}');
+	PERFORM pgqrs_maintain();
+	after_both := pg_temp.state(f.child);
+	PERFORM pgqrs_cancel_run(f.child);
+END
+$$;
+SELECT is(pg_temp.ends(end_1, end_2, first_1, succeeds)::text, format('(QUEUED,%s)', CASE WHEN end_1 = 'abandon' OR end_2 = 'abandon' OR succeeds THEN 'QUEUED' ELSE 'CANCELLED' END),
+		format('%s and %s, the %s parent ends first, %s', end_1, end_2, CASE WHEN first_1 THEN 'first' ELSE 'second' END, CASE WHEN succeeds THEN 'well' ELSE 'badly' END))
+	FROM unnest('{cancel,abandon}'::text[]) end_1, unnest('{cancel,abandon}'::text[]) end_2, unnest('{t,f}'::boolean[]) first_1, unnest('{t,f}'::boolean[]) succeeds;
+SELECT pgqrs_trigger('child', idempotency_key => 'free') AS free \gset
+SELECT * FROM pg_temp.two('cancel', 'cancel', 'free') \gset
+SELECT pgqrs_fail_run(:a, :la, '{}'), pgqrs_fail_run(:b, :lb, '{}'), pgqrs_maintain() \g /dev/null
+SELECT is(pg_temp.state(:free), 'QUEUED', 'a run that had no parent when it was triggered goes on');
+SELECT pgqrs_cancel_run(:free) \g /dev/null
+
+-- Workflows that are deleted: their runs end badly, as parents and as children.
+SELECT pgqrs_create_workflow('gone') \g /dev/null
+SELECT pgqrs_trigger('gone') AS g \gset
+SELECT pg_temp.claim(:g) AS lg \gset
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_child(:g, :lg, 'own', 'child', delay => '1 h') AS own, pgqrs_start_child(:g, :lg, 'both', 'child', idempotency_key => 'of gone', delay => '1 h') AS both,
+	pgqrs_start_child(:run, :lease, 'both', 'child', idempotency_key => 'of gone') AS same \gset
+SELECT pgqrs_delete_workflow('gone', force => true), pgqrs_maintain(), pgqrs_maintain() \g /dev/null
+SELECT is((pg_temp.state(:own), pg_temp.state(:both))::text, '(CANCELLED,QUEUED)', 'with the workflow of its parent a child ends, unless another parent holds it');
+SELECT pgqrs_await_child(:run, :lease, 'both') \g /dev/null
+SELECT pgqrs_cancel_run(:run) \g /dev/null
+SELECT is(pg_temp.state(:both), 'CANCELLED', 'which it does until its end');
+SELECT pgqrs_create_workflow('gone') \g /dev/null
+SELECT * FROM pg_temp.start('parent') \gset
+SELECT run AS run_2, lease AS lease_2 FROM pg_temp.start('parent') \gset
+SELECT pgqrs_start_child(:run, :lease, 'c', 'gone', idempotency_key => 'c') AS child, pgqrs_start_child(:run_2, :lease_2, 'c', 'gone', idempotency_key => 'c') AS same \gset
+SELECT pgqrs_await_child(:run, :lease, 'c'), pgqrs_await_child(:run_2, :lease_2, 'c') \g /dev/null
+SELECT pgqrs_delete_workflow('gone', force => true), pgqrs_maintain() \g /dev/null
+SELECT is((pg_temp.is_due(:run), pg_temp.is_due(:run_2))::text, '(t,t)', 'a child that ends with its workflow wakes all its parents');
+SELECT pgqrs_cancel_run(:run), pgqrs_cancel_run(:run_2) \g /dev/null
+
+-- Many, by keys; and nobody waits for its own end.
+SELECT * FROM pg_temp.two('cancel', 'cancel', 'with many') \gset
+SELECT pgqrs_start_children(:b, :lb, 'm', 'child', '{1,2}', '{"with many",NULL}') AS ids \gset
+SELECT is(array_agg(parent_step_id ORDER BY parent_step_id), '{m[1],one,two}', 'a child that is one of many') FROM pgqrs_run_parents WHERE run_id = :child;
+SELECT pgqrs_complete_run(:b, :lb), pgqrs_complete_run(:a, :la), pgqrs_cancel_runs('child') \g /dev/null
+SELECT pgqrs_trigger('parent', idempotency_key => 'x') AS x \gset
+SELECT pg_temp.claim(:x) AS lx \gset
+SELECT pgqrs_start_child(:x, :lx, 'y', 'parent', idempotency_key => 'y') AS y \gset
+SELECT pg_temp.claim(:y) AS ly \gset
+SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''parent'', idempotency_key => ''x'')', :y, :ly)), 'PQ016 It is one of its parents, or a parent of those.', 'two runs are not each the other''s child');
+SELECT pgqrs_complete_run(:y, :ly), pgqrs_complete_run(:x, :lx);
 
 --
 -- Replays

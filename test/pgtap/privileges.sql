@@ -302,6 +302,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_runs WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_steps WHERE run_id = {run}$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_run_parents WHERE run_id = {run}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_events WHERE run_id = {run}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_schedule_list WHERE name = '{schedule}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),

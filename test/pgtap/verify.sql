@@ -112,7 +112,7 @@ SELECT ok(count(*) > 2, 'firings') FROM pgqrs_schedule_firings;
 
 CREATE VIEW pg_temp.found AS SELECT coalesce(string_agg(check_name || ' ' || detail, ', '), 'nothing') AS found FROM public.pgqrs_verify() WHERE NOT ok;
 SELECT is(found, 'nothing', 'all is well') FROM pg_temp.found;
-SELECT is(count(*), 27::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
+SELECT is(count(*), 28::bigint, 'each check has one row, and no detail if it is ok') FROM pgqrs_verify() WHERE ok AND detail IS NULL;
 
 --
 -- Faults
@@ -150,6 +150,7 @@ INSERT INTO fault VALUES
 	('queues without workflow', 'UPDATE pgqrs_queues SET is_workflow = true WHERE name = ''brief'''),
 	('runs without workflow', 'UPDATE pgqrs_workflow_runs SET workflow_id = 1000 WHERE run_id = pg_temp.a(''SUCCESS'')'),
 	('steps without run', 'UPDATE pgqrs_workflow_steps SET run_id = 1000000 WHERE run_id = pg_temp.a(''SUCCESS'')'),
+	('parents without run', 'INSERT INTO pgqrs_workflow_run_parents VALUES (1000000, 1000001, ''cancel'', ''c'')'),
 	('signals without run', 'UPDATE pgqrs_run_signals SET run_id = 1000000 WHERE idempotency_key = ''k'''),
 	('events without run', 'UPDATE pgqrs_run_events SET run_id = 1000000 WHERE event_id = (SELECT min(event_id) FROM pgqrs_run_events)'),
 	('schedules without workflow', 'UPDATE pgqrs_schedules SET workflow = ''mail'''),

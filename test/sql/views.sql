@@ -2,6 +2,7 @@
 
 \d+ pgqrs_runs
 \d+ pgqrs_steps
+\d+ pgqrs_run_parents
 \d+ pgqrs_events
 \d+ pgqrs_dead_letters
 \d+ pgqrs_in_flight
