@@ -221,6 +221,22 @@ check_plain(PgqrsTableId id, Relation rel)
 	plain[id].generation = generation;
 }
 
+/* Refuses what a function that is marked PARALLEL SAFE by mistake calls. */
+static void
+refuse_parallel(void)
+{
+	char *name;
+
+	if (!IsInParallelMode())
+		return;
+	name = OidIsValid(pgqrs_called) ? get_func_name(pgqrs_called) : NULL;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+			 errmsg("cannot execute %s during a parallel operation",
+					name ? psprintf("%s()", name) : "pgqrs"),
+			 errhint("Mark the function that calls it PARALLEL UNSAFE, as is the default.")));
+}
+
 /* Refuses a transaction that may not write. */
 void
 pgqrs_require_read_write(void)
@@ -231,7 +247,7 @@ pgqrs_require_read_write(void)
 	if (XactReadOnly)
 		pgqrs_error_read_only("in a read-only transaction",
 							  "Use a transaction that is READ WRITE.");
-	PreventCommandIfParallelMode("pgqrs");
+	refuse_parallel();
 }
 
 /* The same, and a subscriber's database. */
@@ -273,6 +289,7 @@ pgqrs_table_open(PgqrsTableId id, bool write)
 {
 	PgqrsTable *table = palloc0(sizeof(PgqrsTable));
 
+	refuse_parallel();
 	if (write)
 		pgqrs_require_writable();
 	table->id = id;
