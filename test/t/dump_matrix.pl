@@ -24,7 +24,8 @@ sub contents
 	my $query = sql("SELECT string_agg(format('SELECT %L, %s::text FROM %s AS r', relname,
 			CASE relkind WHEN 'S' THEN '(last_value, is_called)' ELSE 'r' END, oid::regclass), ' UNION ALL ')
 		FROM pg_class WHERE relname LIKE 'pgqrs%' AND relkind IN ($kinds)", $database);
-	return sql("$query ORDER BY 1, 2", $database);
+	# the ids of roles are taken anew where a grant is made or synced
+	return sql("$query ORDER BY 1, 2", $database) =~ s/^(pgqrs_grants\|\("[^"]*",)-?\d*/$1/mgr;
 }
 
 my $tables = sql("SELECT string_agg(relname, ', ') FROM pg_class WHERE relname LIKE 'pgqrs%' AND relkind = 'r'", 'postgres');
