@@ -677,6 +677,15 @@ pgqrs_database_due(PgqrsDue kind)
 	return next_try(own, kind, pgqrs_clock_peek());
 }
 
+/* Since when what was taken last had been due. */
+static TimestampTz taken[DUE_COUNT];
+
+TimestampTz
+pgqrs_database_taken(PgqrsDue kind)
+{
+	return own != NULL ? taken[kind] : 0;
+}
+
 bool
 pgqrs_database_take(PgqrsDue kind, TimestampTz now)
 {
@@ -685,7 +694,10 @@ pgqrs_database_take(PgqrsDue kind, TimestampTz now)
 	SpinLockAcquire(&own->mutex);
 	due = next_try(own, kind, now) <= now;
 	if (due)
+	{
+		taken[kind] = due_of(own, kind);
 		set_due(own, kind, DT_NOEND);
+	}
 	SpinLockRelease(&own->mutex);
 	pg_memory_barrier();
 	return due;

@@ -183,6 +183,9 @@ extern PgqrsDatabaseState pgqrs_database_state(void);
  */
 extern TimestampTz pgqrs_database_due(PgqrsDue kind);
 extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
+
+/* The instant from which on what was taken last is due; 0: whenever. */
+extern TimestampTz pgqrs_database_taken(PgqrsDue kind);
 extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
 
 /* True once per interval (microseconds), whichever worker asks. */

@@ -59,6 +59,9 @@
 /* What somebody has locked is tried again after this. */
 #define RETRY (1 * USECS_PER_SEC)
 
+/* The oldest entries of what may be due to end are looked at this often. */
+#define FULL_INTERVAL (60 * USECS_PER_SEC)
+
 /* What stopped workers hold is looked for at least this often. */
 #define REAP_INTERVAL (60 * USECS_PER_SEC)
 
@@ -239,9 +242,30 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
 /* Where a search by one of the indexes goes on: a hint, of this backend. */
 typedef struct EndsPlace
 {
-	TimestampTz from;
-	bool passed_locked; /* something before it that somebody had locked */
+	TimestampTz from;	 /* of a search that had enough; else DT_NOBEGIN */
+	TimestampTz reached; /* a search from the beginning on found all before it */
+	int64 full_at;		 /* when that search began; 0: there was none */
+	bool passed_locked;	 /* something before it that a transaction had locked */
 } EndsPlace;
+
+/*
+ * Where the search begins.  While an old snapshot is there, so are the entries
+ * of all that has ended: a search begins with what is due by the commits that
+ * told of it, which name the earliest instant, and not with the oldest entry.
+ * But once in a while it does, since what tells it is a hint.
+ */
+static TimestampTz
+begin_ends(EndsPlace *place)
+{
+	int64 now = pgqrs_monotonic();
+
+	if (place->from != DT_NOBEGIN)
+		return place->from;
+	if (place->full_at != 0 && now < place->full_at + FULL_INTERVAL)
+		return Min(place->reached, pgqrs_database_taken(DUE_ENDS));
+	place->full_at = now;
+	return DT_NOBEGIN;
+}
 
 /*
  * Collects and locks what is due by one of the indexes, after what was
@@ -255,7 +279,7 @@ find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
 {
 	PgqrsRunRows *rows = &search->rows;
 	PgqrsKey key = {1, BTGreaterEqualStrategyNumber,
-					TimestampTzGetDatum(place->from)};
+					TimestampTzGetDatum(begin_ends(place))};
 	TimestampTz next = DT_NOEND;
 	int budget = MAX_ENTRIES;
 	int ahead = MAX_AHEAD;
@@ -283,19 +307,20 @@ find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
 				pgqrs_get(rows->message, Messages_message_id));
 		else if (there)
 			place->passed_locked = true;
-		if (search->count == MAX_ROWS)
-			next = 0;
-		else if (--budget == 0)
+		if (search->count == MAX_ROWS || --budget == 0)
 		{
-			next = search->now + RETRY;
+			next = 0;
 			place->from = at;
 		}
 	}
 	pgqrs_scan_end(&scan);
+	if (place->from == DT_NOBEGIN)
+		place->reached = search->now;
 	if (place->from == DT_NOBEGIN && place->passed_locked)
 	{
 		next = Min(next, search->now + RETRY);
 		place->passed_locked = false;
+		place->full_at = 0;
 	}
 	search->next = Min(search->next, next);
 }
@@ -341,8 +366,8 @@ end_message(Search *search, int64 *done)
 static TimestampTz
 maintain_ends(int64 *done)
 {
-	static EndsPlace deadlines_place = {.from = DT_NOBEGIN};
-	static EndsPlace exhausted_place = {.from = DT_NOBEGIN};
+	static EndsPlace deadlines_place = {.from = DT_NOBEGIN, .reached = DT_NOBEGIN};
+	static EndsPlace exhausted_place = {.from = DT_NOBEGIN, .reached = DT_NOBEGIN};
 	EndsPlace deadlines = deadlines_place;
 	EndsPlace exhausted = exhausted_place;
 	Search *search = palloc0(sizeof(Search));
@@ -363,7 +388,10 @@ maintain_ends(int64 *done)
 		else if (pgqrs_worker_try_lock(&search->rows, search->found[i]))
 			end_message(search, done);
 		else
+		{
 			next = Min(next, search->now + RETRY);
+			deadlines.full_at = exhausted.full_at = 0;
+		}
 	}
 	pgqrs_run_close(&search->rows);
 	pfree(search);
