@@ -24,7 +24,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
 CREATE FUNCTION @extschema@.pgqrs_queue_name(queue_id bigint) RETURNS text
-LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 3000
 AS 'MODULE_PATHNAME', 'pgqrs_queue_name';
 COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
 'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';

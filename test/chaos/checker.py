@@ -259,7 +259,8 @@ def rule_outcome(facts):
         live, archived = id in facts.messages, facts.archive.get(id)
         if status not in TERMINAL:
             yield f'run {id} is still {status}, with {"a" if live else "no"} message'
-        elif live or not archived or archived['outcome'] != OUTCOMES[status]:
+        elif live or not archived or archived['outcome'] != (
+                'DELETED' if status == 'ERROR' and run['deleted_at'] else OUTCOMES[status]):
             yield f'run {id} is {status}, its message {"live" if live else ""} {archived and archived["outcome"]}'
     found = Counter(nonce_of(m['payload']) for m in [*facts.messages.values(), *facts.archive.values()])
     for call in facts.by_function['enqueue']:

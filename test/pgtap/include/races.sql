@@ -48,7 +48,7 @@ BEGIN
 	RETURN (SELECT nullif(concat_ws(', ',
 		CASE WHEN (m.message_id IS NULL) = (a.message_id IS NULL) THEN 'not either a message or an archived one' END,
 		CASE WHEN (m.message_id IS NULL) <> (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) THEN r.status || ' with the wrong one of message and archived message' END,
-		CASE WHEN a.outcome::text <> CASE r.status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN 'DEAD' ELSE 'CANCELLED' END THEN r.status || ' and ' || a.outcome END,
+		CASE WHEN a.outcome::text <> CASE r.status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN CASE WHEN r.deleted_at IS NULL THEN 'DEAD' ELSE 'DELETED' END ELSE 'CANCELLED' END THEN r.status || ' and ' || a.outcome END,
 		CASE WHEN m.lease IS NOT NULL AND (r.status <> 'RUNNING' OR r.lease <> m.lease) THEN 'a lease on what is not held' END,
 		CASE WHEN (m.lease IS NOT NULL) <> EXISTS (SELECT FROM pgqrs_in_flight f WHERE f.run_id = run) THEN 'pgqrs_in_flight says something else' END,
 		CASE WHEN (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'PAUSED for nothing' END,
