@@ -30,7 +30,7 @@ CREATE FUNCTION pgqrs_delete_queue(queue text, force boolean = false) RETURNS bo
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_delete_queue';
 COMMENT ON FUNCTION pgqrs_delete_queue(text, boolean) IS
-'Deletes a queue; true if there was one. Without force it must have no messages, also no archived ones (PQ009), and be no workflow''s (PQ016, use pgqrs_delete_workflow()). With force, messages, archived messages and, of a workflow''s queue, the workflow with its runs and their steps go with it, whoever holds leases on them; grants stay. Needs admin on the queue. To the end of the transaction nobody can write messages of any queue, so keep the transaction short; archived messages are found by reading the whole archive. Gives up after 1 second if transactions that wrote messages do not end. Errors: 22004, 22023, 42501, 55P03, PQ016, PQ009.';
+'Deletes a queue; true if there was one. Without force it must have no messages, also no archived ones (PQ009), and be no workflow''s (PQ016, use pgqrs_delete_workflow()). With force, all that it has goes with it: its name is free at the commit, its messages and runs answer as absent, and background work ends the live runs as CANCELLED and removes the rows in batches; grants stay. Needs admin on the queue. Without force the call waits up to 1 second for open transactions that wrote messages (then 55P03), and until its commit transactions that send to this queue wait for it. Errors: 22004, 22023, 42501, 55P03, PQ016, PQ009.';
 
 CREATE FUNCTION pgqrs_purge_queue(queue text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

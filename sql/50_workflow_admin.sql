@@ -36,5 +36,5 @@ CREATE FUNCTION pgqrs_delete_workflow(workflow text, force boolean = false) RETU
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_delete_workflow';
 COMMENT ON FUNCTION pgqrs_delete_workflow(text, boolean) IS
-'Deletes a workflow and its queue; true if there was one. Without force it must have no runs, ended ones included (PQ009). With force, runs, steps and messages, live and archived, go with it; a worker that still works on such a run gets PQ003. Grants stay. Needs admin on the workflow. To the end of the transaction nobody can write messages of any queue, so keep the transaction short. Gives up after 1 second if transactions that wrote messages do not end. Errors: 22004, 22023, 42501, 55P03, PQ009.';
+'Deletes a workflow and its queue; true if there was one. Without force it must have no runs, ended ones included (PQ009). With force, all that it has goes with it: its name is free at the commit, its runs answer as absent (PQ003), and background work ends the live ones as CANCELLED and removes the rows in batches. Grants stay. Needs admin on the workflow. Without force the call waits up to 1 second for open transactions that wrote messages (then 55P03), and until its commit transactions that trigger this workflow wait for it. Errors: 22004, 22023, 42501, 55P03, PQ009.';
 
