@@ -102,6 +102,17 @@ pgqrs_queue_name(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
 }
 
+PG_FUNCTION_INFO_V1(pgqrs_run_crashes);
+Datum
+pgqrs_run_crashes(PG_FUNCTION_ARGS)
+{
+	int crashes;
+
+	if (!pgqrs_read_crashes(pgqrs_arg_int64(fcinfo, 0, "run_id"), &crashes))
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(crashes);
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_now);
 Datum
 pgqrs_now(PG_FUNCTION_ARGS)

@@ -161,6 +161,7 @@ static const struct
 	{"pgqrs_resume_worker", WORK},
 	{"pgqrs_revoke", OWNER},
 	{"pgqrs_role_of", READ},
+	{"pgqrs_run_crashes", READ},
 	{"pgqrs_schedule", TRIGGER},
 	{"pgqrs_set_progress", WORK},
 	{"pgqrs_set_visibility", ADMIN},

@@ -268,6 +268,42 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 	return heap_form_tuple(desc, values, nulls);
 }
 
+/* Whether the current role may read what a row of this queue says. */
+static bool
+readable(TupleTableSlot *slot, AttrNumber queue_id)
+{
+	PgqrsQueue queue;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue) &&
+		pgqrs_grants_on(queue.name) != 0;
+}
+
+/* The column of the run's message, or of what its end left in the archive. */
+static bool
+read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
+			 int64 run_id, int *crashes)
+{
+	PgqrsTable *table = pgqrs_table_open(id, false);
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool found;
+
+	table->snapshot = GetActiveSnapshot();
+	found = pgqrs_row_fetch_id(table, run_id, slot) && readable(slot, queue_id);
+	if (found)
+		*crashes = DatumGetInt32(pgqrs_get(slot, column));
+	pgqrs_table_close(table);
+	return found;
+}
+
+bool
+pgqrs_read_crashes(int64 run_id, int *crashes)
+{
+	return read_crashes(TABLE_MESSAGES, Messages_queue_id, Messages_failures,
+						run_id, crashes) ||
+		read_crashes(TABLE_ARCHIVE, Archive_queue_id, Archive_failures, run_id,
+					 crashes);
+}
+
 HeapTuple
 pgqrs_read_run(int64 run_id, TupleDesc desc)
 {

@@ -29,6 +29,12 @@ typedef struct PgqrsRunFilter
 extern HeapTuple pgqrs_read_run(int64 run_id, TupleDesc desc);
 extern HeapTuple pgqrs_read_result(int64 run_id, TupleDesc desc);
 
+/*
+ * The crashes of a run, as the caller's query sees them; false if the run is
+ * unknown to the current role.
+ */
+extern bool pgqrs_read_crashes(int64 run_id, int *crashes);
+
 /* The run that holds an idempotency key, or 0. */
 extern int64 pgqrs_read_find_run(const char *workflow, const char *key);
 

@@ -297,6 +297,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_next_firings('@daily')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_readable_queues()$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_queue_name(1)$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_run_crashes(1)$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_background_stats()$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'any', '00000', '00000'),
 	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
