@@ -15,12 +15,13 @@ COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
 CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
 	OUT due timestamptz, OUT last_pass timestamptz, OUT passes bigint, OUT done text,
-	OUT failing text, OUT went_back_by interval, OUT went_back_at timestamptz, OUT realigning boolean
+	OUT failing text, OUT went_back_by interval, OUT went_back_at timestamptz, OUT realigning boolean,
+	OUT unconfirmed interval, OUT confirmed_at timestamptz
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. unconfirmed: how much of the time up to now this server has not seen pass, having been down or the clock having been set forward; retention does not count it before confirmed_at, NULL if there is none. Needs any privilege.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -148,10 +149,12 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					'A duty that fails holds up no other one. The server''s log has the whole error: see to its cause.'),
 				('clock',
 					CASE WHEN b.passes IS NULL THEN NULL
+						WHEN b.unconfirmed > interval '1 day' THEN pg_catalog.format('%s that this server has not seen pass; retention counts them from %s on', pg_catalog.date_trunc('second', b.unconfirmed + interval '0.5 s'), pg_catalog.date_trunc('second', b.confirmed_at))
 						WHEN b.went_back_at IS NULL THEN 'no step back since the server started'
-						ELSE pg_catalog.format('went back by %s at %s', pg_catalog.date_trunc('second', b.went_back_by), pg_catalog.date_trunc('second', b.went_back_at)) END,
-					CASE WHEN b.passes >= 0 THEN b.went_back_at IS NULL OR NOT b.realigning OR b.idle_reason = 'standby' END,
-					'The background worker has yet to look for what was written while the clock was ahead. Let it run, or call pgqrs_maintain().'),
+						ELSE pg_catalog.format('went back by %s at %s', pg_catalog.date_trunc('second', b.went_back_by + interval '0.5 s'), pg_catalog.date_trunc('second', b.went_back_at)) END,
+					CASE WHEN b.passes >= 0 THEN b.unconfirmed <= interval '1 day' AND (b.went_back_at IS NULL OR NOT b.realigning OR b.idle_reason = 'standby') END,
+					CASE WHEN b.unconfirmed > interval '1 day' THEN 'The server was down, or its clock was set forward. If the clock is wrong, set it right before that time; if it is right, wait, or restart the server to have it counted at once.' ELSE
+					'The background worker has yet to look for what was written while the clock was ahead. Let it run, or call pgqrs_maintain().' END),
 				('work sent from the future',
 					CASE WHEN w.ahead = 0 THEN 'none' ELSE w.ahead || ' of the newest 1000 messages' END,
 					w.ahead = 0,

@@ -133,8 +133,11 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	char *failures = describe_failures(&status);
 	PgqrsClockStep step;
 	bool went_back = pgqrs_clock_last_step_back(&step);
-	Datum values[12];
-	bool nulls[12];
+	TimestampTz now = pgqrs_clock_peek();
+	TimestampTz until;
+	int64 unconfirmed = pgqrs_clock_unconfirmed(now, &until);
+	Datum values[14];
+	bool nulls[14];
 
 	put(values, nulls, 0, reason != NULL,
 		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
@@ -157,5 +160,8 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 					(Datum) 0);
 	put(values, nulls, 10, preloaded && went_back, TimestampTzGetDatum(step.to));
 	put(values, nulls, 11, preloaded, BoolGetDatum(status.realigning));
+	put(values, nulls, 12, preloaded,
+		IntervalPGetDatum(pgqrs_interval(unconfirmed)));
+	put(values, nulls, 13, preloaded && unconfirmed > 0, TimestampTzGetDatum(until));
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }

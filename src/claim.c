@@ -180,18 +180,10 @@ static bool
 fetch_run(PgqrsRunRows *rows)
 {
 	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_run_id));
-	const char *problem = NULL;
-	int status;
+	const char *problem;
 
 	pgqrs_run_open_runs(rows);
-	if (!pgqrs_row_fetch_id(rows->runs, id, rows->run))
-		problem = "the run of the message does not exist";
-	else
-	{
-		status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(rows->run, Runs_status));
-		if (status < 0 || !pgqrs_state_run_may(status, RUN_RUNNING))
-			problem = "its message is live, but the run is not";
-	}
+	problem = pgqrs_run_damage(rows->runs, id, rows->run);
 	if (problem == NULL)
 		return true;
 	pgqrs_faulty_found(FAULTY_MESSAGE,

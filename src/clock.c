@@ -6,16 +6,26 @@
  */
 #include "clock.h"
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "common/int.h"
 #include "guc.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "portability/instr_time.h"
+#include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
 /* A step of the operating system's clock that is more than this is followed. */
 #define MAX_CREEP PGQRS_CLOCK_TOLERANCE
+
+/* The running server confirms a step forward by being up for this time after it. */
+#define CONFIRM_AFTER (3 * USECS_PER_DAY)
+
+/* pg_control is written at each checkpoint, of which an idle server makes none. */
+#define MAX_UNSEEN USECS_PER_DAY
 
 /* Leases fit into what a JSON or JavaScript number holds exactly. */
 #define LEASE_BITS 53
@@ -27,6 +37,8 @@ typedef struct Steps
 	TimestampTz stepped_at; /* the first reading after the last step */
 	PgqrsClockStep forward; /* the last one */
 	PgqrsClockStep back;
+	int64 unconfirmed;	  /* by how much it went forward, ... */
+	int64 unconfirmed_at; /* ... and since when, by the monotonic clock */
 } Steps;
 
 /* Shared by all backends where the library is preloaded. */
@@ -45,7 +57,8 @@ typedef struct Clock
 
 static Clock *shared = NULL;
 
-/* Of this backend, where the library is not preloaded. */
+/* Of this backend, where the library is not preloaded.  Of the postmaster: what
+ * was known when shared memory was given up because a backend had crashed. */
 static Steps own_steps;
 static uint32 own_epoch = 0;
 
@@ -55,10 +68,50 @@ pgqrs_clock_shmem_size(void)
 	return MAXALIGN(sizeof(Clock));
 }
 
+static int64
+monotonic(void)
+{
+	return pgqrs_monotonic() + pgqrs_time_passed * INT64CONST(1000);
+}
+
+static void
+add_unconfirmed(Steps *steps, int64 size)
+{
+	if (size > steps->unconfirmed)
+		steps->unconfirmed_at = monotonic();
+	steps->unconfirmed += size;
+}
+
+/*
+ * A server that was down cannot tell a long time from a wrong clock, nor can
+ * one that was restored from an old backup.
+ */
+static void
+note_downtime(Steps *steps)
+{
+	bool crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	TimestampTz now = GetCurrentTimestamp() +
+		(pgqrs_clock_offset - pgqrs_time_passed) * INT64CONST(1000);
+	int64 unseen = now - time_t_to_timestamptz((pg_time_t) control->time);
+
+	pfree(control);
+	if (unseen > MAX_UNSEEN)
+		add_unconfirmed(steps, unseen);
+}
+
+/* Shared memory is about to be given up, and made anew after a crash. */
+static void
+save_steps(int code, Datum arg)
+{
+	own_steps = shared->steps;
+}
+
 /* Called by the postmaster, with AddinShmemInitLock held. */
 void
 pgqrs_clock_shmem_init(void)
 {
+	static bool began = false;
 	bool found;
 
 	shared = ShmemInitStruct("pgqrs clock", sizeof(Clock), &found);
@@ -69,6 +122,11 @@ pgqrs_clock_shmem_init(void)
 		pg_atomic_init_u32(&shared->epoch, 0);
 		pg_atomic_init_u64(&shared->serving_since, 0);
 		SpinLockInit(&shared->mutex);
+		if (!began)
+			note_downtime(&own_steps);
+		began = true;
+		shared->steps = own_steps;
+		on_shmem_exit(save_steps, (Datum) 0);
 	}
 }
 
@@ -97,10 +155,11 @@ pgqrs_monotonic(void)
 
 /* Takes note of the distance; true if it is another one than before. */
 static bool
-note_offset(Steps *steps, TimestampTz now, int64 monotonic)
+note_offset(Steps *steps, TimestampTz now)
 {
-	int64 offset = now - monotonic;
-	PgqrsClockStep step = {steps->offset + monotonic, now, DT_NOBEGIN};
+	int64 up = monotonic();
+	int64 offset = now - up;
+	PgqrsClockStep step = {steps->offset + up, now, DT_NOBEGIN};
 
 	if (steps->offset == 0)
 	{
@@ -112,9 +171,15 @@ note_offset(Steps *steps, TimestampTz now, int64 monotonic)
 	steps->offset = offset;
 	steps->stepped_at = now;
 	if (step.to > step.from)
+	{
 		steps->forward = step;
+		add_unconfirmed(steps, step.to - step.from);
+	}
 	else
 	{
+		steps->unconfirmed -= step.from - step.to;
+		if (steps->unconfirmed <= MAX_CREEP)
+			steps->unconfirmed = 0;
 		if (steps->forward.to > step.to && steps->forward.to <= step.from)
 			step.ahead_since = steps->forward.to;
 		steps->back = step;
@@ -129,17 +194,16 @@ note_offset(Steps *steps, TimestampTz now, int64 monotonic)
 static void
 look_for_step(TimestampTz now)
 {
-	int64 monotonic = pgqrs_monotonic() + pgqrs_time_passed * INT64CONST(1000);
 	Latch *watcher;
 	bool stepped;
 
 	if (shared == NULL)
 	{
-		(void) note_offset(&own_steps, now, monotonic);
+		(void) note_offset(&own_steps, now);
 		return;
 	}
 	SpinLockAcquire(&shared->mutex);
-	stepped = note_offset(&shared->steps, now, monotonic);
+	stepped = note_offset(&shared->steps, now);
 	watcher = shared->watcher;
 	SpinLockRelease(&shared->mutex);
 	if (stepped && watcher != NULL)
@@ -178,6 +242,20 @@ TimestampTz
 pgqrs_clock_stepped_at(void)
 {
 	return get_steps().stepped_at;
+}
+
+/* Another backend may have read the clock and not yet noted the step. */
+int64
+pgqrs_clock_unconfirmed(TimestampTz now, TimestampTz *until)
+{
+	Steps steps;
+	int64 left;
+
+	look_for_step(now);
+	steps = get_steps();
+	left = steps.unconfirmed_at + CONFIRM_AFTER - monotonic();
+	*until = now + left;
+	return left > 0 ? steps.unconfirmed : 0;
 }
 
 void

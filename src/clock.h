@@ -53,6 +53,13 @@ extern bool pgqrs_clock_last_step_back(PgqrsClockStep *step);
 /* The first reading after the last step in either direction; 0: there was none. */
 extern TimestampTz pgqrs_clock_stepped_at(void);
 
+/*
+ * How much of the time up to now this server has not seen pass: it was down, or
+ * the clock was set forward, by mistake perhaps.  0 from *until on, or if the
+ * clock is set back; what is removed for good is counted without it.
+ */
+extern int64 pgqrs_clock_unconfirmed(TimestampTz now, TimestampTz *until);
+
 /* A step was found that came while no server was there to see it. */
 extern void pgqrs_clock_note_step(const PgqrsClockStep *step);
 

@@ -17,6 +17,7 @@
 #include "lease.h"
 #include "miscadmin.h"
 #include "ready.h"
+#include "run.h"
 #include "utils/timestamp.h"
 
 #define HIGHEST_PRIORITY 100
@@ -34,11 +35,49 @@ typedef struct Probe
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
+	PgqrsTable *runs; /* NULL: not open */
+	TupleTableSlot *run;
 	const PgqrsQueue *queue;
 	int wanted;
 	bool busy;
+	bool passed_over; /* a message that no claim would deliver or end */
 	PgqrsProbe *result;
 } Probe;
+
+static const char *
+run_damage(Probe *p)
+{
+	if (p->runs == NULL)
+	{
+		p->runs = pgqrs_table_open(TABLE_RUNS, false);
+		p->run = pgqrs_table_slot(p->runs);
+	}
+	return pgqrs_run_damage(p->runs,
+							DatumGetInt64(pgqrs_get(p->slot, Messages_run_id)),
+							p->run);
+}
+
+/*
+ * Whether a claim would deliver the message in the slot, or try to end it.
+ * Where work at it has failed, that was its end, unless it needs none.
+ */
+static bool
+is_claimable(Probe *p, int64 id)
+{
+	bool is_run = !pgqrs_is_null(p->slot, Messages_run_id);
+
+	if (is_run && run_damage(p) != NULL)
+		return false;
+	if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, id))
+		return true;
+	return pgqrs_is_null(p->slot, Messages_lease) &&
+		DatumGetInt32(pgqrs_get(p->slot, Messages_failures)) <
+		p->queue->max_attempts &&
+		(pgqrs_is_null(p->slot, Messages_deadline_at) ||
+		 DatumGetTimestampTz(pgqrs_get(p->slot, Messages_deadline_at)) >
+			 pgqrs_clock_peek()) &&
+		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at));
+}
 
 /* What the scan finds in a part. */
 static void
@@ -61,8 +100,10 @@ probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
 		pgqrs_floor_scan_saw(floor, key);
 		if (pgqrs_row_is_busy(p->slot))
 			p->busy = true;
-		else if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, key.message_id))
+		else if (is_claimable(p, key.message_id))
 			p->result->ready++;
+		else
+			p->passed_over = true;
 	}
 }
 
@@ -183,6 +224,10 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 		p.wanted = Max(0, Min(max, room));
 	}
 	probe_priorities(&p);
+	if (p.runs != NULL)
+		pgqrs_table_close(p.runs);
+	if (p.passed_over)
+		result->next = Min(result->next, start + PGQRS_FAULTY_PAUSE);
 	if (result->ready == 0 && p.busy)
 		result->next = Min(result->next, start + BUSY_PAUSE);
 	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())

@@ -2,6 +2,9 @@
  * retention.c
  *	  What has ended long enough ago goes.
  *
+ * Time that this server has not seen pass does not count until it is confirmed
+ * (clock.h): a clock that is set a year ahead by mistake removes no history.
+ *
  * Archived messages, runs that ended, with their steps, signals and events, and
  * the firings of schedules.  Each queue keeps its dead letters for its
  * dead_retention and all else for its retention, both counted from the end.
@@ -91,8 +94,10 @@ typedef struct Pass
 	TupleTableSlot *step;
 	TupleTableSlot *signal;
 	TupleTableSlot *event;
-	PgqrsQueue queue; /* whose turn it is */
-	TimestampTz now;
+	PgqrsQueue queue;	 /* whose turn it is */
+	TimestampTz now;	 /* without what is not confirmed, ... */
+	int64 unconfirmed;	 /* ... which is so much, ... */
+	TimestampTz until;	 /* ... and counts from then on */
 	TimestampTz stop_at; /* by the wall clock */
 	bool deleted;		 /* the queue is, and all of it goes */
 	bool gently;
@@ -299,7 +304,8 @@ end_walk(Pass *p, Place *place)
 	place->walking = false;
 	place->from = Min(place->skipped, place->from);
 	if (place->skipped != DT_NOEND)
-		p->next = Min(p->next, p->now + (p->deleted ? RETRY_DELETED : RETRY));
+		p->next = Min(p->next,
+					  p->deleted ? pgqrs_clock() + RETRY_DELETED : p->now + RETRY);
 }
 
 /* Removes the dead letters of a queue that are due, or all else. */
@@ -308,7 +314,7 @@ walk(Pass *p, bool dead)
 {
 	int64 kept = dead ? p->queue.dead_retention : p->queue.retention;
 	int64 keep = p->queue.is_workflow && !p->deleted ? Max(kept, MIN_RUN) : kept;
-	TimestampTz cutoff = p->now - keep;
+	TimestampTz cutoff = p->deleted ? DT_NOEND : p->now - keep;
 	Place *place = find_place(p->queue.queue_id, dead);
 	int ahead = MAX_AHEAD;
 	bool more = true;
@@ -436,6 +442,8 @@ begin(Pass *p, bool gently, PgqrsRetained *removed)
 {
 	memset(p, 0, sizeof(*p));
 	p->now = pgqrs_clock();
+	p->unconfirmed = pgqrs_clock_unconfirmed(p->now, &p->until);
+	p->now -= p->unconfirmed;
 	p->stop_at = GetCurrentTimestamp() + MAX_TIME;
 	p->gently = gently;
 	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
@@ -443,6 +451,20 @@ begin(Pass *p, bool gently, PgqrsRetained *removed)
 	p->removed = removed;
 	begin_pass();
 	open_tables(p);
+}
+
+/* When the next pass is due, by the clock that all others read. */
+static TimestampTz
+next_pass(Pass *p)
+{
+	TimestampTz now = p->now + p->unconfirmed;
+	TimestampTz next = p->next == DT_NOEND ? DT_NOEND : p->next + p->unconfirmed;
+
+	if (p->enough)
+		return 0;
+	if (p->unconfirmed > 0)
+		next = Min(next, p->until);
+	return Max(next, now + INTERVAL);
 }
 
 TimestampTz
@@ -457,7 +479,7 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 		remove_firings(&p);
 	close_tables(&p);
 	under_way = false;
-	return p.enough ? 0 : Max(p.next, p.now + INTERVAL);
+	return next_pass(&p);
 }
 
 /* Runs of a deleted workflow that have no archived message, as only damage leaves. */

@@ -116,6 +116,19 @@ pgqrs_run_close(PgqrsRunRows *rows)
 	pgqrs_table_close(rows->messages);
 }
 
+const char *
+pgqrs_run_damage(PgqrsTable *runs, int64 run_id, TupleTableSlot *run)
+{
+	int status;
+
+	if (!pgqrs_row_fetch_id(runs, run_id, run))
+		return "the run of the message does not exist";
+	status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+	if (status < 0 || !pgqrs_state_run_may(status, RUN_RUNNING))
+		return "its message is live, but the run is not";
+	return NULL;
+}
+
 /*
  * Starting
  */

@@ -70,6 +70,13 @@ extern void pgqrs_run_close(PgqrsRunRows *rows);
 extern void pgqrs_run_check(const char *workflow, const PgqrsNewRun *r,
 							PgqrsWorkflow *definition);
 
+/*
+ * Reads the run of a live message.  What is wrong with it, if it could not be
+ * claimed, else NULL.
+ */
+extern const char *pgqrs_run_damage(PgqrsTable *runs, int64 run_id,
+									TupleTableSlot *run);
+
 /* Starting: the id of the new run, or what on_duplicate says where the key is taken. */
 extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
 extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int count,

@@ -16,6 +16,7 @@ DECLARE
 	g jsonb := '{}';
 	id bigint;
 	held bigint;
+	child bigint;
 BEGIN
 	TRUNCATE bad;
 	PERFORM pgqrs_create_queue(q, retention => '1 day', max_attempts => 1) FROM unnest('{q,bq}'::text[]) q;
@@ -56,6 +57,20 @@ BEGIN
 		PERFORM pgqrs_register_worker('k' || n, '{*}'), pgqrs_schedule('s' || n, '* * * * *', 'w');
 	END LOOP;
 	FOR n IN 1..2 LOOP
+		-- a child that was there already, and the parent that waits for it
+		child := pgqrs_trigger('c', idempotency_key => 'shared' || n);
+		id := pgqrs_trigger('p');
+		SELECT lease INTO held FROM pgqrs_dequeue('p');
+		PERFORM pgqrs_start_child(id, held, 'k', 'c', idempotency_key => 'shared' || n), pgqrs_await_child(id, held, 'k');
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_workflow_run_parents', child);
+		ELSE g := g || jsonb_build_object('shared', child, 'parent', id); END IF;
+		-- a queue and a workflow that were deleted with what they had
+		PERFORM pgqrs_create_queue('dq'), pgqrs_create_workflow('dw'), pgqrs_enqueue('dq', '1'), pgqrs_trigger('dw');
+		IF n = 1 THEN INSERT INTO bad SELECT 'pgqrs_deleted_queues', queue_id FROM pgqrs_queues WHERE name IN ('dq', 'dw');
+		ELSE g := g || jsonb_build_object('deleted', (SELECT array_agg(queue_id) FROM pgqrs_queues WHERE name IN ('dq', 'dw'))); END IF;
+		PERFORM pgqrs_delete_queue('dq', force => true), pgqrs_delete_workflow('dw', force => true);
+	END LOOP;
+	FOR n IN 1..2 LOOP
 		id := pgqrs_enqueue('q', '1', idempotency_key => 'm' || n);
 		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_messages', id); ELSE g := g || jsonb_build_object('message', id); END IF;
 	END LOOP;
@@ -91,11 +106,13 @@ BEGIN
 	PERFORM pg_temp.expect(damage, 'listed by tags', format('count(*) = 1 FROM pgqrs_list_runs(''w'', tags => ''{"a": 1}'') WHERE run_id = %s', run));
 	PERFORM pg_temp.expect(damage, 'its steps are listed', format('count(*) = 3 FROM pgqrs_list_steps(%s)', run));
 	PERFORM pg_temp.expect(damage, 'peeked at', format('count(*) = 1 FROM pgqrs_peek(''q'', 100) WHERE message_id = %s', g ->> 'message'));
+	PERFORM pg_temp.expect(damage, 'a shared child ends', format('count(*) = 1 FROM pgqrs_complete_run(%s, pg_temp.held(%1$s))', g ->> 'shared'));
 	PERFORM pg_temp.expect(damage, 'maintained', 'NOT pgqrs_maintain() ? ''failed''');
 	PERFORM pg_temp.expect(damage, 'removed when it was kept long enough', format('count(*) = 0 FROM pgqrs_archive WHERE message_id = %s', g ->> 'kept'));
+	PERFORM pg_temp.expect(damage, 'removed with its queue', format('count(*) = 0 FROM pgqrs_messages WHERE queue_id = ANY (ARRAY%s)', g -> 'deleted'));
 	PERFORM pg_temp.expect(damage, 'fired', 'count(*) = 1 FROM pgqrs_schedule_firings f JOIN pgqrs_schedules s USING (schedule_id) WHERE s.name = ''s2''');
 	PERFORM pg_temp.expect(damage, 'woken', format('pgqrs_signal(%s, ''go'') > 0', g ->> 'parked'));
-	PERFORM pg_temp.expect(damage, 'delivered then', format('array_agg(message_id) @> ''{%s}'' FROM pgqrs_dequeue(''p'', batch_size => 10)', g ->> 'parked'));
+	PERFORM pg_temp.expect(damage, 'delivered then', format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''p'', batch_size => 10)', g ->> 'parked', g ->> 'parent'));
 	PERFORM pg_temp.expect(damage, 'replayed', 'pgqrs_replay_queue(''q'') > 0');
 	PERFORM pg_temp.expect(damage, 'replayed as a run', 'pgqrs_replay_queue(''w'') > 0');
 	PERFORM pg_temp.expect(damage, 'its status is QUEUED then', format('status = ''QUEUED'' FROM pgqrs_result(%s)', g ->> 'ended'));
@@ -156,7 +173,7 @@ SELECT is(ARRAY(SELECT pg_temp.damage('')), '{}', 'without damage all goes as it
 
 CREATE TEMP TABLE tables (tab regclass, key name);
 INSERT INTO tables VALUES ('pgqrs_queues', 'queue_id'), ('pgqrs_workflows', 'workflow_id'), ('pgqrs_messages', 'message_id'), ('pgqrs_archive', 'message_id'),
-	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_steps', 'run_id'), ('pgqrs_run_signals', 'run_id'), ('pgqrs_schedules', 'schedule_id'), ('pgqrs_workers', 'worker_id');
+	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_run_parents', 'run_id'), ('pgqrs_deleted_queues', 'queue_id'), ('pgqrs_workflow_steps', 'run_id'), ('pgqrs_run_signals', 'run_id'), ('pgqrs_schedules', 'schedule_id'), ('pgqrs_workers', 'worker_id');
 
 SELECT is(ARRAY(SELECT pg_temp.damage(format('DELETE FROM %s WHERE %I IN (SELECT id FROM bad WHERE tab = %L::regclass)', tab, key, tab))), '{}',
 	format('a row of %s that was deleted is in the way of no other', tab))

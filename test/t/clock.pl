@@ -7,7 +7,7 @@ use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('clock', "fsync = off\npgqrs.paused = off\npgqrs.worker_timeout = '60 s'\n");
+my $node = new_node('clock', "fsync = off\nrestart_after_crash = on\npgqrs.paused = off\npgqrs.worker_timeout = '60 s'\n");
 
 sub sql
 {
@@ -82,10 +82,43 @@ is(sql("SELECT count(*) FROM pgqrs_health WHERE item = 'last pass' AND ok"), '1'
 is(sql("SELECT count(*) - count(DISTINCT (schedule_id, slot)) FROM pgqrs_schedule_firings"), '0', 'no slot was served twice');
 $client->{harness}->kill_kill;
 
+# Weeks ahead: history that is kept for 7 days stays, until that time has been
+# confirmed.
+sub is_kept
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	sql('SELECT pgqrs_apply_retention()');
+	return is(sql("SELECT count(*) FROM pgqrs_archive AS a JOIN pgqrs_queues AS q USING (queue_id) WHERE q.name = 'history'"), '1', $name);
+}
+
+sql("SELECT pgqrs_create_queue('history'), pgqrs_enqueue('history', '1')");
+sql("SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('history')");
+step_clock($node, '20d');
+ok(is_served($node, 'postgres'), 'background work goes on weeks ahead');
+is_kept('retention does not count a step forward');
+like(health('clock'), qr/^20 days.* that this server has not seen pass; retention counts them from .* on\|f$/, 'health tells of it');
+$node->psql('postgres', "COPY (SELECT 1) TO PROGRAM 'kill -9 \$PPID'");
+$node->poll_query_until('postgres', 'SELECT true');
+is_kept('nor after a crash of the server');
+step_clock($node, '0');
+is_kept('the clock is right again, and nothing is lost');
+await("ok FROM pgqrs_health WHERE item = 'clock'", 'health is content');
+step_clock($node, '20d');
+is_kept('the same once more');
+sql("ALTER SYSTEM SET pgqrs.time_passed = '4d'");
+step_clock($node, '24d');
+await("NOT EXISTS (SELECT FROM pgqrs_archive AS a JOIN pgqrs_queues AS q USING (queue_id) WHERE q.name = 'history')", 'a server that was up for three days since believes its clock');
+sql('ALTER SYSTEM RESET pgqrs.time_passed');
+step_clock($node, '0');
+
 # Ahead when the server starts, right when it starts again: nobody saw the step.
-$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '24h'");
+sql("SELECT pgqrs_enqueue('history', '1')");
+sql("SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('history')");
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '20d'");
 sql("ALTER SYSTEM RESET ALL"); $node->append_conf('postgresql.conf', "pgqrs.worker_timeout = '2 s'");
 $node->restart;
+is_kept('retention does not count weeks for which the server was down, or is ahead');
 sql("SELECT pgqrs_purge_queue('jobs')");
 sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
 $dies = sql("SELECT pgqrs_register_worker('dies again', '{jobs}')");
