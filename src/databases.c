@@ -350,6 +350,15 @@ pgqrs_database_poke(PgqrsDue kind, TimestampTz due)
 		poke(d, kind, due);
 }
 
+void
+pgqrs_database_poke_other(Oid db, PgqrsDue kind)
+{
+	Database *d = shared == NULL ? NULL : find(db);
+
+	if (d != NULL)
+		poke(d, kind, 0);
+}
+
 int
 pgqrs_database_number(void)
 {
@@ -677,13 +686,20 @@ pgqrs_database_due(PgqrsDue kind)
 	return next_try(own, kind, pgqrs_clock_peek());
 }
 
-/* Since when what was taken last had been due. */
+/* Since when what was taken last had been due, and how often it was taken. */
 static TimestampTz taken[DUE_COUNT];
+static uint32 takes[DUE_COUNT];
 
 TimestampTz
 pgqrs_database_taken(PgqrsDue kind)
 {
 	return own != NULL ? taken[kind] : 0;
+}
+
+uint32
+pgqrs_database_takes(PgqrsDue kind)
+{
+	return takes[kind];
 }
 
 bool
@@ -696,6 +712,7 @@ pgqrs_database_take(PgqrsDue kind, TimestampTz now)
 	if (due)
 	{
 		taken[kind] = due_of(own, kind);
+		takes[kind]++;
 		set_due(own, kind, DT_NOEND);
 	}
 	SpinLockRelease(&own->mutex);

@@ -20,7 +20,7 @@ typedef enum PgqrsDue
 	DUE_WORKERS,  /* silent ones, and what stopped ones hold */
 	DUE_ENDS,	  /* deadlines, and leases that were the last */
 	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
-	DUE_PARKED,	  /* runs for which something may have come */
+	DUE_PARKED,	  /* all parked runs: which of them is not known */
 	DUE_GRANTS,	  /* and all else of roles that were renamed or dropped */
 	DUE_SCHEDULES,
 	DUE_RETENTION, /* what has ended long enough ago */
@@ -122,6 +122,9 @@ extern void pgqrs_databases_shmem_init(void);
  */
 extern void pgqrs_database_poke(PgqrsDue kind, TimestampTz due);
 
+/* The same for any database, unless it has no entry. */
+extern void pgqrs_database_poke_other(Oid db, PgqrsDue kind);
+
 /* The current database's entry, counted from 0; -1: it has none. */
 extern int pgqrs_database_number(void);
 
@@ -184,8 +187,12 @@ extern PgqrsDatabaseState pgqrs_database_state(void);
 extern TimestampTz pgqrs_database_due(PgqrsDue kind);
 extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
 
-/* The instant from which on what was taken last is due; 0: whenever. */
+/*
+ * The instant from which on what was taken last is due, 0: whenever; and how
+ * often something was taken.
+ */
 extern TimestampTz pgqrs_database_taken(PgqrsDue kind);
+extern uint32 pgqrs_database_takes(PgqrsDue kind);
 extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
 
 /* True once per interval (microseconds), whichever worker asks. */

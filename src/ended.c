@@ -8,10 +8,14 @@
  * which the worker then looks for runs that ended.  So however long it was
  * away, it reads what is about as new as that, and never the whole history.
  *
+ * Of what is lost even so, only the database is known: its worker says so, and
+ * looks at all parked runs.
+ *
  * All is guarded by one lock, held for a short walk over the ring at most.
  */
 #include "ended.h"
 
+#include "databases.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
@@ -66,6 +70,15 @@ pgqrs_ended_shmem_init(void)
 	shared->lock = &GetNamedLWLockTranche("pgqrs ended runs")->lock;
 }
 
+/* There is one place for it: who has it already looks without being told why. */
+static void
+lose(Oid db)
+{
+	if (OidIsValid(shared->lost) && shared->lost != db)
+		pgqrs_database_poke_other(shared->lost, DUE_PARKED);
+	shared->lost = db;
+}
+
 /* The lock is held. */
 static void
 add_block(Oid db, PgqrsEndedBlock block)
@@ -88,7 +101,7 @@ add_block(Oid db, PgqrsEndedBlock block)
 	/* nobody may come for them, so others keep some room */
 	if (shared->blocks == BLOCKS || ours == BLOCKS / 2)
 	{
-		shared->lost = db;
+		lose(db);
 		return;
 	}
 	shared->block[shared->blocks].db = db;
@@ -140,7 +153,7 @@ pgqrs_ended_lose(void)
 	if (shared == NULL)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->lost = MyDatabaseId;
+	lose(MyDatabaseId);
 	LWLockRelease(shared->lock);
 }
 

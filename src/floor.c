@@ -1157,6 +1157,12 @@ learn_prepared(void)
 	pfree(xids);
 }
 
+bool
+pgqrs_floor_knows_prepared(void)
+{
+	return shared != NULL && shared->prepared_known;
+}
+
 /*
  * Scanning
  */

@@ -131,6 +131,9 @@ extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,
 									  TimestampTz visible_after);
 extern void pgqrs_floor_lower_all(void);
 
+/* Whether it is known what was prepared before the server started. */
+extern bool pgqrs_floor_knows_prepared(void);
+
 /* Scanning for messages */
 extern void pgqrs_floor_call_begin(void);
 

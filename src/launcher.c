@@ -402,12 +402,13 @@ start_workers(void)
  * The process
  */
 
-/* For when things are due may have changed. */
+/* For when things are due may have changed; what runs are parked for has no time. */
 static void
 look_at_everything(void)
 {
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		pgqrs_databases_poke_all(kind);
+		if (kind != DUE_PARKED)
+			pgqrs_databases_poke_all(kind);
 	read_at = 0;
 }
 

@@ -65,8 +65,8 @@
 /* What stopped workers hold is looked for at least this often. */
 #define REAP_INTERVAL (60 * USECS_PER_SEC)
 
-/* Every parked run is looked at at least this often. */
-#define PARKED_INTERVAL (60 * USECS_PER_SEC)
+/* So many batches of parked runs follow each other before other duties are done. */
+#define PARKED_BATCHES 90
 
 /* Where the search for used-up messages goes on: a hint, of this backend. */
 typedef struct Position
@@ -595,12 +595,31 @@ static TimestampTz
 maintain_parked(int64 *done)
 {
 	bool more;
-	bool any;
 
-	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &more, &any);
-	if (more)
-		return 0;
-	return any ? pgqrs_clock() + PARKED_INTERVAL : DT_NOEND;
+	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &more);
+	return more ? 0 : DT_NOEND;
+}
+
+/*
+ * For the background worker, which else is told of each run that is to be looked
+ * at: all of them, from the first one on if it was told so since.
+ */
+static TimestampTz
+all_parked(int64 *done)
+{
+	static uint32 taken = 0;
+	static int batches = 0;
+	TimestampTz next;
+
+	if (taken != pgqrs_database_takes(DUE_PARKED))
+	{
+		taken = pgqrs_database_takes(DUE_PARKED);
+		batches = 0;
+		if (pgqrs_database_taken(DUE_PARKED) == 0)
+			pgqrs_parked_restart();
+	}
+	next = maintain_parked(done);
+	return next == 0 && ++batches == PARKED_BATCHES ? pgqrs_clock() : next;
 }
 
 static TimestampTz
@@ -677,7 +696,7 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUE_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
 	{DUE_ENDS, maintain_ends, NULL, "ends", "ending what is due to end"},
 	{DUE_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
-	{DUE_PARKED, maintain_parked, NULL, "parked runs", "looking at parked runs"},
+	{DUE_PARKED, maintain_parked, all_parked, "parked runs", "looking at parked runs"},
 	{DUE_GRANTS, maintain_grants, NULL, "grants",
 	 "following roles that were renamed or dropped"},
 	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},

@@ -10,8 +10,9 @@
  *
  * A pass looks at the queues whose due instant has come, and leaves to who
  * waits in the server what is his; and at runs that parked just when what they
- * wait for came, so that neither saw the other.  What cannot be sent is put
- * back, and sent when the queue of notifications has room again.
+ * wait for came, so that neither saw the other.  Those that are locked, or that
+ * it failed at, are kept and looked at again after a while.  What cannot be sent
+ * is put back, and sent when the queue of notifications has room again.
  *
  * Channels: pgqrs_queue_<queue_id>; workflow_run_<run_id>, with the status;
  * pgqrs_runs, with <run_id>:<status>.
@@ -35,6 +36,7 @@
 #include "rows.h"
 #include "run.h"
 #include "storage/ipc.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -51,6 +53,10 @@
 #define MAX_QUEUES 500
 #define MAX_RUNS   2000
 #define MAX_BLOCKS 4
+#define MAX_AGAIN  500 /* parked runs that are looked at again */
+
+/* However many those are, each is looked at this often. */
+#define MAX_BUSY_PAUSE (30 * USECS_PER_SEC)
 
 /* A look finds so many messages for those that wait. */
 #define MAX_FOUND 64
@@ -64,12 +70,22 @@ typedef struct Pass
 	int blocks;
 	bool more;
 	int64 queue_ids[MAX_QUEUES];
-	PgqrsEnded ended[MAX_RUNS + MAX_BLOCKS * PGQRS_ENDED_BLOCK];
+	PgqrsEnded ended[MAX_RUNS + MAX_BLOCKS * PGQRS_ENDED_BLOCK + MAX_AGAIN];
 	PgqrsEndedBlock block[MAX_BLOCKS];
 } Pass;
 
 /* What a pass has taken and not done; put back when the process ends. */
 static Pass *pass = NULL;
+
+/* A parked run to look at again, and when; put back when the process ends. */
+typedef struct Again
+{
+	int64 run_id;
+	TimestampTz at;
+} Again;
+
+static HTAB *again = NULL;
+static TimestampTz again_at = DT_NOEND; /* the earliest, or before that */
 
 static TimestampTz not_before = DT_NOBEGIN;
 static int64 pause_time = FIRST_PAUSE;
@@ -218,26 +234,79 @@ take_runs(void)
 	pass->blocks = pgqrs_ended_take_blocks(pass->block, MAX_BLOCKS);
 	pass->more |= pass->blocks == MAX_BLOCKS;
 	if (pgqrs_ended_take_lost())
+	{
 		ereport(LOG,
 				(errmsg("pgqrs could not tell of all runs that ended"),
 				 errdetail("There were more than it could remember while its background worker was away or could not send."),
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
+		pgqrs_database_lower(DUE_PARKED, 0);
+	}
 	for (int i = 0; i < pass->blocks; i++)
 		look_at_block(pass->block[i]);
 	pass->blocks = 0;
 }
 
-/*
- * One that somebody has locked is left to the next look at all of them, which
- * comes soon then.
- */
+static void
+look_again(int64 run_id, int64 pause)
+{
+	TimestampTz at = pgqrs_clock_peek() + pause;
+	Again *entry = hash_search(again, &run_id, HASH_ENTER, NULL);
+
+	entry->at = at;
+	again_at = Min(again_at, at);
+}
+
+/* Whether to look; a clock that was set back counts as yes. */
+static bool
+is_to_be_looked_at(const Again *entry, TimestampTz now)
+{
+	return entry->at <= now || entry->at > now + PGQRS_FAULTY_PAUSE;
+}
+
+/* Some of those whose time has come are looked at in this pass. */
+static void
+take_again(TimestampTz now)
+{
+	TimestampTz next = DT_NOEND;
+	int count = 0;
+	HASH_SEQ_STATUS status;
+	Again *entry;
+
+	if (again_at > now && again_at <= now + PGQRS_FAULTY_PAUSE)
+		return;
+	hash_seq_init(&status, again);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (count == MAX_AGAIN || !is_to_be_looked_at(entry, now))
+		{
+			next = Min(next, entry->at);
+			continue;
+		}
+		count++;
+		pass->ended[pass->runs++] = (PgqrsEnded){entry->run_id, now, ENDED_PARKED};
+		(void) hash_search(again, &entry->run_id, HASH_REMOVE, NULL);
+	}
+	again_at = next;
+}
+
+/* The more are locked the less often each is looked at. */
+static int64
+busy_pause(void)
+{
+	long count = hash_get_num_entries(again);
+
+	return Min(MAX_BUSY_PAUSE, BUSY_PAUSE * (1 + count / MAX_AGAIN));
+}
+
 static void
 recheck(int64 run_id)
 {
 	if (!pgqrs_batch_begin("looking at runs that parked"))
 		return;
-	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) && !pgqrs_parked_recheck(run_id))
-		pgqrs_database_lower(DUE_PARKED, pgqrs_clock() + BUSY_PAUSE);
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id))
+		look_again(run_id, PGQRS_FAULTY_PAUSE);
+	else if (!pgqrs_parked_recheck(run_id))
+		look_again(run_id, busy_pause());
 	pgqrs_batch_end();
 }
 
@@ -246,6 +315,7 @@ static void
 try_recheck(int64 run_id)
 {
 	MemoryContext context = CurrentMemoryContext;
+	volatile bool failed = false;
 
 	pgqrs_faulty_begin();
 	PG_TRY();
@@ -262,9 +332,12 @@ try_recheck(int64 run_id)
 		AbortCurrentTransaction();
 		if (!pgqrs_faulty_caught(error))
 			ReThrowError(error);
+		failed = true;
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
+	if (failed)
+		look_again(run_id, PGQRS_FAULTY_PAUSE);
 }
 
 static void
@@ -416,13 +489,27 @@ pgqrs_notify_put_back(void)
 static void
 put_back_at_exit(int code, Datum arg)
 {
+	HASH_SEQ_STATUS status;
+	Again *entry;
+
 	put_back();
+	hash_seq_init(&status, again);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		PgqrsEnded run = {entry->run_id, entry->at, ENDED_PARKED};
+
+		pgqrs_ended_add(&run, 1);
+	}
+	pgqrs_database_lower(DUE_NOTIFY, again_at);
 }
 
 /* Once in a process. */
 static void
 begin(void)
 {
+	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Again)};
+
+	again = hash_create("pgqrs parked runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
 	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(Pass));
 	pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
 										  ALLOCSET_DEFAULT_SIZES);
@@ -436,6 +523,7 @@ run_pass(TimestampTz now)
 	pass->queues = pgqrs_ready_take(pass->queue_ids, MAX_QUEUES);
 	pass->more |= pass->queues == MAX_QUEUES;
 	take_runs();
+	take_again(now);
 	recheck_parked();
 	if (pass->queues > 0 || pass->runs > 0 || pass->unplaced.count > 0)
 		set_pause(now, send());
@@ -467,6 +555,6 @@ pgqrs_notify_pass(void)
 	MemoryContextReset(pass->context);
 
 	pgqrs_ready_take_dues(now, NULL, 0, &next);
-	next = pass->more ? now : Min(next, unplaced_due(now));
+	next = pass->more ? now : Min(Min(next, again_at), unplaced_due(now));
 	return Max(next, Max(not_before, now));
 }

@@ -7,8 +7,11 @@
  * one does not wait for the lock of the parked run's message, and who parks
  * does not see what others have not committed yet.  So neither alone is enough:
  * both have the run looked at once more after their commit, when at least the
- * later of the two commits shows both sides.  pgqrs_maintain() looks at all
- * parked runs, a number of them each time, in case nobody could.
+ * later of the two commits shows both sides.  What is to be looked at is in shared
+ * memory: so all parked runs are looked at after the start of the server, where
+ * there was no more room for it, and where rows are written past the functions,
+ * and else none.  pgqrs_maintain() looks at all of them, a number each time, since
+ * it may be called where there is no shared memory.
  *
  * The sender wakes the run itself if it finds it parked and its message not
  * locked.  It takes that lock only where it can have it at once, so the order
@@ -18,7 +21,6 @@
 
 #include "clock.h"
 #include "common/pg_prng.h"
-#include "commit.h"
 #include "faulty.h"
 #include "floor.h"
 #include "json.h"
@@ -28,12 +30,6 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "wake.h"
-
-/*
- * All parked runs are looked at this long after something came for one at the
- * same time, in case the look at that one is lost.
- */
-#define LOOK_AFTER (60 * USECS_PER_SEC)
 
 /* What tells whether a run's wait is over. */
 typedef struct Parked
@@ -292,17 +288,9 @@ pgqrs_parked_recheck(int64 run_id)
 	return result != RECHECK_BUSY;
 }
 
-/* The background worker looks at the run after our commit. */
-static void
-have_looked_at(int64 run_id)
-{
-	pgqrs_wake_mark_parked(run_id);
-	pgqrs_commit_due(DUE_PARKED, pgqrs_clock() + LOOK_AFTER);
-}
-
 /*
  * What is woken here is settled, unless we roll back, when there is nothing to
- * be woken for.
+ * be woken for.  At all else the background worker looks after our commit.
  */
 void
 pgqrs_parked_sent(int64 run_id)
@@ -314,13 +302,13 @@ pgqrs_parked_sent(int64 run_id)
 	result = recheck(&p, run_id);
 	close_tables(&p);
 	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
-		have_looked_at(run_id);
+		pgqrs_wake_mark_parked(run_id);
 }
 
 void
 pgqrs_parked_parked(int64 run_id)
 {
-	have_looked_at(run_id);
+	pgqrs_wake_mark_parked(run_id);
 }
 
 /*
@@ -358,10 +346,30 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 	return count;
 }
 
-int
-pgqrs_parked_pass(int max, bool *more, bool *any)
+static Position reached;
+
+void
+pgqrs_parked_restart(void)
 {
-	static Position reached;
+	memset(&reached, 0, sizeof(reached));
+}
+
+/* Looks at a run; one that is locked or passed over is left to the background worker. */
+static bool
+wake_if_over(Parked *p, int64 run_id)
+{
+	RecheckResult result = pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) ?
+		recheck(p, run_id) :
+		RECHECK_BUSY;
+
+	if (result == RECHECK_BUSY)
+		pgqrs_wake_mark_parked(run_id);
+	return result == RECHECK_WOKEN;
+}
+
+int
+pgqrs_parked_pass(int max, bool *more)
+{
 	Position at = reached;
 	int64 *ids = palloc(max * sizeof(int64));
 	Parked p;
@@ -374,14 +382,12 @@ pgqrs_parked_pass(int max, bool *more, bool *any)
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, ids[i]) &&
-			recheck(&p, ids[i]) == RECHECK_WOKEN)
+		if (wake_if_over(&p, ids[i]))
 			woken++;
 	}
 	close_tables(&p);
 	pfree(ids);
 	*more = count == max;
-	*any = count > 0 || reached.run_id != 0;
 	reached = at; /* a pass that fails is done again from where it began */
 	return woken;
 }

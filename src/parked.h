@@ -54,9 +54,10 @@ extern bool pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 
 /*
  * Looks at up to max parked runs, the next ones each time, from the start once
- * fewer are left; how many were woken.  more: there may be others; any: there
- * are parked runs, which this call or those before it have looked at.
+ * fewer are left, or after a restart; how many were woken.  more: there may be
+ * others.
  */
-extern int pgqrs_parked_pass(int max, bool *more, bool *any);
+extern int pgqrs_parked_pass(int max, bool *more);
+extern void pgqrs_parked_restart(void);
 
 #endif /* PGQRS_PARKED_H */

@@ -241,6 +241,18 @@ is_commit_prepared(Node *statement)
 		((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
 }
 
+/*
+ * What became due with a prepared transaction.  Which parked runs it has something
+ * for is in wake.c, unless it was prepared before the start and that is not known yet.
+ */
+static void
+note_prepared(bool is_known)
+{
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		if (kind != DUE_PARKED || !is_known)
+			pgqrs_database_poke(kind, 0);
+}
+
 static void
 process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -249,6 +261,7 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 {
 	Node *statement = planned->utilityStmt;
 	bool was_prepared = is_commit_prepared(statement);
+	bool is_known = was_prepared && pgqrs_floor_knows_prepared();
 	Oid dropped = InvalidOid;
 
 	if (IsA(statement, DropdbStmt))
@@ -265,8 +278,7 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 	if (OidIsValid(dropped))
 		pgqrs_floor_forget_database(dropped);
 	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
-		for (int kind = 0; kind < DUE_COUNT; kind++)
-			pgqrs_database_poke(kind, 0);
+		note_prepared(is_known);
 }
 
 static bool

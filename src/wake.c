@@ -16,7 +16,7 @@
  * progress: whoever commits next, which is the one that runs COMMIT PREPARED at
  * the latest, sees to them.  Of transactions that were prepared before the
  * server started nothing is known but who they are; after one of them everybody
- * looks at everything.
+ * looks at everything, parked runs included.
  *
  * Runs in any backend.  The parked marks are guarded by a lock.
  */
@@ -26,6 +26,7 @@
 #include "access/twophase.h"
 #include "access/xact.h"
 #include "clock.h"
+#include "databases.h"
 #include "ended.h"
 #include "errors.h"
 #include "miscadmin.h"
@@ -73,7 +74,8 @@ typedef struct Marks
 	int count;
 	bool everything; /* too much to be remembered */
 	bool queues;	 /* their definitions changed */
-	bool lost;		 /* runs ended that are not remembered at all */
+	bool lost;		 /* runs ended or parked that are not remembered at all */
+	bool parked;	 /* any parked run may have what it waits for */
 	Mark *marks;
 } Marks;
 
@@ -236,7 +238,7 @@ pgqrs_wake_mark_queues(void)
 void
 pgqrs_wake_mark_everything(void)
 {
-	mine.everything = shared != NULL;
+	mine.everything = mine.parked = shared != NULL;
 }
 
 void
@@ -402,6 +404,8 @@ tell(const Marks *m)
 		wake_all(EVENT_QUEUES, 0);
 	if (m->everything)
 		tell_everything();
+	if (m->parked)
+		pgqrs_database_poke(DUE_PARKED, 0);
 	if (m->lost)
 		pgqrs_ended_lose();
 }
@@ -427,7 +431,7 @@ static void
 forget(void)
 {
 	mine.count = 0;
-	mine.everything = mine.queues = mine.lost = false;
+	mine.everything = mine.queues = mine.lost = mine.parked = false;
 	if (mine_size > MAX_RUNS)
 	{
 		pfree(mine.marks);
@@ -532,10 +536,13 @@ pgqrs_wake_pre_prepare(void)
 void
 pgqrs_wake_prepared_before(TransactionId xid, Oid db)
 {
+	Parked *parked;
+
 	if (shared == NULL)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	get_parking(xid, db)->m.everything = true;
+	parked = get_parking(xid, db);
+	parked->m.everything = parked->m.parked = true;
 	LWLockRelease(shared->lock);
 }
 
