@@ -168,6 +168,37 @@ probe_next(Probe *p, int priority, TimestampTz after)
 	pgqrs_scan_end(&scan);
 }
 
+/*
+ * The entry that the scan has found is the first of its priority, dead or not.
+ * If that is delayed, nothing is due there; if it has a message, that is next.
+ */
+static bool
+is_all_delayed(Probe *p, PgqrsScan *levels)
+{
+	TimestampTz at = DatumGetTimestampTz(
+		pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
+
+	if (at <= pgqrs_clock())
+		return false;
+	if (at < p->result->next)
+	{
+		if (!pgqrs_scan_fetch(levels, p->slot))
+			return false;
+		p->result->next = at;
+	}
+	return true;
+}
+
+/* At one priority. */
+static void
+probe_priority(Probe *p, int priority)
+{
+	TimestampTz now = p->result->ready < p->wanted ? probe_ready(p, priority) :
+													 pgqrs_clock();
+
+	probe_next(p, priority, now);
+}
+
 /* The priorities from high to low, as a claim finds them. */
 static void
 probe_priorities(Probe *p)
@@ -183,13 +214,10 @@ probe_priorities(Probe *p)
 	pgqrs_scan_raw(&levels);
 	while (pgqrs_scan_next_key(&levels))
 	{
-		TimestampTz now;
-
 		CHECK_FOR_INTERRUPTS();
 		priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
-		now = p->result->ready < p->wanted ? probe_ready(p, priority) :
-											 pgqrs_clock();
-		probe_next(p, priority, now);
+		if (!is_all_delayed(p, &levels))
+			probe_priority(p, priority);
 		if (!pgqrs_scan_restart_below(&levels, 1, priority))
 			break;
 	}
