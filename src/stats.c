@@ -48,27 +48,6 @@ source_open(Source *source, PgqrsTableId id, Snapshot snapshot)
 	source->slot = pgqrs_table_slot(source->table);
 }
 
-static void
-reader_open(Reader *r)
-{
-	r->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	r->now = pgqrs_clock();
-	source_open(&r->messages, TABLE_MESSAGES, r->snapshot);
-	source_open(&r->archive, TABLE_ARCHIVE, r->snapshot);
-	source_open(&r->runs, TABLE_RUNS, r->snapshot);
-	source_open(&r->steps, TABLE_STEPS, r->snapshot);
-}
-
-static void
-reader_close(Reader *r)
-{
-	pgqrs_table_close(r->steps.table);
-	pgqrs_table_close(r->runs.table);
-	pgqrs_table_close(r->archive.table);
-	pgqrs_table_close(r->messages.table);
-	UnregisterSnapshot(r->snapshot);
-}
-
 /* What an index has of a queue or a run, whose id is its first column. */
 static void
 scan_begin(PgqrsScan *scan, Source *source, PgqrsIndexId index,
@@ -80,24 +59,62 @@ scan_begin(PgqrsScan *scan, Source *source, PgqrsIndexId index,
 	scan->direction = direction;
 }
 
+/* Of the tables those that statistics of a queue need. */
+static void
+reader_open(Reader *r)
+{
+	r->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	r->now = pgqrs_clock();
+	source_open(&r->messages, TABLE_MESSAGES, r->snapshot);
+	source_open(&r->archive, TABLE_ARCHIVE, r->snapshot);
+}
+
+static void
+reader_open_runs(Reader *r)
+{
+	source_open(&r->runs, TABLE_RUNS, r->snapshot);
+	source_open(&r->steps, TABLE_STEPS, r->snapshot);
+	scan_begin(&r->by_id, &r->runs, INDEX_RUNS_PKEY, ForwardScanDirection, 0);
+}
+
+static void
+reader_close_runs(Reader *r)
+{
+	pgqrs_scan_end(&r->by_id);
+	pgqrs_table_close(r->steps.table);
+	pgqrs_table_close(r->runs.table);
+}
+
+static void
+reader_close(Reader *r)
+{
+	pgqrs_table_close(r->archive.table);
+	pgqrs_table_close(r->messages.table);
+	UnregisterSnapshot(r->snapshot);
+}
+
 /*
  * What ended, the latest first: an index has the dead, another one all others.
  */
 
 typedef struct EndedScan
 {
+	int count; /* of scans: the second one is of the dead */
 	PgqrsScan scans[2];
 	TupleTableSlot *slots[2];
 	bool has[2];
 	int current; /* whose row was returned last; -1: none yet */
 } EndedScan;
 
+/* has_dead: false if it is known that there are none. */
 static void
-ended_begin(EndedScan *ended, Reader *r, int64 queue_id)
+ended_begin(EndedScan *ended, Reader *r, int64 queue_id, bool has_dead)
 {
 	static const PgqrsIndexId indexes[2] = {INDEX_ARCHIVE_ENDED, INDEX_ARCHIVE_DEAD};
 
-	for (int i = 0; i < 2; i++)
+	ended->count = has_dead ? 2 : 1;
+	ended->has[1] = false;
+	for (int i = 0; i < ended->count; i++)
 	{
 		scan_begin(&ended->scans[i], &r->archive, indexes[i],
 				   BackwardScanDirection, queue_id);
@@ -134,8 +151,8 @@ ended_next(EndedScan *ended)
 static void
 ended_end(EndedScan *ended)
 {
-	pgqrs_scan_end(&ended->scans[1]);
-	pgqrs_scan_end(&ended->scans[0]);
+	while (ended->count > 0)
+		pgqrs_scan_end(&ended->scans[--ended->count]);
 }
 
 /*
@@ -197,7 +214,7 @@ count_out(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 	TupleTableSlot *slot;
 	EndedScan ended;
 
-	ended_begin(&ended, r, queue_id);
+	ended_begin(&ended, r, queue_id, stats->dead > 0);
 	while (count < STATS_MAX_OUT && (slot = ended_next(&ended)) != NULL)
 	{
 		int64 age = r->now - archived_at(slot);
@@ -358,7 +375,7 @@ look_at_ended(Reader *r, int64 workflow_id, PgqrsWorkflowStats *stats)
 	TupleTableSlot *slot;
 	EndedScan ended;
 
-	ended_begin(&ended, r, workflow_id);
+	ended_begin(&ended, r, workflow_id, true);
 	while (count < STATS_MAX_ENDED && (slot = ended_next(&ended)) != NULL)
 	{
 		int64 id = DatumGetInt64(pgqrs_get(slot, Archive_message_id));
@@ -384,9 +401,9 @@ pgqrs_stats_workflow(int64 workflow_id, PgqrsWorkflowStats *stats)
 	memset(stats, 0, sizeof(PgqrsWorkflowStats));
 	stats->since = DT_NOEND;
 	reader_open(&r);
-	scan_begin(&r.by_id, &r.runs, INDEX_RUNS_PKEY, ForwardScanDirection, 0);
+	reader_open_runs(&r);
 	count_live(&r, workflow_id, stats);
 	look_at_ended(&r, workflow_id, stats);
-	pgqrs_scan_end(&r.by_id);
+	reader_close_runs(&r);
 	reader_close(&r);
 }
