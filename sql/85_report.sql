@@ -50,6 +50,12 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
 'What an error says, in a line: its type and message, else all of it; 300 characters at most, not escaped.';
 
+CREATE FUNCTION @extschema@.pgqrs_html_json(value jsonb) RETURNS text
+LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_html_json';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_json(jsonb) IS
+'A value as jsonb_pretty() has it, but no more of it than pgqrs_html() shows, however wide and deep it is, and indented by 20 levels at most; NULL for NULL. Errors: none.';
+
 CREATE FUNCTION @extschema@.pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -459,7 +465,7 @@ BEGIN ATOMIC
 					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
 			) AS f (name, value)
 			WHERE f.value IS NOT NULL)
-		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[pg_catalog.jsonb_pretty(r.error)]::text[]), '')
+		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[@extschema@.pgqrs_html_json(r.error)]::text[]), '')
 
 		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
 		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
@@ -508,7 +514,7 @@ BEGIN ATOMIC
 			) AS e
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, pg_catalog.jsonb_pretty(d.value)]::text[]), '' ORDER BY d.n)
+		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, @extschema@.pgqrs_html_json(d.value)]::text[]), '' ORDER BY d.n)
 			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
 			WHERE d.value IS NOT NULL), '')
 		|| '</main>')

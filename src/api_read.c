@@ -8,6 +8,8 @@
 #include "clock.h"
 #include "funcapi.h"
 #include "grants.h"
+#include "json.h"
+#include "mb/pg_wchar.h"
 #include "nodes/execnodes.h"
 #include "queue.h"
 #include "read.h"
@@ -125,4 +127,17 @@ Datum
 pgqrs_version(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_TEXT_P(cstring_to_text(PGQRS_VERSION));
+}
+
+/* What pgqrs_html() shows of a value at most, in bytes; it cuts to characters. */
+#define MAX_SHOWN (4000 * MAX_MULTIBYTE_CHAR_LEN)
+
+PG_FUNCTION_INFO_V1(pgqrs_html_json);
+Datum
+pgqrs_html_json(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(
+		cstring_to_text(pgqrs_json_excerpt(PG_GETARG_DATUM(0), MAX_SHOWN)));
 }

@@ -253,6 +253,111 @@ pgqrs_json_cap_error(Datum error)
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
+/*
+ * The beginning of a value, for a reader
+ */
+
+/* Deeper levels are indented no further. */
+#define MAX_INDENT 20
+
+typedef struct Excerpt
+{
+	StringInfoData text;
+	int max; /* bytes, after which no more is added */
+	int level;
+	bool has_element; /* of the array or object that is being added to */
+	bool has_key;	  /* just added */
+} Excerpt;
+
+/* What stands before an element, a key or a closing bracket. */
+static void
+begin_line(Excerpt *e, bool comma)
+{
+	if (comma)
+		appendStringInfoChar(&e->text, ',');
+	appendStringInfoChar(&e->text, '\n');
+	appendStringInfoSpaces(&e->text, 4 * Min(e->level, MAX_INDENT));
+}
+
+static void
+begin_element(Excerpt *e)
+{
+	if (!e->has_key && e->level > 0)
+		begin_line(e, e->has_element);
+	e->has_element = true;
+	e->has_key = false;
+}
+
+static void
+add_scalar(Excerpt *e, const JsonbValue *v)
+{
+	if (v->type == jbvString)
+		escape_json(&e->text,
+					pnstrdup(v->val.string.val,
+							 pg_mbcliplen(v->val.string.val, v->val.string.len,
+										  e->max)));
+	else if (v->type == jbvNumeric)
+		appendStringInfoString(&e->text,
+							   DatumGetCString(
+								   DirectFunctionCall1(numeric_out,
+													   NumericGetDatum(
+														   v->val.numeric))));
+	else if (v->type == jbvBool)
+		appendStringInfoString(&e->text, v->val.boolean ? "true" : "false");
+	else
+		appendStringInfoString(&e->text, "null");
+}
+
+static void
+add_token(Excerpt *e, JsonbIteratorToken token, const JsonbValue *v)
+{
+	switch (token)
+	{
+		case WJB_BEGIN_ARRAY:
+		case WJB_BEGIN_OBJECT:
+			begin_element(e);
+			appendStringInfoChar(&e->text, token == WJB_BEGIN_ARRAY ? '[' : '{');
+			e->level++;
+			e->has_element = false;
+			break;
+		case WJB_END_ARRAY:
+		case WJB_END_OBJECT:
+			e->level--;
+			begin_line(e, false);
+			appendStringInfoChar(&e->text, token == WJB_END_ARRAY ? ']' : '}');
+			e->has_element = true;
+			break;
+		default:
+			begin_element(e);
+			add_scalar(e, v);
+			if (token == WJB_KEY)
+				appendStringInfoString(&e->text, ": ");
+			e->has_key = token == WJB_KEY;
+			break;
+	}
+}
+
+/*
+ * As jsonb_pretty() has it, but no more than a reader wants: that one puts in
+ * blanks that a deep and wide value has a thousand times its size of.
+ */
+char *
+pgqrs_json_excerpt(Datum value, int max)
+{
+	Jsonb *jb = DatumGetJsonbP(value);
+	bool is_scalar = JB_ROOT_IS_SCALAR(jb);
+	JsonbIterator *it = JsonbIteratorInit(&jb->root);
+	JsonbIteratorToken token;
+	JsonbValue v;
+	Excerpt e = {.max = max};
+
+	initStringInfo(&e.text);
+	while (e.text.len <= max && (token = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
+		if (!is_scalar || token == WJB_ELEM)
+			add_token(&e, token, &v);
+	return e.text.data;
+}
+
 static void
 put_text(JsonbParseState **state, const char *key, const char *value)
 {

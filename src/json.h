@@ -35,6 +35,9 @@ extern void pgqrs_json_check(Datum value, const char *argument, int index);
 extern Size pgqrs_json_size(Datum value);
 extern Datum pgqrs_json_cap_error(Datum error);
 
+/* Its beginning, indented: about so many bytes, and no scalar after that. */
+extern char *pgqrs_json_excerpt(Datum value, int max);
+
 /* What became of a child run. */
 typedef struct PgqrsChildEnd
 {

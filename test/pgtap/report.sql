@@ -24,6 +24,15 @@ SELECT is(pgqrs_html_error(j), e, j::text)
 		('{"type": null, "message": ["<"]}', '["<"]'), ('null', NULL)) AS v (j, e);
 SELECT is(length(pgqrs_html_error(to_jsonb(repeat('x', 1000)))), 300, 'a long error');
 
+SELECT is(pgqrs_html_json(j), jsonb_pretty(j), concat('as jsonb_pretty(): ', j))
+	FROM (VALUES ('{"a": 1, "b": [true, null, {"c": "d\n", "e": {}}, []], "f": "\u00e9\""}'::jsonb), ('[1.50, -2e40]'), ('"x"'), ('17'), ('null'), ('[]'), ('{}'), ('[[[]], {"a": [1]}]')) AS v (j);
+SELECT is(pgqrs_html_json(NULL), NULL, 'no JSON');
+-- 900 levels around 300,000 elements: jsonb_pretty() takes 1 GB for that.
+SELECT (repeat('[', 900) || (SELECT string_agg('true', ',') FROM generate_series(1, 300000)) || repeat(']', 900))::jsonb AS deep \gset
+SELECT ok(length(pgqrs_html_json(:'deep')) BETWEEN 4001 AND 20000, 'a value that is deep and wide is shown in part');
+SELECT ok(length(pgqrs_html_json(to_jsonb(repeat(U&'\00e9', 1000000)))) BETWEEN 4001 AND 20000, 'so is a long text');
+SELECT ok(length(pgqrs_html_json(jsonb_build_object(repeat(U&'\+01F600', 100000), 1))) BETWEEN 4001 AND 20000, 'so is a long key');
+
 --
 -- Pages, as documents
 --
@@ -137,6 +146,14 @@ SET ROLE reader;
 SELECT throws_ok('SELECT pgqrs_report()', '42501', NULL, 'the report is the owner''s');
 SELECT throws_ok(format('SELECT pgqrs_report_run(%s)', (SELECT min(run_id) FROM pgqrs_runs)), '42501', NULL, 'that of a run, too');
 RESET ROLE;
+
+-- Values that are deep and wide.
+SELECT pgqrs_create_workflow('deep') AS workflow, pgqrs_trigger('deep', :'deep') AS run \gset
+SELECT lease FROM pgqrs_dequeue('deep') \gset
+SELECT pgqrs_step_begin(:run, :lease, 's'), pgqrs_set_progress(:run, :lease, :'deep'), pgqrs_signal(:run, 'deep', :'deep'),
+	pgqrs_step_fail(:run, :lease, 's', :'deep', retryable => false) \g /dev/null
+SELECT pgqrs_report_run(:run) AS page \gset
+SELECT ok(length(:'page') < 100000 AND xml_is_well_formed_document(:'page'), 'the page of a run shows little of values that are deep and wide');
 
 SELECT * FROM finish();
 ROLLBACK;
