@@ -386,9 +386,10 @@ CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 		w.heartbeat_at,
 		w.stopped_at
 	FROM @extschema@.pgqrs_workers AS w
-	WHERE @extschema@.pgqrs_role_of(w.owner_id, w.owner) = (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user)
-		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs');
-COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers that the role registered, to the extension''s owner all; stopped ones included';
+	WHERE (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
+		OR pg_catalog.pg_has_role(@extschema@.pgqrs_role_of(w.owner_id, w.owner), 'USAGE');
+COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers of roles that the current one is a member of; all of them to the extension''s owner and members of pg_read_all_stats; stopped ones included';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'its name';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered it; none if it was dropped';

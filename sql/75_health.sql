@@ -21,7 +21,16 @@ CREATE FUNCTION @extschema@.pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. unconfirmed: how much of the time up to now this server has not seen pass, having been down or the clock having been set forward; retention does not count it before confirmed_at, NULL if there is none. Needs any privilege.';
+'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try, the error''s message only to the extension''s owner and members of pg_read_all_stats; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. unconfirmed: how much of the time up to now this server has not seen pass, having been down or the clock having been set forward; retention does not count it before confirmed_at, NULL if there is none. Needs any privilege.';
+
+CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
+	pid integer, kind text, role text, application_name text, state text, query text,
+	transactions integer, began timestamptz
+)
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
+AS 'MODULE_PATHNAME', 'pgqrs_old_sessions';
+COMMENT ON FUNCTION @extschema@.pgqrs_old_sessions() IS
+'Sessions that keep vacuum of this database from removing what was deleted since they began: how many transactions ago that was, and when. What tells sessions apart is NULL but for members of the session''s role and of pg_read_all_stats. Without this session and autovacuum''s workers. Needs any privilege.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -67,28 +76,24 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 			FROM @extschema@.pgqrs_schedule_list AS l
 			WHERE l.enabled AND NOT l.may_fire
 		) AS l
-		LEFT JOIN (
-			-- Nothing that was deleted since is removed.  Autovacuum's workers
-			-- do not count each other; this session is gone in a moment.
+		LEFT JOIN LATERAL (
+			-- nothing that was deleted since is removed
 			SELECT x.holder, x.transactions, x.open_for
 			FROM (
-				SELECT pg_catalog.concat_ws(', ',
-						pg_catalog.format('pid %s (%s)', a.pid, a.backend_type),
-						'role ' || a.usename, NULLIF(a.application_name, ''), a.state,
-						pg_catalog.left(pg_catalog.regexp_replace(a.query, '\s+', ' ', 'g'), 60)) AS holder,
-					GREATEST(pg_catalog.age(a.backend_xid), pg_catalog.age(a.backend_xmin)) AS transactions,
-					pg_catalog.clock_timestamp() - a.xact_start AS open_for
-				FROM pg_catalog.pg_stat_activity AS a
-				WHERE COALESCE(a.datname = pg_catalog.current_database(), true)
-					AND a.pid <> pg_catalog.pg_backend_pid()
-					AND a.backend_type <> 'autovacuum worker'
+				SELECT CASE WHEN a.pid IS NULL THEN 'another session' ELSE pg_catalog.concat_ws(', ',
+						pg_catalog.format('pid %s (%s)', a.pid, a.kind), 'role ' || a.role, a.application_name, a.state,
+						pg_catalog.left(pg_catalog.regexp_replace(a.query, '\s+', ' ', 'g'), 60)) END AS holder,
+					a.transactions, pg_catalog.clock_timestamp() - a.began AS open_for
+				FROM @extschema@.pgqrs_old_sessions() AS a
 				UNION ALL
-				SELECT pg_catalog.format('prepared transaction %L', p.gid), pg_catalog.age(p.transaction),
-					pg_catalog.clock_timestamp() - p.prepared
+				SELECT CASE WHEN s.visible OR pg_catalog.pg_has_role(p.owner, 'USAGE') THEN pg_catalog.format('prepared transaction %L', p.gid)
+						ELSE 'a prepared transaction' END,
+					pg_catalog.age(p.transaction), pg_catalog.clock_timestamp() - p.prepared
 				FROM pg_catalog.pg_prepared_xacts AS p
 				WHERE p.database = pg_catalog.current_database()
 				UNION ALL
-				SELECT pg_catalog.format('replication slot %L', r.slot_name), pg_catalog.age(r.xmin), NULL
+				SELECT CASE WHEN s.visible THEN pg_catalog.format('replication slot %L', r.slot_name) ELSE 'a replication slot' END,
+					pg_catalog.age(r.xmin), NULL
 				FROM pg_catalog.pg_replication_slots AS r
 			) AS x
 			WHERE x.transactions IS NOT NULL
@@ -173,12 +178,10 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					f.looked <= 100 * GREATEST(f.claimed, 1000),
 					'Claims step over much that is dead or locked. Look for transactions that wrote messages and stay open.'),
 				('oldest xmin',
-					CASE WHEN NOT s.visible THEN NULL
-						WHEN o.holder IS NULL THEN 'none'
+					CASE WHEN o.holder IS NULL THEN 'none'
 						ELSE pg_catalog.concat_ws(', ', o.holder, 'open for ' || pg_catalog.date_trunc('second', o.open_for),
 							o.transactions || ' transactions ago') END,
-					CASE WHEN s.visible
-						THEN COALESCE(o.transactions < 1000000, true) AND COALESCE(o.open_for < '10 min', true) END,
+					COALESCE(o.transactions < 1000000, true) AND COALESCE(o.open_for < '10 min', true),
 					'Vacuum removes nothing that was deleted since. End the session, finish the prepared transaction or drop the slot, unless it has to be.'),
 				('notification queue',
 					pg_catalog.round(n.usage::pg_catalog.numeric * 100, 1) || ' % full',
@@ -196,6 +199,6 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
 COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire';
-COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded, the oldest xmin to who is not a member of pg_read_all_stats';
+COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded';
 COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN @extschema@.pgqrs_health.hint IS 'what to do; NULL if it is ok';

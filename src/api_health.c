@@ -4,18 +4,24 @@
  */
 #include "api.h"
 
+#include "access/transam.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog.h"
 #include "catalog/pg_authid.h"
 #include "clock.h"
 #include "commands/dbcommands.h"
+#include "compat.h"
 #include "databases.h"
 #include "floor.h"
+#include "funcapi.h"
+#include "grants.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "maintain.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -58,9 +64,12 @@ describe_done(const int64 *done)
 	return text.len > 0 ? text.data : "nothing";
 }
 
-/* The duties that failed, each with its error and when it is tried again; or NULL. */
+/*
+ * The duties that failed, each with its error and when it is tried again; or
+ * NULL.  An error's message may name what not everybody may read.
+ */
 static char *
-describe_failures(const PgqrsDatabaseStatus *status)
+describe_failures(const PgqrsDatabaseStatus *status, bool with_message)
 {
 	StringInfoData text;
 
@@ -76,8 +85,8 @@ describe_failures(const PgqrsDatabaseStatus *status)
 		appendStringInfo(&text, "%s%s: %s (%s), %d %s in a row, ",
 						 text.len > 0 ? "; " : "",
 						 entry == NULL ? "notifications" : entry->name,
-						 failure->message, unpack_sql_state(failure->sqlerrcode),
-						 failure->failures,
+						 with_message ? failure->message : "an error",
+						 unpack_sql_state(failure->sqlerrcode), failure->failures,
 						 failure->failures == 1 ? "failure" : "failures");
 		if (left > 0)
 			appendStringInfo(&text, "next try in " INT64_FORMAT " s",
@@ -123,6 +132,109 @@ may_see_sessions(void)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
+/*
+ * Who a session is, which other roles are not told
+ */
+
+static bool
+may_see_role(Oid role)
+{
+	return may_see_sessions() ||
+		(OidIsValid(role) && has_privs_of_role(GetUserId(), role));
+}
+
+static const char *
+describe_state(BackendState state)
+{
+	switch (state)
+	{
+		case STATE_IDLE:
+			return "idle";
+		case STATE_RUNNING:
+			return "active";
+		case STATE_IDLEINTRANSACTION:
+			return "idle in transaction";
+		case STATE_IDLEINTRANSACTION_ABORTED:
+			return "idle in transaction (aborted)";
+		case STATE_FASTPATH:
+			return "fastpath function call";
+		default:
+			return NULL;
+	}
+}
+
+static void
+put_string(Datum *values, bool *nulls, int i, const char *s)
+{
+	put(values, nulls, i, s != NULL && s[0] != '\0',
+		s == NULL ? (Datum) 0 : CStringGetTextDatum(s));
+}
+
+static void
+put_session(Datum *values, bool *nulls, const PgBackendStatus *session)
+{
+	put(values, nulls, 0, true, Int32GetDatum(session->st_procpid));
+	put_string(values, nulls, 1, GetBackendTypeDesc(session->st_backendType));
+	if (OidIsValid(session->st_userid))
+		put_string(values, nulls, 2, GetUserNameFromId(session->st_userid, true));
+	put_string(values, nulls, 3, session->st_appname);
+	put_string(values, nulls, 4, describe_state(session->st_state));
+	put_string(values, nulls, 5, pgstat_clip_activity(session->st_activity_raw));
+}
+
+/* How many transactions ago the older of the two began; -1: there is none. */
+static int32
+age_of(TransactionId xid, TransactionId xmin)
+{
+	TransactionId now = GetStableLatestTransactionId();
+	int32 age = -1;
+
+	if (TransactionIdIsNormal(xid))
+		age = Max(age, (int32) (now - xid));
+	if (TransactionIdIsNormal(xmin))
+		age = Max(age, (int32) (now - xmin));
+	return age;
+}
+
+/* Autovacuum's workers do not count each other; this session is gone in a moment. */
+static bool
+holds_back_vacuum(const PgBackendStatus *session)
+{
+	return session->st_procpid != MyProcPid &&
+		session->st_backendType != B_AUTOVAC_WORKER &&
+		(session->st_databaseid == MyDatabaseId ||
+		 !OidIsValid(session->st_databaseid));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_old_sessions);
+Datum
+pgqrs_old_sessions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int count = pgstat_fetch_stat_numbackends();
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 1; i <= count; i++)
+	{
+		const LocalPgBackendStatus *local = pgqrs_backend_status(i);
+		const PgBackendStatus *session = &local->backendStatus;
+		int32 age = age_of(local->backend_xid, local->backend_xmin);
+		Datum values[8];
+		bool nulls[8];
+
+		if (age < 0 || !holds_back_vacuum(session))
+			continue;
+		memset(nulls, true, sizeof(nulls));
+		if (may_see_role(session->st_userid))
+			put_session(values, nulls, session);
+		put(values, nulls, 6, true, Int32GetDatum(age));
+		put(values, nulls, 7, session->st_xact_start_timestamp != 0,
+			TimestampTzGetDatum(session->st_xact_start_timestamp));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
 PG_FUNCTION_INFO_V1(pgqrs_background_stats);
 Datum
 pgqrs_background_stats(PG_FUNCTION_ARGS)
@@ -130,7 +242,9 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	PgqrsDatabaseStatus status;
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
-	char *failures = describe_failures(&status);
+	char *failures = describe_failures(&status,
+									   pgqrs_grants_is_owner() ||
+										   may_see_sessions());
 	PgqrsClockStep step;
 	bool went_back = pgqrs_clock_last_step_back(&step);
 	TimestampTz now = pgqrs_clock_peek();

@@ -26,6 +26,7 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
+#include "utils/backend_status.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -151,6 +152,17 @@ pgqrs_enable_trigger(Relation rel, const char *name, char fires_when, LOCKMODE l
 	EnableDisableTrigger(rel, name, InvalidOid, fires_when, false, false, lock);
 #else
 	EnableDisableTrigger(rel, name, fires_when, false, lock);
+#endif
+}
+
+/* What pg_stat_activity is made of, counted from 1; 16: under another name */
+static inline LocalPgBackendStatus *
+pgqrs_backend_status(int i)
+{
+#if PG_VERSION_NUM >= 160000
+	return pgstat_get_local_beentry_by_index(i);
+#else
+	return pgstat_fetch_stat_local_beentry(i);
 #endif
 }
 

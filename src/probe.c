@@ -175,8 +175,7 @@ probe_next(Probe *p, int priority, TimestampTz after)
 static bool
 is_all_delayed(Probe *p, PgqrsScan *levels)
 {
-	TimestampTz at = DatumGetTimestampTz(
-		pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
+	TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
 
 	if (at <= pgqrs_clock())
 		return false;
