@@ -29,6 +29,14 @@ AS 'MODULE_PATHNAME', 'pgqrs_queue_name';
 COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
 'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';
 
+-- A row that was written by hand may have no finite instants; they are never
+-- subtracted but by this.
+CREATE FUNCTION @extschema@.pgqrs_elapsed(since timestamptz, until timestamptz) RETURNS interval
+LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'pgqrs_elapsed';
+COMMENT ON FUNCTION @extschema@.pgqrs_elapsed(timestamptz, timestamptz) IS
+'until - since; NULL if one of them is NULL or infinity. Errors: none.';
+
 -- A function, as a subquery on each table costs what it is expected to read.
 CREATE FUNCTION @extschema@.pgqrs_run_crashes(run_id bigint) RETURNS integer
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -282,7 +290,7 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 		c.delayed,
 		c.in_flight,
 		c.dead,
-		(SELECT @extschema@.pgqrs_now()) - c.oldest_ready AS oldest_ready_age,
+		@extschema@.pgqrs_elapsed(c.oldest_ready, (SELECT @extschema@.pgqrs_now())) AS oldest_ready_age,
 		COALESCE(i.per_minute, 0.0) AS in_per_minute,
 		pg_catalog.round(c.out_per_minute::pg_catalog.numeric, 1) AS out_per_minute
 	FROM @extschema@.pgqrs_queues AS q
@@ -296,7 +304,7 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 						ELSE LEAST(60, pg_catalog.max(n.age) OVER ()) END AS seconds
 				FROM (
 					SELECT n.queue_id,
-						GREATEST(extract(epoch FROM (SELECT @extschema@.pgqrs_now()) - n.enqueued_at), 0.000001) AS age
+						GREATEST(extract(epoch FROM @extschema@.pgqrs_elapsed(n.enqueued_at, (SELECT @extschema@.pgqrs_now()))), 0.000001) AS age
 					FROM (
 						(SELECT m.message_id, m.queue_id, m.enqueued_at FROM @extschema@.pgqrs_messages AS m ORDER BY m.message_id DESC LIMIT 2000)
 						UNION ALL

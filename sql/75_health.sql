@@ -83,12 +83,12 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				SELECT CASE WHEN a.pid IS NULL THEN 'another session' ELSE pg_catalog.concat_ws(', ',
 						pg_catalog.format('pid %s (%s)', a.pid, a.kind), 'role ' || a.role, a.application_name, a.state,
 						pg_catalog.left(pg_catalog.regexp_replace(a.query, '\s+', ' ', 'g'), 60)) END AS holder,
-					a.transactions, pg_catalog.clock_timestamp() - a.began AS open_for
+					a.transactions, @extschema@.pgqrs_elapsed(a.began, pg_catalog.clock_timestamp()) AS open_for
 				FROM @extschema@.pgqrs_old_sessions() AS a
 				UNION ALL
 				SELECT CASE WHEN s.visible OR pg_catalog.pg_has_role(p.owner, 'USAGE') THEN pg_catalog.format('prepared transaction %L', p.gid)
 						ELSE 'a prepared transaction' END,
-					pg_catalog.age(p.transaction), pg_catalog.clock_timestamp() - p.prepared
+					pg_catalog.age(p.transaction), @extschema@.pgqrs_elapsed(p.prepared, pg_catalog.clock_timestamp())
 				FROM pg_catalog.pg_prepared_xacts AS p
 				WHERE p.database = pg_catalog.current_database()
 				UNION ALL

@@ -195,14 +195,14 @@ CREATE FUNCTION @extschema@.pgqrs_report_hour(at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH ended AS MATERIALIZED (
-		SELECT a.outcome, a.archived_at, a.enqueued_at, extract(epoch FROM a.archived_at - a.enqueued_at)::float8 AS took
+		SELECT a.outcome, a.archived_at, a.enqueued_at, extract(epoch FROM @extschema@.pgqrs_elapsed(a.enqueued_at, a.archived_at))::float8 AS took
 		FROM @extschema@.pgqrs_archive AS a
 		ORDER BY a.message_id DESC
 		LIMIT 20000
 	), span AS (
 		SELECT s.span, extract(epoch FROM s.span)::float8 AS seconds, s.cut
 		FROM (
-			SELECT CASE WHEN e.cut THEN LEAST(GREATEST(at - e.first, '1 min'), '1 hour') ELSE '1 hour' END AS span, e.cut
+			SELECT CASE WHEN e.cut THEN LEAST(GREATEST(@extschema@.pgqrs_elapsed(e.first, at), '1 min'), '1 hour') ELSE '1 hour' END AS span, e.cut
 			FROM (SELECT pg_catalog.count(*) = 20000 AS cut, pg_catalog.min(e.enqueued_at) AS first FROM ended AS e) AS e
 		) AS s
 	), minutes AS (
@@ -212,7 +212,7 @@ BEGIN ATOMIC
 		FROM span AS s
 			CROSS JOIN pg_catalog.generate_series(0, 59) AS b (n)
 			LEFT JOIN (
-				SELECT pg_catalog.floor(60 - 60 * extract(epoch FROM at - e.archived_at)::float8 / s.seconds)::integer AS n,
+				SELECT pg_catalog.floor(60 - 60 * extract(epoch FROM @extschema@.pgqrs_elapsed(e.archived_at, at))::float8 / s.seconds)::integer AS n,
 					pg_catalog.count(*) FILTER (WHERE e.outcome IN ('DONE', 'DELETED')) AS done,
 					pg_catalog.count(*) FILTER (WHERE e.outcome = 'DEAD') AS dead,
 					pg_catalog.count(*) FILTER (WHERE e.outcome = 'CANCELLED') AS cancelled,
@@ -282,8 +282,8 @@ BEGIN ATOMIC
 		SELECT s.* FROM @extschema@.pgqrs_queue_stats AS s
 	), workers AS MATERIALIZED (
 		SELECT w.name, w.owner, w.hostname, w.version, w.queues, w.max_concurrent,
-			w.stopped_at, w.stopped_at IS NULL AND c.now - w.heartbeat_at > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
-			w.status::text AS status, c.now - w.heartbeat_at AS heard,
+			w.stopped_at, w.stopped_at IS NULL AND @extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
+			w.status::text AS status, @extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) AS heard,
 			(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m WHERE m.worker_id = w.worker_id) AS holds
 		FROM clock AS c CROSS JOIN @extschema@.pgqrs_workers AS w
 		WHERE w.stopped_at IS NULL OR w.stopped_at > c.now - interval '1 hour'
@@ -369,7 +369,7 @@ BEGIN ATOMIC
 					r.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[q.name]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status::text), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
 					@extschema@.pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), text 'No run has started.')
 			FROM (
-				SELECT r.run_id, r.workflow_id, r.status, r.waiting_for, r.attempt, r.started_at, COALESCE(r.completed_at, c.now) - r.started_at AS took
+				SELECT r.run_id, r.workflow_id, r.status, r.waiting_for, r.attempt, r.started_at, @extschema@.pgqrs_elapsed(r.started_at, COALESCE(r.completed_at, c.now)) AS took
 				FROM (
 					SELECT r.* FROM @extschema@.pgqrs_workflow_runs AS r ORDER BY r.run_id DESC LIMIT 5000
 				) AS r
@@ -381,7 +381,7 @@ BEGIN ATOMIC
 
 		|| '<h2 id="failing">Failures<small>by cause, of the newest 100 dead letters of each queue, 1000 in all</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{cause,queue,#dead,#newest,latest error}'::text[], pg_catalog.array_agg(ARRAY[
-					@extschema@.pgqrs_html(text '%s', ARRAY[COALESCE(pg_catalog.left(l.cause, 100), 'unknown')]::text[]), @extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), l.count::text, @extschema@.pgqrs_html_duration(c.now - l.newest) || ' ago',
+					@extschema@.pgqrs_html(text '%s', ARRAY[COALESCE(pg_catalog.left(l.cause, 100), 'unknown')]::text[]), @extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), l.count::text, @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.newest, c.now)) || ' ago',
 					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.count DESC, l.newest DESC), text 'Nothing failed for good.')
 			FROM (
 				SELECT l.queue, l.cause, pg_catalog.count(*) AS count, pg_catalog.max(l.archived_at) AS newest, (pg_catalog.array_agg(l.error ORDER BY l.archived_at DESC))[1] AS error
@@ -394,7 +394,7 @@ BEGIN ATOMIC
 		|| '<h2 id="letters">Dead letters<small>the newest 15; pgqrs_replay_message() gives one another chance</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{message,queue,#died,#claims,error}'::text[], pg_catalog.array_agg(ARRAY[
 					CASE WHEN l.run_id IS NULL THEN '' ELSE 'run ' END || l.message_id,
-					@extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), @extschema@.pgqrs_html_duration(c.now - l.archived_at) || ' ago', l.attempt::text,
+					@extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.archived_at, c.now)) || ' ago', l.attempt::text,
 					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.archived_at DESC), text 'There are no dead letters.')
 			FROM (SELECT * FROM letters AS l ORDER BY l.archived_at DESC LIMIT 15) AS l)
 
@@ -410,8 +410,8 @@ BEGIN ATOMIC
 		|| (SELECT @extschema@.pgqrs_html_table('{schedule,workflow,when,last run,next}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s ', ARRAY[s.name]::text[]) || CASE WHEN s.enabled THEN '' ELSE @extschema@.pgqrs_html_status(text 'paused') END, @extschema@.pgqrs_html(text '%s', ARRAY[s.workflow]::text[]),
 					@extschema@.pgqrs_html(text '<code>%s</code> <span class="sub">%s</span>', ARRAY[s.cron, s.timezone]::text[]),
-					pg_catalog.concat(s.last_run_id || ' ', @extschema@.pgqrs_html_status(s.last_status), @extschema@.pgqrs_html(text '<span class="sub">%s ago</span>', ARRAY[@extschema@.pgqrs_html_duration(c.now - s.last_fired_at)]::text[])),
-					@extschema@.pgqrs_html(text 'in %s<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_duration(s.next_fire_at - c.now), pg_catalog.to_char(s.next_fire_at, 'MM-DD HH24:MI')]::text[])]
+					pg_catalog.concat(s.last_run_id || ' ', @extschema@.pgqrs_html_status(s.last_status), @extschema@.pgqrs_html(text '<span class="sub">%s ago</span>', ARRAY[@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(s.last_fired_at, c.now))]::text[])),
+					@extschema@.pgqrs_html(text 'in %s<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(c.now, s.next_fire_at)), pg_catalog.to_char(s.next_fire_at, 'MM-DD HH24:MI')]::text[])]
 						ORDER BY s.next_fire_at, s.name), text 'There is no schedule.')
 			FROM (SELECT * FROM @extschema@.pgqrs_schedule_list AS s ORDER BY s.next_fire_at, s.name LIMIT 50) AS s)
 		|| '</main>')
@@ -425,7 +425,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH run AS MATERIALIZED (
 		SELECT r.*, c.now, COALESCE(r.completed_at, c.now) AS until,
-			GREATEST(extract(epoch FROM COALESCE(r.completed_at, c.now) - r.created_at)::float8, 0.000001) AS seconds
+			GREATEST(extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, COALESCE(r.completed_at, c.now)))::float8, 0.000001) AS seconds
 		FROM @extschema@.pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT @extschema@.pgqrs_now() AS now) AS c
 	), lines AS MATERIALIZED (
 		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
@@ -450,8 +450,8 @@ BEGIN ATOMIC
 		|| (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
 			FROM (
 				VALUES ('triggered', pg_catalog.to_char(r.created_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
-					('took', CASE WHEN r.completed_at IS NOT NULL THEN @extschema@.pgqrs_html_duration(r.until - r.created_at) END),
-					('goes on for', CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_duration(r.until - r.created_at) END),
+					('took', CASE WHEN r.completed_at IS NOT NULL THEN @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, r.until)) END),
+					('goes on for', CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, r.until)) END),
 					('ended', pg_catalog.to_char(r.completed_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
 					('waits for', r.waiting_for),
 					('work continues, or the lease ends', pg_catalog.to_char(r.visible_after, 'YYYY-MM-DD HH24:MI:SS TZ')),
@@ -471,28 +471,28 @@ BEGIN ATOMIC
 		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
 					|| pg_catalog.concat(@extschema@.pgqrs_html_status(l.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))]::text[]), '</div>')
 					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
-						@extschema@.pgqrs_html_duration(l.since - r.created_at), @extschema@.pgqrs_html_duration(l.until - l.since), l.class,
+						@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, l.since)), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.since, l.until)), l.class,
 						pg_catalog.round(LEAST(b.x, 996)::numeric, 1), pg_catalog.round(GREATEST(LEAST(b.w, 1000 - b.x), 4)::numeric, 1),
 						(SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="f2" x="%s" width="4" height="10"/>',
-								pg_catalog.round(LEAST(GREATEST(1000 * extract(epoch FROM (h.value ->> 'at')::timestamptz - r.created_at)::float8 / r.seconds, 0), 996)::numeric, 1)), '')
+								pg_catalog.round(LEAST(GREATEST(1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, (h.value ->> 'at')::timestamptz))::float8 / r.seconds, 0), 996)::numeric, 1)), '')
 							FROM pg_catalog.jsonb_array_elements(l.history) AS h (value)))
-					|| pg_catalog.format('<div class="t">%s</div>', @extschema@.pgqrs_html_duration(l.until - l.since))
+					|| pg_catalog.format('<div class="t">%s</div>', @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.since, l.until)))
 					|| COALESCE('<div class="e">' || (
 							SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<p><span class="bad">attempt %s, after %s</span> %s</p>', ARRAY[h.value ->> 'attempt',
-								@extschema@.pgqrs_html_duration((h.value ->> 'at')::timestamptz - r.created_at), @extschema@.pgqrs_html_error(h.value -> 'error')]::text[]), '' ORDER BY h.n)
+								@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, (h.value ->> 'at')::timestamptz)), @extschema@.pgqrs_html_error(h.value -> 'error')]::text[]), '' ORDER BY h.n)
 							FROM pg_catalog.jsonb_array_elements(l.history) WITH ORDINALITY AS h (value, n)) || '</div>',
 						@extschema@.pgqrs_html(text '<div class="e"><p class="bad">%s</p></div>', ARRAY[@extschema@.pgqrs_html_error(l.error)]::text[]), '')
 					|| '</li>', '' ORDER BY l.place)
 			FROM lines AS l
 				CROSS JOIN LATERAL (
-					SELECT 1000 * extract(epoch FROM l.since - r.created_at)::float8 / r.seconds AS x,
-						1000 * extract(epoch FROM l.until - l.since)::float8 / r.seconds AS w
+					SELECT 1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, l.since))::float8 / r.seconds AS x,
+						1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(l.since, l.until))::float8 / r.seconds AS w
 				) AS b)
 		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
 
 		|| COALESCE((SELECT '<h2>Children<small>50 at most</small></h2>' || @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[], pg_catalog.array_agg(ARRAY[
 					k.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[k.workflow]::text[]), @extschema@.pgqrs_html_status(k.status), @extschema@.pgqrs_html(text '%s', ARRAY[k.parent_step_id]::text[]),
-					@extschema@.pgqrs_html_duration(COALESCE(k.completed_at, r.now) - k.created_at)] ORDER BY k.run_id), text '')
+					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(k.created_at, COALESCE(k.completed_at, r.now)))] ORDER BY k.run_id), text '')
 			FROM (
 				SELECT k.* FROM @extschema@.pgqrs_runs AS k WHERE k.parent_run_id = r.run_id ORDER BY k.run_id LIMIT 50
 			) AS k
@@ -507,7 +507,7 @@ BEGIN ATOMIC
 			HAVING pg_catalog.count(*) > 0), '')
 
 		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || @extschema@.pgqrs_html_table('{event,at,#after,data}'::text[], pg_catalog.array_agg(ARRAY[
-					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(e.at - r.created_at),
+					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(e.data::text, 300)]::text[])] ORDER BY e.event_id), text '')
 			FROM (
 				SELECT e.* FROM @extschema@.pgqrs_run_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200

@@ -10,6 +10,7 @@
 #include "grants.h"
 #include "queue.h"
 #include "stats.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 #include "worker_registry.h"
 
@@ -92,4 +93,16 @@ pgqrs_count_runs(PG_FUNCTION_ARGS)
 	put(&r, Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)),
 		true);
 	return pgqrs_result_row(fcinfo, r.values, r.nulls);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_elapsed);
+Datum
+pgqrs_elapsed(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
+		TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(0)) ||
+		TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(1)))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(DirectFunctionCall2(timestamp_mi, PG_GETARG_DATUM(1),
+										PG_GETARG_DATUM(0)));
 }

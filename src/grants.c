@@ -112,6 +112,7 @@ static const struct
 	{"pgqrs_delete_workflow", ADMIN},
 	{"pgqrs_dequeue", WORK},
 	{"pgqrs_dismiss_dead_letter", ADMIN},
+	{"pgqrs_elapsed", READ},
 	{"pgqrs_enable_schedule", TRIGGER},
 	{"pgqrs_enqueue", TRIGGER},
 	{"pgqrs_enqueue_batch", TRIGGER},

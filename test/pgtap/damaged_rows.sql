@@ -158,11 +158,11 @@ CREATE FUNCTION pg_temp.nonsense(type regtype) RETURNS text[] LANGUAGE sql AS $$
 		WHEN type = ANY ('{bigint,integer}'::regtype[]) THEN '{-1,2147483647}'
 		WHEN type = 'smallint'::regtype THEN '{-32768,32767}'
 		WHEN type = 'double precision'::regtype THEN '{NaN,-1}'
-		WHEN type = 'timestamptz'::regtype THEN '{2000-01-01,2100-01-01}'
+		WHEN type = 'timestamptz'::regtype THEN '{2000-01-01,2100-01-01,infinity}'
 		WHEN type = 'interval'::regtype THEN '{-1 day,1 month}'
 		WHEN type = 'jsonb'::regtype THEN ARRAY['"x"', '[null]', '{"run_id": "x", "until": "x", "deadline": "x", "run_ids": 1, "max_attempts": "x", "type": 1}']
 		WHEN type = 'boolean'::regtype THEN '{t,f}'
-		WHEN type = 'text[]'::regtype THEN ARRAY['{}']
+		WHEN type = 'text[]'::regtype THEN ARRAY['{}', '{NULL}']
 		WHEN type = 'name'::regtype THEN '{nobody}'
 		WHEN type = 'text'::regtype THEN ARRAY['', 'no such thing', 'child:', repeat('x', 300)]
 		ELSE (SELECT array_agg(enumlabel) FROM pg_enum WHERE enumtypid = type)

@@ -320,6 +320,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_extend_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_suspend_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_resume_worker({own})$$, 'work', '00000', '00000'),
+	($$SELECT * FROM pgqrs_elapsed('2030-01-01', '2030-01-02')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_role_of(1, 'x')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_stop_worker({own})$$, 'work', '00000', '00000');
 

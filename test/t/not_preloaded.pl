@@ -102,7 +102,7 @@ my %readers = (
 	"pgqrs_report()" => "pgqrs_report() LIKE '%</html>'", "pgqrs_report_run($run)" => "pgqrs_report_run($run) LIKE '%</html>'",
 	"pgqrs_report_hour(now())" => "pgqrs_report_hour(now()) LIKE '<h2 id=\"hour\">%'", "pgqrs_html('%s', '{a}')" => undef, "pgqrs_html_duration('1 s')" => undef, "pgqrs_html_error('1')" => undef,
 	"pgqrs_html_page('a', '2030-01-01', 'b')" => undef, "pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')" => undef,
-	"pgqrs_html_status('DONE')" => undef, "pgqrs_html_table('{a}', '{{b}}', 'c')" => undef,
+	"pgqrs_html_json('1')" => undef, "pgqrs_old_sessions()" => 'count(*) >= 0 FROM pgqrs_old_sessions()', "pgqrs_elapsed('2030-01-01', '2030-01-02')" => undef, "pgqrs_html_status('DONE')" => undef, "pgqrs_html_table('{a}', '{{b}}', 'c')" => undef,
 	"pgqrs_verify()" => "count(*) FROM pgqrs_verify() WHERE ok", "pgqrs_below_floors()" => "count(*) FROM pgqrs_below_floors()",
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
 my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
