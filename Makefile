@@ -11,6 +11,7 @@
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
 #   make chaos              kills everything for ten minutes and looks for broken promises; test/chaos/run says more
 #   make retention          what it costs to remove 10 million archived messages; test/retention/run says more
+#   make tenants            what one tenant takes from another one; test/tenants/run says more
 #   make size              how long reading takes with 10 million archived messages
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
@@ -46,7 +47,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency listener retention size model stress stress-broken chaos idle check-layers format format-check
+.PHONY: all install objects test demo bench latency listener retention size tenants model stress stress-broken chaos idle check-layers format format-check
 
 all:
 
@@ -107,6 +108,9 @@ size:
 
 retention:
 	@bash test/retention/run
+
+tenants:
+	@bash test/tenants/run
 
 idle:
 	@bash test/idle/run
