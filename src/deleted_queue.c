@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "workflow.h"
 #include "writers.h"
 
 /* Messages that a pass ends. */
@@ -142,51 +143,20 @@ have_senders_ended(int64 queue_id)
 	return true;
 }
 
-static bool
-has_rows(PgqrsTable *table, PgqrsIndexId index, int64 queue_id)
-{
-	Datum key = Int64GetDatum(queue_id);
-
-	return pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
-}
-
-static bool
-has_archived(int64 queue_id)
-{
-	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
-	bool found = has_rows(archive, INDEX_ARCHIVE_DEAD, queue_id) ||
-		has_rows(archive, INDEX_ARCHIVE_ENDED, queue_id);
-
-	pgqrs_table_close(archive);
-	return found;
-}
-
-/* The workflow's row stays as long as a run of it may end. */
-static void
-remove_workflow(int64 workflow_id)
-{
-	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
-	TupleTableSlot *slot = pgqrs_table_slot(workflows);
-
-	if (pgqrs_row_fetch_locked(workflows, workflow_id, LockTupleExclusive, slot))
-		pgqrs_row_delete(workflows, slot);
-	pgqrs_table_close(workflows);
-	pgqrs_catalog_changed(TABLE_WORKFLOWS);
-}
-
 /* Removes the row of a queue that has nothing left; false: not yet. */
 static bool
 finish(Deletion *d, PgqrsTable *deleted, TupleTableSlot *slot)
 {
 	if (!have_senders_ended(d->queue.queue_id) ||
-		has_rows(d->rows.messages, INDEX_MESSAGES_CLAIM, d->queue.queue_id) ||
-		has_rows(d->rows.runs, INDEX_RUNS_WORKFLOW, d->queue.queue_id) ||
-		has_archived(d->queue.queue_id))
+		pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, d->queue.queue_id) ||
+		pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, d->queue.queue_id) ||
+		pgqrs_queue_has_archived(d->queue.queue_id))
 		return false;
 	if (pgqrs_row_try_delete(deleted, slot, LockWaitSkip) != ROW_LOCKED)
 		return false;
+	/* which stays as long as a run of it may end */
 	if (d->queue.is_workflow)
-		remove_workflow(d->queue.queue_id);
+		pgqrs_workflow_delete_row(d->queue.queue_id);
 	return true;
 }
 

@@ -404,26 +404,6 @@ maintain_ends(int64 *done)
  * Used up by a search
  */
 
-/* The highest priority of a queue's messages that is at most *priority. */
-static bool
-next_priority(Search *search, int *priority)
-{
-	PgqrsKey keys[] = {
-		{1, BTEqualStrategyNumber, Int64GetDatum(search->rows.queue.queue_id)},
-		{2, BTLessEqualStrategyNumber, Int16GetDatum(*priority)},
-	};
-	PgqrsScan scan;
-	bool found;
-
-	pgqrs_scan_begin(&scan, search->rows.messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	found = pgqrs_scan_next_key(&scan);
-	if (found)
-		*priority = DatumGetInt16(pgqrs_scan_key(&scan, 2));
-	pgqrs_scan_end(&scan);
-	return found;
-}
-
 /*
  * Looks at the claimable messages of one priority from a position on; false,
  * and the position to go on from, when enough was looked at.
@@ -468,7 +448,9 @@ search_queue(Search *search, Position *at)
 {
 	int priority = at->priority;
 
-	while (priority >= PG_INT16_MIN && next_priority(search, &priority))
+	while (priority >= PG_INT16_MIN &&
+		   pgqrs_message_next_priority(search->rows.messages,
+									   search->rows.queue.queue_id, &priority))
 	{
 		if (priority != at->priority)
 			*at = (Position){at->queue_id, priority, DT_NOBEGIN, 0};

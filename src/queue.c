@@ -389,3 +389,21 @@ pgqrs_queue_match_ids(List *patterns, List *also, PgqrsPrivilege privilege)
 	pfree(key.data);
 	return &list->ids;
 }
+
+bool
+pgqrs_queue_has(PgqrsTableId id, PgqrsIndexId index, int64 queue_id)
+{
+	PgqrsTable *table = pgqrs_table_open(id, false);
+	Datum key = Int64GetDatum(queue_id);
+	bool found = pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
+
+	pgqrs_table_close(table);
+	return found;
+}
+
+bool
+pgqrs_queue_has_archived(int64 queue_id)
+{
+	return pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, queue_id) ||
+		pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, queue_id);
+}

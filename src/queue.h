@@ -64,4 +64,8 @@ typedef struct PgqrsQueueIds
 extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
 												  PgqrsPrivilege privilege);
 
+/* Whether a table has rows of a queue; the index begins with the queue's id. */
+extern bool pgqrs_queue_has(PgqrsTableId table, PgqrsIndexId index, int64 queue_id);
+extern bool pgqrs_queue_has_archived(int64 queue_id);
+
 #endif /* PGQRS_QUEUE_H */

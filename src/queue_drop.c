@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "wake.h"
+#include "workflow.h"
 #include "writers.h"
 
 /* How long senders are waited for, in milliseconds. */
@@ -212,45 +213,6 @@ await_senders(void)
 				 errhint("Repeat the call when long transactions and prepared ones have ended, or pass force => true.")));
 }
 
-/*
- * Deletes the rows whose first column of an index has a value.  A row that
- * somebody else changed meanwhile is looked at again.
- */
-static void
-delete_rows(PgqrsTable *table, TupleTableSlot *slot, PgqrsIndexId index, int64 value)
-{
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(value)};
-	PgqrsScan scan;
-	bool again;
-
-	do
-	{
-		again = false;
-		pgqrs_scan_begin(&scan, table, index, 1, &key);
-		while (pgqrs_scan_next(&scan, slot))
-		{
-			if (pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitBlock) ==
-				ROW_LOCKED)
-				pgqrs_row_delete(table, slot);
-			else
-				again = true;
-		}
-		pgqrs_scan_end(&scan);
-	} while (again);
-}
-
-/* Whether a row has a value in the first column of an index. */
-static bool
-has_rows(PgqrsTableId id, PgqrsIndexId index, int64 value)
-{
-	PgqrsTable *table = pgqrs_table_open(id, false);
-	Datum key = Int64GetDatum(value);
-	bool found = pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
-
-	pgqrs_table_close(table);
-	return found;
-}
-
 static bool
 has_outbox(TupleTableSlot *workflow, const char *name)
 {
@@ -317,15 +279,14 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 
 	if (is_workflow)
 	{
-		if (has_rows(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
+		if (pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
 			what = "It has runs.";
 		else if (pgqrs_schedule_any_of(name))
 			what = "It has schedules.";
 	}
-	else if (has_rows(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
+	else if (pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
 		what = "It has messages.";
-	else if (has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, id) ||
-			 has_rows(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, id))
+	else if (pgqrs_queue_has_archived(id))
 		what = "It has archived messages.";
 	else if (is_outbox(name))
 		what = "It is the outbox of a workflow.";
@@ -337,16 +298,6 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 						is_workflow ? "workflow" : "queue", name),
 				 errdetail_internal("%s", what),
 				 errhint("Pass force => true to delete them with it.")));
-}
-
-static void
-delete_workflow_row(int64 id)
-{
-	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
-
-	delete_rows(workflows, pgqrs_table_slot(workflows), INDEX_WORKFLOWS_PKEY, id);
-	pgqrs_table_close(workflows);
-	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 }
 
 /* What the queue has stays to be removed by deleted_queue.c. */
@@ -393,7 +344,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 		await_senders();
 		refuse_in_use(id, is_workflow, name);
 		if (is_workflow)
-			delete_workflow_row(id);
+			pgqrs_workflow_delete_row(id);
 	}
 	pgqrs_floor_forget(id);
 	pgqrs_catalog_changed(TABLE_QUEUES);

@@ -162,26 +162,6 @@ shift_of(Realign *r, TupleTableSlot *message, TimestampTz now)
 	return Max(0, Min(r->step_size, due - (now + r->rows.queue.visibility_timeout)));
 }
 
-/* The highest priority of a queue's messages that is at most *priority. */
-static bool
-next_priority(Realign *r, int *priority)
-{
-	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(r->at.queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(*priority)},
-	};
-	PgqrsScan scan;
-	bool found;
-
-	pgqrs_scan_begin(&scan, r->rows.messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	found = pgqrs_scan_next_key(&scan);
-	if (found)
-		*priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
-	pgqrs_scan_end(&scan);
-	return found;
-}
-
 /* Looks at what is due later than now; false: that is enough for a batch. */
 static bool
 search_priority(Realign *r)
@@ -224,7 +204,8 @@ search_queue(Realign *r)
 {
 	int priority = r->at.priority;
 
-	while (priority >= PG_INT16_MIN && next_priority(r, &priority))
+	while (priority >= PG_INT16_MIN &&
+		   pgqrs_message_next_priority(r->rows.messages, r->at.queue_id, &priority))
 	{
 		if (priority != r->at.priority)
 		{

@@ -372,3 +372,15 @@ pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 	}
 	pgqrs_retry_policy_check(policy);
 }
+
+void
+pgqrs_workflow_delete_row(int64 workflow_id)
+{
+	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workflows);
+
+	if (pgqrs_row_fetch_locked(workflows, workflow_id, LockTupleExclusive, slot))
+		pgqrs_row_delete(workflows, slot);
+	pgqrs_table_close(workflows);
+	pgqrs_catalog_changed(TABLE_WORKFLOWS);
+}

@@ -36,6 +36,9 @@ extern void pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 								   PgqrsWorkflow *workflow);
 extern bool pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow);
 
+/* The workflow's row goes; its runs have gone before. */
+extern void pgqrs_workflow_delete_row(int64 workflow_id);
+
 /* The name of its outbox, copied, or NULL. */
 extern const char *pgqrs_workflow_outbox(int64 workflow_id);
 
