@@ -335,6 +335,8 @@ try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
 		}
 		if (!read_run(rows))
 			return CANCEL_NOTHING;
+		if (pgqrs_row_update_waits(rows->run))
+			return CANCEL_BUSY;
 		return cancel_locked(rows, mode, reason, LockWaitSkip);
 	}
 	return CANCEL_NOTHING;

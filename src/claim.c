@@ -378,7 +378,8 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 			return;
 		failures = pgqrs_claim_failures_of_lost(rows->message); /* it has run out */
 	}
-	if (is_run && !fetch_run(rows))
+	/* nothing of pgqrs has the run's row locked then, but SQL by hand may */
+	if (is_run && (!fetch_run(rows) || pgqrs_row_update_waits(rows->run)))
 		return;
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id, lease_time(claim),
 								   DT_NOBEGIN);

@@ -68,6 +68,11 @@ is_claimable(Probe *p, int64 id)
 
 	if (is_run && run_damage(p) != NULL)
 		return false;
+	if (is_run && pgqrs_row_update_waits(p->run))
+	{
+		p->busy = true;
+		return false;
+	}
 	if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, id))
 		return true;
 	return pgqrs_is_null(p->slot, Messages_lease) &&

@@ -780,6 +780,30 @@ pgqrs_row_is_busy(TupleTableSlot *slot)
 }
 
 /*
+ * Whether an update of the row that was read, which leaves its keys as they are,
+ * would wait for another transaction.
+ */
+bool
+pgqrs_row_update_waits(TupleTableSlot *slot)
+{
+	bool should_free;
+	HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+	HeapTupleHeader header = tuple->t_data;
+	uint16 infomask = header->t_infomask;
+	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+	bool waits = false;
+
+	if ((infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_KEYSHR_LOCKED(infomask))
+		waits = (infomask & HEAP_XMAX_IS_MULTI) != 0 ?
+			MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(infomask)) :
+			!TransactionIdIsCurrentTransactionId(xmax) &&
+				TransactionIdIsInProgress(xmax);
+	if (should_free)
+		heap_freetuple(tuple);
+	return waits;
+}
+
+/*
  * The other transaction that has deleted the row in the slot, which was visible
  * when it was read, and has not been rolled back; or an invalid id.
  */

@@ -20,8 +20,8 @@
  * claim updates, and no function locks, a message of that place meanwhile, so
  * that a row that was seen free then is free in heap_update(), too.  Where the
  * place is not to be had, the claim locks the row first, which costs WAL.  Only a
- * transaction that locks rows of pgqrs_messages by its own SQL, just between the
- * claim's look and its update, is waited for.
+ * transaction that locks rows of pgqrs_messages or pgqrs_workflow_runs by its own
+ * SQL, just between the claim's look and its update, is waited for.
  *
  * Runs in every backend that claims.  Shared memory only, without it nothing is
  * known; a place is guarded by its spinlock.

@@ -81,7 +81,8 @@ pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id)
 								 pgqrs_get(rows->message, Messages_queue_id)),
 							 &rows->queue) &&
 		(pgqrs_is_null(rows->message, Messages_run_id) ||
-		 pgqrs_row_fetch_id(rows->runs, message_id, rows->run));
+		 (pgqrs_row_fetch_id(rows->runs, message_id, rows->run) &&
+		  !pgqrs_row_update_waits(rows->run)));
 }
 
 void
