@@ -148,4 +148,13 @@ SELECT is(:'got', '{"w.a 1","w.a 2","x.a 1","x.a 2"}'::text, 'a worker gets what
 DROP OWNED BY pgqrs_test_patterns;
 DROP ROLE pgqrs_test_patterns;
 
+-- A limit is locked to the end of the transaction only where something was claimed.
+SELECT count(pgqrs_create_queue('lim.' || g, max_in_flight => 1)) FROM generate_series(1, 20) g \g /dev/null
+SELECT pgqrs_enqueue('lim.7', '1') \g /dev/null
+BEGIN;
+SELECT count(*) AS claimed FROM pgqrs_dequeue('lim.*', batch_size => 2) \gset
+SELECT count(*) AS locks FROM pg_locks WHERE classid = 'pgqrs_queues'::regclass AND mode = 'ExclusiveLock' AND pid = pg_backend_pid() \gset
+COMMIT;
+SELECT is((:claimed, :locks)::text, '(1,1)', 'limits of queues that had nothing are locked by nobody');
+
 SELECT * FROM finish();
