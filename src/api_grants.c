@@ -7,6 +7,7 @@
 #include "catalog/pg_type.h"
 #include "errors.h"
 #include "grants.h"
+#include "queue.h"
 #include "roles.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -99,12 +100,17 @@ pgqrs_role_of_sql(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(role);
 }
 
+#define MANY_QUEUES 1000
+
 PG_FUNCTION_INFO_V1(pgqrs_readable_queues);
 Datum
 pgqrs_readable_queues(PG_FUNCTION_ARGS)
 {
 	PgqrsNumbers ids = pgqrs_grants_readable_queues();
 
+	/* statistics ask for one after the other */
+	if (ids.count >= MANY_QUEUES)
+		pgqrs_queue_remember_all();
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }
 

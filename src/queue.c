@@ -243,6 +243,12 @@ load_all(void)
 	cache.complete = true;
 }
 
+void
+pgqrs_queue_remember_all(void)
+{
+	load_all();
+}
+
 static int
 compare_ids(const ListCell *a, const ListCell *b)
 {

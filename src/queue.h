@@ -43,6 +43,9 @@ extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
 							   PgqrsPrivilege privilege, bool *visible);
 
+/* For a caller that is about to look up many by id: one scan, not one for each. */
+extern void pgqrs_queue_remember_all(void);
+
 /*
  * All queues that match one of the patterns (char *) and on which the current
  * role has the privilege, in order of id, as PgqrsQueue *.

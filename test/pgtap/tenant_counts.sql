@@ -1,0 +1,27 @@
+-- What one tenant's many queues take from all others, in numbers that do not depend
+-- on the machine: buffers of statistics, locks of deletions.
+SELECT * FROM no_plan();
+SET client_min_messages = warning;
+
+CREATE FUNCTION pg_temp.buffers(query text) RETURNS bigint LANGUAGE plpgsql AS
+$$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ' || query INTO plan;
+	RETURN (plan -> 0 -> 'Plan' ->> 'Shared Hit Blocks')::bigint + (plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::bigint;
+END
+$$;
+
+SELECT count(pgqrs_create_queue('many.' || g, max_in_flight => 5)) FROM generate_series(1, 2000) g \g /dev/null
+SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats'), '<', 2000 * 10::bigint, 'statistics of 2,000 empty queues take less than 10 buffers for each');
+
+SELECT count(pgqrs_enqueue('many.' || g, '1')) FROM generate_series(1, 2000) g \g /dev/null
+BEGIN;
+SELECT is(count(*), 2000::bigint, 'a claim by pattern takes from all of them') FROM pgqrs_dequeue('many.*', batch_size => 10000);
+ROLLBACK;
+BEGIN;
+SELECT pgqrs_delete_queue('many.' || g, force => true) FROM generate_series(1, 100) g \g /dev/null
+SELECT cmp_ok(count(*), '<', 300::bigint, 'the deletion of 100 queues holds few locks: their table is shared by all of the server') FROM pg_locks WHERE pid = pg_backend_pid();
+COMMIT;
+SELECT * FROM finish();
