@@ -15,7 +15,6 @@
 #include "databases.h"
 #include "floor.h"
 #include "funcapi.h"
-#include "grants.h"
 #include "guc.h"
 #include "lib/stringinfo.h"
 #include "maintain.h"
@@ -243,8 +242,7 @@ pgqrs_background_stats(PG_FUNCTION_ARGS)
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
 	char *failures = describe_failures(&status,
-									   pgqrs_grants_is_owner() ||
-										   may_see_sessions());
+									   may_see_role(pgqrs_catalog_owner()));
 	PgqrsClockStep step;
 	bool went_back = pgqrs_clock_last_step_back(&step);
 	TimestampTz now = pgqrs_clock_peek();
