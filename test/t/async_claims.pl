@@ -8,10 +8,11 @@ use Test::More;
 
 my $node = PostgreSQL::Test::Cluster->new('async_claims');
 $node->init(allows_streaming => 1);
-# Nothing but commits flushes the WAL.
+# Nothing but commits flushes the WAL, nor the eviction of a dirty page.
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'pgqrs'
 pgqrs.paused = on
+shared_buffers = 32MB
 fsync = off
 autovacuum = off
 wal_writer_delay = 10s
