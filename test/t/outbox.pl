@@ -179,6 +179,7 @@ sql(q{SELECT pgqrs_alter_workflow('a job', outbox_queue => 'out')});
 $run = sql("SELECT pgqrs_trigger('a job')");
 my $before = sql(q{SELECT count(*) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out'});
 sql("SELECT pgqrs_delete_workflow('a job', force => true)");
+sql('SELECT pgqrs_maintain()');
 is(ends($run), $cancelled, 'a run that was deleted with its workflow');
 is(sql(q{SELECT count(*) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) WHERE name = 'out'}), $before + 1, 'and no other');
 
