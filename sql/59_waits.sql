@@ -10,7 +10,7 @@ COMMENT ON FUNCTION pgqrs_pause_run(bigint, bigint, text, interval, jsonb) IS
 CREATE FUNCTION pgqrs_resume_run(run_id bigint, step_id text = NULL, output jsonb = NULL)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_resume_run';
 COMMENT ON FUNCTION pgqrs_resume_run(bigint, text, jsonb) IS
-'ends a pause: the step succeeds with output (NULL is stored as JSON null), and a run that is parked at it can be claimed at once. Also before the pause has begun: then pgqrs_pause_run() does not wait. Without a step: the one whose pause the run is parked at. false: nothing was to be done. Errors: PQ003 no such run, PQ016 the run has ended, or a step of another kind, PQ008 too large, 22004, 22023, 42501.';
+'ends a pause: the step succeeds with output (NULL is stored as JSON null), and a run that is parked at it can be claimed at once. Also before the pause has begun: it is kept, and pgqrs_pause_run() does not wait; if the step turns out to be of another kind, the resume is dropped. Without a step: the one whose pause the run is parked at. false: nothing was to be done. Errors: PQ003 no such run, PQ016 the run has ended, or a step of another kind, PQ008 too large, 22004, 22023, 42501.';
 
 CREATE FUNCTION pgqrs_sleep(run_id bigint, lease bigint, step_id text, duration interval = NULL, until timestamptz = NULL)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_sleep';

@@ -188,7 +188,7 @@ COMMENT ON VIEW @extschema@.pgqrs_events IS 'what happened to workflow runs whil
 COMMENT ON COLUMN @extschema@.pgqrs_events.event_id IS 'ascending for the events of a run';
 COMMENT ON COLUMN @extschema@.pgqrs_events.run_id IS 'the run that it happened to';
 COMMENT ON COLUMN @extschema@.pgqrs_events.workflow IS 'the workflow of that run';
-COMMENT ON COLUMN @extschema@.pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
+COMMENT ON COLUMN @extschema@.pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, resume_dropped, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
 COMMENT ON COLUMN @extschema@.pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
 COMMENT ON COLUMN @extschema@.pgqrs_events.at IS 'when, by the clock of the server';
 

@@ -28,6 +28,7 @@ static const char *const event_names[EVENT_COUNT] = {
 	[EVENT_CHILD_STARTED] = "child_started",
 	[EVENT_PAUSED] = "paused",
 	[EVENT_RESUMED] = "resumed",
+	[EVENT_RESUME_DROPPED] = "resume_dropped",
 	[EVENT_SIGNALLED] = "signalled",
 	[EVENT_RETRIED] = "retried",
 	[EVENT_CANCEL_REQUESTED] = "cancel_requested",

@@ -34,12 +34,20 @@ pgqrs_park_step_status(const PgqrsParkStep *w)
 	return pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(w->step, Steps_status));
 }
 
+/* A resume was kept for a pause, and the step turns out to be none. */
+static bool
+is_misplaced_resume(const PgqrsParkStep *w)
+{
+	return w->found && w->kind != STEP_KIND_PAUSE &&
+		pgqrs_step_is_early_resume(w->step);
+}
+
 bool
 pgqrs_park_step_finished(const PgqrsParkStep *w)
 {
 	PgqrsStepStatus status;
 
-	if (!w->found)
+	if (!w->found || is_misplaced_resume(w))
 		return false;
 	status = pgqrs_park_step_status(w);
 	return status == STEP_SUCCESS || status == STEP_ERROR;
@@ -65,6 +73,11 @@ fetch_step(PgqrsParkStep *w)
 static void
 require_kind(PgqrsParkStep *w)
 {
+	while (is_misplaced_resume(w))
+	{
+		pgqrs_step_drop_early_resume(w->steps, w->step);
+		fetch_step(w);
+	}
 	if (w->found)
 		pgqrs_step_require_kind(w->step, w->kind);
 }
@@ -303,6 +316,28 @@ pgqrs_park_step_park(PgqrsParkStep *w, const char *kind, const char *what,
  * Pause and sleep
  */
 
+/* The pause was resumed before it began: from now on the step is one. */
+static void
+adopt_early_resume(PgqrsParkStep *w)
+{
+	PgqrsRow row;
+
+	while (pgqrs_step_is_early_resume(w->step))
+	{
+		if (pgqrs_row_lock(w->steps, w->step, LockTupleNoKeyExclusive,
+						   LockWaitBlock) == ROW_LOCKED)
+		{
+			pgqrs_commit_must_last();
+			pgqrs_row_copy(&row, w->steps, w->step);
+			pgqrs_set(&row, Steps_attempt, Int32GetDatum(1));
+			pgqrs_set(&row, Steps_lease, Int64GetDatum(w->lease));
+			pgqrs_row_update(w->steps, w->step, &row);
+			return;
+		}
+		pgqrs_park_step_fetch(w);
+	}
+}
+
 bool
 pgqrs_park_pause(int64 run_id, int64 lease, const char *step_id,
 				 int64 check_after, const Datum *reason, Datum *output)
@@ -313,7 +348,10 @@ pgqrs_park_pause(int64 run_id, int64 lease, const char *step_id,
 	pgqrs_park_step_open(&w, run_id, lease, step_id, STEP_KIND_PAUSE);
 	resumed = pgqrs_park_step_finished(&w);
 	if (resumed)
+	{
 		pgqrs_park_step_value(&w, Steps_output, output);
+		adopt_early_resume(&w);
+	}
 	else
 		pgqrs_park_step_park(&w, PGQRS_WAIT_PAUSE, step_id,
 							 pgqrs_clock() + check_after, NULL, reason);

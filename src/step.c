@@ -89,6 +89,30 @@ pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind)
 				 errhint("Use another step id.")));
 }
 
+/*
+ * Only a resume writes a step without an attempt: it is kept for a pause that
+ * the handler may come to.
+ */
+bool
+pgqrs_step_is_early_resume(TupleTableSlot *step)
+{
+	return DatumGetInt32(pgqrs_get(step, Steps_attempt)) == 0 &&
+		pgqrs_enum_value(ENUM_STEP_KIND, pgqrs_get(step, Steps_kind)) ==
+		STEP_KIND_PAUSE;
+}
+
+void
+pgqrs_step_drop_early_resume(PgqrsTable *steps, TupleTableSlot *step)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(step, Steps_run_id));
+	char *step_id = TextDatumGetCString(pgqrs_get(step, Steps_step_id));
+
+	if (pgqrs_row_lock(steps, step, LockTupleExclusive, LockWaitBlock) != ROW_LOCKED)
+		return;
+	pgqrs_row_delete(steps, step);
+	pgqrs_event(EVENT_RESUME_DROPPED, run_id, .step_id = step_id);
+}
+
 static bool
 look_at_step(StepRows *s)
 {
@@ -101,7 +125,10 @@ look_at_step(StepRows *s)
 static void
 fetch_step(StepRows *s, PgqrsStepKind kind)
 {
-	if (look_at_step(s))
+	while (look_at_step(s) && kind != STEP_KIND_PAUSE &&
+		   pgqrs_step_is_early_resume(s->step))
+		pgqrs_step_drop_early_resume(s->steps, s->step);
+	if (s->found)
 		pgqrs_step_require_kind(s->step, kind);
 }
 

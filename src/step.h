@@ -51,6 +51,13 @@ extern PgqrsStepOutcome pgqrs_step_failed(int64 run_id, int64 lease,
 										  const PgqrsStepFailure *failure,
 										  TimestampTz *retry_at);
 
+/*
+ * Whether a step is only what pgqrs_resume_run() has kept for a pause that has
+ * not begun; taking that away, unless another backend has written the step.
+ */
+extern bool pgqrs_step_is_early_resume(TupleTableSlot *step);
+extern void pgqrs_step_drop_early_resume(PgqrsTable *steps, TupleTableSlot *step);
+
 /* PQ016: a step id keeps its kind. */
 extern void pgqrs_step_require_kind(TupleTableSlot *step, PgqrsStepKind kind);
 

@@ -58,6 +58,17 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)),
 SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)), 'PQ016 It is a step of kind FUNCTION.', 'likewise');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)), 'PQ016 It is a step of kind PAUSE.', 'and the other way round');
 
+-- Resumed before at what turns out to be no pause: the resume is dropped.
+SELECT is(pgqrs_resume_run(:run, id, '1'), true, id || ' is resumed before it has begun') FROM unnest('{typo,nap,mail,call}'::text[]) AS id;
+SELECT is((pgqrs_step_begin(:run, :lease, 'typo')).status, 'RUNNING', 'a step of that id begins');
+SELECT is(pg_temp.step(:run, 'typo'), 'FUNCTION RUNNING 1', 'and is the handler''s');
+SELECT is(pgqrs_step_complete(:run, :lease, 'typo', '2'), true, 'it is completed');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '0'), true, 'a sleep');
+SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 1 null', 'and is one');
+SELECT is(pgqrs_cancel_run(pgqrs_start_child(:run, :lease, 'call', 'job')), 'CANCELLED', 'a child is started, and cancelled');
+SELECT is(pg_temp.step(:run, 'call'), 'CHILD RUNNING 1', 'and is no resumed pause');
+SELECT is(pgqrs_await_signal(:run, :lease, 'mail', 'letter', timeout => '0')::text, '(f,t,,)', 'a signal that does not come in time');
+
 -- Another pause than the one it is parked at.
 SELECT pgqrs_pause_run(:run, :lease, 'second') \g /dev/null
 SELECT is(pgqrs_resume_run(:run, 'third', '3'), true, 'another pause is resumed');

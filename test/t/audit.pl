@@ -155,7 +155,9 @@ my $count = sql("SELECT count(*) FROM pgqrs_events WHERE run_id = $run");
 $lease = claim();
 sql("SELECT pgqrs_pause_run($run, $lease, 'ask')");
 is(sql("SELECT count(*) FROM pgqrs_events WHERE run_id = $run"), $count + 1, 'resumed again, and answered: no events but the claim');
-sql("SELECT pgqrs_sleep($run, $lease, 'nap', '0')");
+sql("SELECT pgqrs_resume_run($run, 'nap'); SELECT pgqrs_sleep($run, $lease, 'nap', '0')");
+is(sql("SELECT event || '|' || (data - 'role') FROM pgqrs_events WHERE run_id = $run ORDER BY event_id DESC OFFSET 1 LIMIT 1"),
+	'resume_dropped|{"step_id": "nap"}', 'a resume of what is no pause');
 is(last_data($run), 'step_done|{"attempt": 1, "step_id": "nap"}', 'slept');
 sql("SELECT pgqrs_await_signal($run, $lease, 'w', 'go')");
 is(last_data($run), 'paused|{"step_id": "w", "waiting_for": "signal go"}', 'waits for a signal');
