@@ -41,6 +41,12 @@
 /* One call may end this many messages that are due to end. */
 #define MAX_ENDED 1000
 
+/*
+ * And deliver from so many queues with a limit, each of which it locks until the
+ * transaction ends: all of the server share the table of locks.
+ */
+#define MAX_LIMITED 100
+
 typedef struct Claim
 {
 	PgqrsRunRows rows;
@@ -51,6 +57,7 @@ typedef struct Claim
 	int64 timeout;				   /* < 0: the queue's */
 	int wanted;
 	int may_end;
+	int may_limit;
 	PgqrsDeliver deliver;
 	void *arg;
 } Claim;
@@ -552,6 +559,8 @@ claim_limited(Claim *claim)
 	claimed -= claim->wanted;
 	claim->wanted = wanted - claimed;
 	pgqrs_lease_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
+	if (claimed > 0)
+		claim->may_limit--;
 }
 
 /* From the queue of the rows. */
@@ -646,7 +655,8 @@ claim_matching(Claim *claim, const PgqrsQueueIds *queues)
 		if (at == queues->count)
 			at = 0;
 		if (is_idle(claim, queues->ids[at], queues->slots[at], now) ||
-			!pgqrs_queue_by_id(queues->ids[at], &rows->queue))
+			!pgqrs_queue_by_id(queues->ids[at], &rows->queue) ||
+			(rows->queue.max_in_flight > 0 && claim->may_limit == 0))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		claim_queue(claim);
@@ -698,6 +708,7 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		.timeout = timeout,
 		.wanted = batch_size,
 		.may_end = MAX_ENDED,
+		.may_limit = MAX_LIMITED,
 		.deliver = deliver,
 		.arg = arg,
 	};

@@ -18,7 +18,9 @@ SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats'), '<', 2000 * 10
 
 SELECT count(pgqrs_enqueue('many.' || g, '1')) FROM generate_series(1, 2000) g \g /dev/null
 BEGIN;
-SELECT is(count(*), 2000::bigint, 'a claim by pattern takes from all of them') FROM pgqrs_dequeue('many.*', batch_size => 10000);
+SELECT is(count(*), 100::bigint, 'a claim by pattern takes from 100 queues with a limit at most') FROM pgqrs_dequeue('many.*', batch_size => 10000);
+SELECT cmp_ok(count(*), '<', 300::bigint, 'and holds few locks') FROM pg_locks WHERE pid = pg_backend_pid();
+SELECT is(count(*), 100::bigint, 'the next one takes from others') FROM pgqrs_dequeue('many.*', batch_size => 10000);
 ROLLBACK;
 BEGIN;
 SELECT pgqrs_delete_queue('many.' || g, force => true) FROM generate_series(1, 100) g \g /dev/null

@@ -77,21 +77,22 @@ is(finish_client($deleting), 't', 'and deletes');
 is(sql('SELECT (SELECT count(*) FROM pgqrs_runs), (SELECT count(*) FROM pgqrs_schedule_firings)'), '1|0', 'the run is there');
 sql("SELECT pgqrs_schedule('s', '$cron', 'flow')");
 
-# Deleting the workflow waits for nobody who has a schedule, so that who has it
-# may go on and send.
+# Deleting the workflow waits for a transaction that has one of its schedules,
+# which may go on and send: its run is deleted with the workflow.
 for my $call ("pgqrs_enable_schedule('s', false)", "pgqrs_unschedule('s')", "pgqrs_schedule('s', '\@daily', 'flow')", 'pgqrs_maintain()')
 {
 	missed(1);
 	$first->query_safe('BEGIN');
 	$first->query_safe("SELECT $call");
-	my $deletes = start_client($node, "SET application_name = 'deletes'; SELECT pgqrs_delete_workflow('flow', force => true);");
-	my $there = "EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'deletes')";
-	$node->poll_query_until('postgres', "SELECT $there");
-	$node->poll_query_until('postgres', "SELECT NOT $there OR EXISTS (SELECT FROM pg_locks WHERE relation = 'pgqrs_messages'::regclass AND mode = 'ShareRowExclusiveLock')");
+	my $deleting = start_client($node, "SET application_name = 'deleting'; SELECT pgqrs_delete_workflow('flow', force => true);");
+	ok(waits_for_lock($node, 'deleting'), "deleting waits for $call");
 	is($first->query_safe("SELECT pgqrs_trigger('flow') > 0"), 't', "a trigger after $call");
-	is(finish_client($deletes), '55P03', 'the workflow stays');
-	$first->query_safe('ROLLBACK');
+	$first->query_safe('COMMIT');
+	is(finish_client($deleting), 't', 'the workflow is deleted');
+	sql("SELECT pgqrs_maintain(), pgqrs_create_workflow('flow'), pgqrs_schedule('s', '$cron', 'flow')");
+	is(sql('SELECT count(*) FROM pgqrs_runs'), '0', 'with its runs');
 }
+sql("SELECT pgqrs_unschedule('s')");
 
 # A run that is to be cancelled and that somebody has locked: its slot waits,
 # and nothing else does.

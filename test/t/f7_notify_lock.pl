@@ -56,8 +56,13 @@ SELECT pgqrs_complete_run(run_id, lease) FROM pgqrs_dequeue('wf');
 ";
 is(waits('64 clients', $cycle), 0, 'none of 64 clients waits');
 like($listener->query('SELECT 1'), qr/Asynchronous notification "pgqrs_runs"/, 'and who listens is told');
-# the watcher sees what there is to see
-cmp_ok(waits('64 clients that notify by themselves', "${cycle}NOTIFY something;\n"), '>', 0, 'who notifies by himself waits');
+# The watcher sees what there is to see; on a busy machine it looks seldom.
+my $seen = 0;
+for my $try (1 .. 10)
+{
+	last if $seen = waits('64 clients that notify by themselves', "${cycle}NOTIFY something;\n");
+}
+cmp_ok($seen, '>', 0, 'a client that notifies by itself waits');
 $listener->quit;
 $node->stop;
 done_testing();

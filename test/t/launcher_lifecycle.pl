@@ -148,20 +148,30 @@ sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs
 ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'until it is updated');
 is(log_count($node, qr/ERROR:  |FATAL:  /), $lines, 'nothing failed');
 
-# A worker that fails is tried again, also after the clock was set back, and
-# its database's state shown.
-sql('CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END $$', 'd');
-my $run = sql("BEGIN; SELECT pgqrs_trigger('deadline', timeout => '1 ms');
-	CREATE TRIGGER t BEFORE INSERT ON pgqrs_messages FOR EACH ROW EXECUTE FUNCTION f(); COMMIT", 'd');
-ok(poll(q{SELECT NOT ok AND value ~ '^failed \d+ times, next try at ' AND hint ~ 'log' FROM pgqrs_health WHERE item = 'background worker'}, 'd'),
+# A worker that cannot start is tried again, also after the clock was set back,
+# and its database's state shown.
+my $inside = $node->background_psql('d');
+my $version_file = $node->data_dir . '/base/' . sql(q{SELECT oid FROM pg_database WHERE datname = 'd'}) . '/PG_VERSION';
+sub becomes_true_inside
+{
+	my ($query, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $answer = $inside->query("DO \$\$ BEGIN FOR i IN 1 .. 600 LOOP EXIT WHEN ($query); PERFORM pg_sleep(0.1); END LOOP; END \$\$; $query");
+	return is($answer, 't', $name);
+}
+rename $version_file, "$version_file.away" or die "$version_file: $!";
+sql(q{SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND datname = 'd'});
+my $run = $inside->query("SELECT pgqrs_trigger('deadline', timeout => '1 ms')");
+becomes_true_inside(q{SELECT NOT ok AND value ~ '^failed \d+ times, next try at ' AND hint ~ 'log' FROM pgqrs_health WHERE item = 'background worker'},
 	'a worker that fails');
 ok(is_served($node, 'postgres'), 'others are served');
 clock($node, '1 h');
-ok(poll("SELECT retry_at > clock_timestamp() + interval '30 min' FROM pgqrs_background_stats()", 'd'), 'when it is tried again');
-sql('DROP TRIGGER t ON pgqrs_messages', 'd');
-clock($node, '0 s');
+becomes_true_inside("SELECT retry_at > clock_timestamp() + interval '30 min' FROM pgqrs_background_stats()", 'when it is tried again');
+rename "$version_file.away", $version_file or die "$version_file: $!";
+step_clock($node, '0 s');
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)", 'd'), 'until it does not');
 ok(poll("SELECT ok FROM pgqrs_health WHERE item = 'background worker'", 'd'), 'and all is well');
+$inside->quit;
 
 # Settings of databases and roles do not count; the owner need be no superuser.
 sql($_) for 'CREATE DATABASE owned', 'CREATE ROLE owner SUPERUSER';

@@ -148,7 +148,7 @@ is(sql("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'what is due waits');
 clock($node, '1 h');
 select undef, undef, undef, 3.5;
 is(log_count($node, qr/no room for a background worker/), 1, 'it is logged once');
-clock($node, '0 s');
+step_clock($node, '0 s');
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'blocker' AND backend_type = 'client backend'});
 finish_client($blocker);
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'when there is, what was due is done');
