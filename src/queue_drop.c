@@ -351,6 +351,22 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	pgqrs_wake_mark_queue_deleted(id);
 }
 
+/*
+ * Locks the queue's row.  Rows of others that go or change with it come first:
+ * a transaction that has one of them may go on and send to the queue, where it
+ * would wait for ours.
+ */
+static bool
+lock_queue(PgqrsTable *queues, const char *name, bool force, TupleTableSlot *queue)
+{
+	if (force && (pgqrs_grants_on(name) & CAN_ADMIN) != 0)
+	{
+		pgqrs_schedule_drop_all_of(name);
+		clear_outboxes(name);
+	}
+	return pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
+}
+
 bool
 pgqrs_queue_delete(const char *name, bool force)
 {
@@ -358,7 +374,7 @@ pgqrs_queue_delete(const char *name, bool force)
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	bool found;
 
-	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
+	found = lock_queue(queues, name, force, queue);
 	if (found)
 	{
 		if (!force && DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
@@ -381,7 +397,7 @@ pgqrs_workflow_delete(const char *name, bool force)
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	bool found;
 
-	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue) &&
+	found = lock_queue(queues, name, force, queue) &&
 		DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 	if (found)
 		delete_locked(queues, queue, name, force);

@@ -110,7 +110,7 @@ BEGIN
 	PERFORM pg_temp.expect(damage, 'maintained', 'NOT pgqrs_maintain() ? ''failed''');
 	PERFORM pg_temp.expect(damage, 'removed when it was kept long enough', format('count(*) = 0 FROM pgqrs_archive WHERE message_id = %s', g ->> 'kept'));
 	PERFORM pg_temp.expect(damage, 'removed with its queue', format('count(*) = 0 FROM pgqrs_messages WHERE queue_id = ANY (ARRAY%s)', g -> 'deleted'));
-	PERFORM pg_temp.expect(damage, 'fired', 'count(*) = 1 FROM pgqrs_schedule_firings f JOIN pgqrs_schedules s USING (schedule_id) WHERE s.name = ''s2''');
+	PERFORM pg_temp.expect(damage, 'fired', 'count(*) >= 1 FROM pgqrs_schedule_firings f JOIN pgqrs_schedules s USING (schedule_id) WHERE s.name = ''s2''');
 	PERFORM pg_temp.expect(damage, 'woken', format('pgqrs_signal(%s, ''go'') > 0', g ->> 'parked'));
 	PERFORM pg_temp.expect(damage, 'delivered then', format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''p'', batch_size => 10)', g ->> 'parked', g ->> 'parent'));
 	PERFORM pg_temp.expect(damage, 'replayed', 'pgqrs_replay_queue(''q'') > 0');

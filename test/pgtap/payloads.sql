@@ -49,7 +49,8 @@ $$
 		JOIN arguments a ON a.oid = p.oid AND a.type IN (of_type, of_type || '[]')
 	WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
 $$;
-CREATE TEMP VIEW json_arguments AS SELECT * FROM pg_temp.calls_with('jsonb');
+-- What only shows a value takes any.
+CREATE TEMP VIEW json_arguments AS SELECT * FROM pg_temp.calls_with('jsonb') WHERE proname <> 'pgqrs_html_json';
 CREATE TEMP VIEW text_arguments AS SELECT * FROM pg_temp.calls_with('text');
 SELECT cmp_ok(count(*), '>', 25::bigint, 'arguments of JSON') FROM json_arguments;
 SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', format('SELECT %I(%s)', proname, format(list, 'pg_temp.nested(1001)')), '54000', format('%s refuses %s of too many levels', proname, name))

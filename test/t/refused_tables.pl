@@ -26,6 +26,7 @@ sub counts
 # only the duties fail that need the table, with a warning.
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
+$session->query_safe('SET client_min_messages = warning');
 sub state_in_session
 {
 	my ($query) = @_;
