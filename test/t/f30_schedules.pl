@@ -144,7 +144,7 @@ ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pgqrs_runs WHER
 cmp_ok(sql("SELECT max(created_at - schedule_slot) FROM pgqrs_runs WHERE workflow = 'minutely'"), 'lt', '00:01:30', 'at its time');
 
 # One that cannot fire says so in the log and is in no other's way.
-sql("CREATE ROLE gone; SELECT pgqrs_grant('minutely', 'gone', 'trigger')");
+sql("CREATE ROLE gone; SELECT pgqrs_grant('minutely', 'gone', 'trigger'), pgqrs_grant('theirs', 'gone', 'trigger')");
 sql("SET ROLE gone; SELECT pgqrs_schedule('theirs', '* * * * *', 'minutely')");
 sql("SELECT pgqrs_revoke('minutely', 'gone', 'trigger')");
 my $log = -s $node->logfile;

@@ -151,7 +151,7 @@ is(log_count($node, qr/ERROR:  |FATAL:  /), $lines, 'nothing failed');
 # A worker that cannot start is tried again, also after the clock was set back,
 # and its database's state shown.
 my $inside = $node->background_psql('d');
-my $version_file = $node->data_dir . '/base/' . sql(q{SELECT oid FROM pg_database WHERE datname = 'd'}) . '/PG_VERSION';
+my $version_file = $node->data_dir . '/' . sql(q{SELECT regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'PG_VERSION')}, 'd');
 sub becomes_true_inside
 {
 	my ($query, $name) = @_;
