@@ -316,7 +316,7 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 			WHERE n.age <= n.seconds
 			GROUP BY n.queue_id, n.seconds
 		) AS i ON i.queue_id = q.queue_id
-	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+	WHERE @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
 COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them; costs as much as what is live, whatever has ended';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue IS 'its name';
@@ -350,7 +350,7 @@ CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(q.queue_id) AS c
 	WHERE q.is_workflow
-		AND q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+		AND @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
 COMMENT ON VIEW @extschema@.pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 100 went that ended and are kept; costs as much as what is live, whatever has ended';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow IS 'its name';

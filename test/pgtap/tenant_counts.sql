@@ -15,6 +15,7 @@ $$;
 
 SELECT count(pgqrs_create_queue('many.' || g, max_in_flight => 5)) FROM generate_series(1, 2000) g \g /dev/null
 SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats'), '<', 2000 * 10::bigint, 'statistics of 2,000 empty queues take less than 10 buffers for each');
+SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats WHERE queue = ''many.7'''), '<', 200::bigint, 'those of one read little');
 
 SELECT count(pgqrs_enqueue('many.' || g, '1')) FROM generate_series(1, 2000) g \g /dev/null
 BEGIN;
