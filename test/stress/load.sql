@@ -98,6 +98,9 @@ BEGIN
 		WHEN 'extend' THEN
 			delay := stress.pick('1 ms', '10 ms', '100 ms');
 			ok := (pgqrs_extend_lease(id, token, delay)).extended;
+			-- the end stays while another transaction is writing the message
+			ok := ok AND EXISTS (SELECT FROM pgqrs_messages WHERE message_id = id AND lease = token
+				AND xmin IN (SELECT transactionid FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'ExclusiveLock'));
 	END CASE;
 	IF ok THEN
 		INSERT INTO stress.log (kind, message_id, lease, not_before)
