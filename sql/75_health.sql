@@ -154,7 +154,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					'A duty that fails holds up no other one. The server''s log has the whole error: see to its cause.'),
 				('clock',
 					CASE WHEN b.passes IS NULL THEN NULL
-						WHEN b.unconfirmed > interval '1 day' THEN pg_catalog.format('%s that this server has not seen pass; retention counts them from %s on', pg_catalog.date_trunc('second', b.unconfirmed + interval '0.5 s'), pg_catalog.date_trunc('second', b.confirmed_at))
+						WHEN b.unconfirmed > interval '1 day' THEN pg_catalog.format('%s that this server has not seen pass; retention counts them from %s on', pg_catalog.justify_hours(pg_catalog.date_trunc('second', b.unconfirmed + interval '0.5 s')), pg_catalog.date_trunc('second', b.confirmed_at))
 						WHEN b.went_back_at IS NULL THEN 'no step back since the server started'
 						ELSE pg_catalog.format('went back by %s at %s', pg_catalog.date_trunc('second', b.went_back_by + interval '0.5 s'), pg_catalog.date_trunc('second', b.went_back_at)) END,
 					CASE WHEN b.passes >= 0 THEN b.unconfirmed <= interval '1 day' AND (b.went_back_at IS NULL OR NOT b.realigning OR b.idle_reason = 'standby') END,

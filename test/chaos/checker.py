@@ -299,12 +299,22 @@ def extensions(facts, claim, before):
             yield call, seconds(call.args['visibility_timeout'])
 
 
+def overlap(a, b):
+    return a is not b and a.start < b.end and b.start < a.end
+
+
+def is_sure(facts, call, claim, after):
+    """Whether a call that extends has moved the end: not while another one is writing the message."""
+    return call.fate == DONE and not facts.may_be_lost(call) and not any(
+        overlap(call, other) for other in [after.call, *facts.fenced[claim.id, claim.lease]])
+
+
 def end_of_lease(facts, claim, after):
     """The earliest instant at which a lease may have ended by itself."""
     until = claim.until
     for call, timeout in sorted(extensions(facts, claim, after), key=lambda e: e[0].start):
         end = call.wall + timeout
-        until = end if call.fate == DONE and not facts.may_be_lost(call) else min(until, end)
+        until = end if is_sure(facts, call, claim, after) else min(until, end)
     return until
 
 
