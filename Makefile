@@ -15,12 +15,12 @@
 #   make size              how long reading takes with 10 million archived messages
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
-#   make check-layers       a source file may include only lower layers
+#   make check-layers       a source file may include only its own folder and lower ones
 
 EXTENSION = pgqrs
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pgqrs.control)
 MODULE_big = pgqrs
-OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
 # The install script is sql/*.sql in the order of their names; sql/pgqrs--A--B.sql
 # are upgrades.
@@ -29,7 +29,7 @@ SQL_PARTS = $(sort $(filter-out $(UPGRADES),$(wildcard sql/*.sql)))
 DATA = $(UPGRADES)
 DATA_built = $(EXTENSION)--$(EXTVERSION).sql
 
-PG_CPPFLAGS = -DPGQRS_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -I$(srcdir)/src -DPGQRS_VERSION='"$(EXTVERSION)"'
 # PostgreSQL's headers leave parameters unused, compare signed with unsigned
 # and initialize structs in part.
 PG_CFLAGS = -std=gnu99 -Wall -Wextra -Wno-unused-parameter \
@@ -64,7 +64,7 @@ clean:
 	rm -f $(OBJS) $(EXTRA_CLEAN) $(DATA_built) pgqrs.so
 endif
 
--include $(wildcard src/*.d)
+-include $(wildcard src/*.d src/*/*.d)
 
 $(OBJS): Makefile pgqrs.control
 
@@ -121,7 +121,7 @@ check-layers:
 CLANG_FORMAT ?= clang-format-14
 
 format:
-	$(CLANG_FORMAT) -i $(wildcard src/*.[ch])
+	$(CLANG_FORMAT) -i $(wildcard src/*.[ch] src/*/*.[ch])
 
 format-check:
-	@$(CLANG_FORMAT) --dry-run -Werror $(wildcard src/*.[ch])
+	@$(CLANG_FORMAT) --dry-run -Werror $(wildcard src/*.[ch] src/*/*.[ch])

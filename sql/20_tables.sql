@@ -1,5 +1,5 @@
 -- Tables.  They are internal: only the owner may touch them, only the C layer
--- writes them.  The order of the columns is known to src/catalog.h; a new
+-- writes them.  The order of the columns is known to src/base/catalog.h; a new
 -- column is appended, never inserted.
 --
 -- No foreign key is declared.  The functions keep rows together, in the order of

@@ -2,6 +2,8 @@
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use File::Path qw(make_path);
 use File::Temp qw(tempdir);
 use FindBin;
 use PostgreSQL::Test::Utils;
@@ -12,40 +14,45 @@ sub check
 {
 	my (%files) = @_;
 	my $dir = tempdir(CLEANUP => 1);
-	append_to_file("$dir/$_", $files{$_}) for keys %files;
+	for my $file (keys %files)
+	{
+		make_path(dirname("$dir/$file"));
+		append_to_file("$dir/$file", $files{$file});
+	}
 	my ($out, $err) = run_command(
 		[ $^X, "$FindBin::Bin/../check_layers", $dir ]);
 	return $err;
 }
 
 my %sound = (
-	'compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
-	'rows.c' => qq(#include "executor/executor.h"\n#include "compat.h"\n),
-	'rows.h' => '',
-	'queue.h' => '',
-	'message.h' => qq(#include "rows.h"\n),
-	'message.c' => qq(#include "message.h"\n#include "queue.h"\n),
-	'api_message.c' => qq(#include "message.h"\n#include "api_args.h"\n),
-	'api_args.h' => '');
+	'base/compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
+	'store/rows.c' => qq(#include "executor/executor.h"\n#include "base/compat.h"\n),
+	'store/rows.h' => '',
+	'queue/queue.h' => '',
+	'queue/message.h' => qq(#include "store/rows.h"\n),
+	'queue/message.c' => qq(#include "queue/message.h"\n#include "queue/queue.h"\n),
+	'api/api_message.c' => qq(#include "queue/message.h"\n#include "api/args.h"\n),
+	'api/args.h' => '',
+	'pgqrs.c' => qq(#include "api/args.h"\n));
 
 is(check(%sound), '', 'a sound tree has no faults');
 
 my @faults = (
-	[ 'a higher layer', 'queue.c', '#include "message.h"',
-		qr/queue\.c:1: message\.h is not below queue/ ],
-	[ 'a later module of the layer', 'grants.c', '#include "queue.h"',
-		qr/grants\.c:1: queue\.h is not below grants/ ],
-	[ 'a header that includes upwards', 'rows.h', "\n# include \"queue.h\"",
-		qr/rows\.h:2: queue\.h is not below rows/ ],
-	[ 'the executor outside of the row layer', 'queue.c',
+	[ 'a higher folder', 'store/tids.c', '#include "queue/message.h"',
+		qr{store/tids\.c:1: queue/message\.h is in a higher folder} ],
+	[ 'a header that includes upwards', 'store/rows.h', "\n# include \"queue/queue.h\"",
+		qr{store/rows\.h:2: queue/queue\.h is in a higher folder} ],
+	[ 'a circle', 'queue/queue.h', '#include "queue/message.h"' . "\n" . '#include "queue/queue.h"',
+		qr{queue/queue\.h: includes itself by way of} ],
+	[ 'the executor outside of store/', 'queue/grants.c',
 		'#include "executor/executor.h"',
-		qr/queue\.c:1: only the row layer may include/ ],
-	[ 'a table access method outside of the row layer', 'step.c',
+		qr{queue/grants\.c:1: only store/ may include} ],
+	[ 'a table access method outside of store/', 'workflow/step.c',
 		'#include "access/tableam.h"',
-		qr/step\.c:1: only the row layer may include/ ],
-	[ 'a version test', 'rows.c', '#if PG_VERSION_NUM >= 170000',
-		qr/rows\.c:1: PG_VERSION_NUM belongs in compat\.h/ ],
-	[ 'an unknown file', 'helpers.c', '', qr/helpers\.c: is in no layer/ ]);
+		qr{workflow/step\.c:1: only store/ may include} ],
+	[ 'a version test', 'store/rows.c', '#if PG_VERSION_NUM >= 170000',
+		qr{store/rows\.c:1: PG_VERSION_NUM belongs in base/compat\.h} ],
+	[ 'an unknown folder', 'misc/helpers.c', '', qr{misc/helpers\.c: is in no known folder} ]);
 
 for my $fault (@faults)
 {

@@ -168,11 +168,11 @@ for my $privilege ('trigger', 'work', 'admin', 'owner only')
 
 # Codes and moves are those of the source.
 my @codes;
-my $errors = slurp_file("$root/src/errors.h");
+my $errors = slurp_file("$root/src/base/errors.h");
 push @codes, join '', $1 =~ /'(.)'/g while $errors =~ /MAKE_SQLSTATE\(([^)]*)\)/g;
 is_deeply([ section('### Errors') =~ /^\| (PQ\d+) \|/gm ], [ sort @codes ], 'SQLSTATEs');
 
-my $states = slurp_file("$root/src/states.c");
+my $states = slurp_file("$root/src/base/states.c");
 for my $kind ('run', 'step', 'message')
 {
 	my $prefix = uc $kind;

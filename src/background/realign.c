@@ -1,0 +1,475 @@
+/*
+ * realign.c
+ *	  Rows that were written while the clock was ahead, once it has been set
+ *	  back: without this they would wait until it is there again.
+ *
+ * A message whose enqueued_at or dequeued_at is later than now was written in
+ * the wrong time.  It is moved earlier by the step, with its deadline and with
+ * the end of its sleep: a delay that was asked for stays a delay, a lease keeps
+ * its length, and messages that were ready stay in their order.  Where the step
+ * is not known, since no server was there to see it, each message is moved by
+ * what its own writing is ahead of now.
+ *
+ * A message that was only given back or extended in the wrong time does not
+ * tell by itself.  Where the server has seen since when the clock was ahead, one
+ * that had been delivered before and became due in that time is moved as well,
+ * and a lease that could have been extended then ends no later than a new one.
+ *
+ * Runs in a background worker and in pgqrs_maintain().  Never waits for a lock;
+ * what another transaction has is left to another look.  A new key is never
+ * earlier than the reading of the clock for it, as floor.c demands.
+ */
+#include "background/realign.h"
+
+#include "base/catalog.h"
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "shmem/databases.h"
+#include "shmem/faulty.h"
+#include "shmem/floor.h"
+#include "base/json.h"
+#include "queue/message.h"
+#include "miscadmin.h"
+#include "workflow/park.h"
+#include "workflow/parked.h"
+#include "workflow/run.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "delivery/worker.h"
+
+#define MAX_MOVED	1000  /* messages changed by one batch */
+#define MAX_ENTRIES 20000 /* index entries looked at by one batch */
+#define MAX_LATEST	1000 /* messages looked at for whether the clock went back */
+
+/* What another transaction has locked is looked at again after this. */
+#define RETRY (1 * USECS_PER_SEC)
+
+/* No retry comes later than this by itself. */
+#define MAX_BACKOFF (75 * USECS_PER_SEC)
+
+/* Where the look at all messages goes on: of this backend. */
+typedef struct Position
+{
+	bool under_way;
+	bool passed_over; /* something that was locked */
+	uint32 epoch;	  /* of the clock, when it began */
+	int64 queue_id;
+	int priority;
+	TimestampTz visible_after;
+	int64 message_id;
+} Position;
+
+typedef struct Realign
+{
+	PgqrsRunRows rows;
+	PgqrsTable *steps;
+	TupleTableSlot *step_slot;
+	PgqrsClockStep step;
+	int64 step_size; /* 0: not known */
+	TimestampTz now;
+	Position at;
+	int budget;
+	int count;
+	int64 found[MAX_MOVED];
+	int64 moved;
+} Realign;
+
+static bool
+is_ahead(TupleTableSlot *slot, AttrNumber column, TimestampTz now)
+{
+	return !pgqrs_is_null(slot, column) &&
+		DatumGetTimestampTz(pgqrs_get(slot, column)) > now + PGQRS_CLOCK_TOLERANCE;
+}
+
+/*
+ * Whether anything is to be done
+ */
+
+/* Whether one of the latest messages was sent or claimed later than now. */
+static bool
+any_from_the_future(TimestampTz now)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int left = MAX_LATEST;
+	bool any = false;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_PKEY, 0, NULL);
+	scan.direction = BackwardScanDirection;
+	while (!any && left-- > 0 && pgqrs_scan_next(&scan, slot))
+		any = is_ahead(slot, Messages_enqueued_at, now) ||
+			is_ahead(slot, Messages_dequeued_at, now);
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(messages);
+	return any;
+}
+
+/*
+ * Whether all messages have to be looked at.  A server that has just started
+ * does not know; without shared memory some of the messages have to tell.
+ */
+static bool
+is_needed(uint32 epoch, TimestampTz now)
+{
+	static uint32 handled = 0;
+	bool known;
+
+	if (pgqrs_database_number() >= 0)
+		return !pgqrs_database_is_realigned(epoch);
+	known = handled == epoch;
+	handled = epoch;
+	return !known || any_from_the_future(now);
+}
+
+/*
+ * Finding
+ */
+
+static int64
+size_of(const PgqrsClockStep *step)
+{
+	return step->from - step->to;
+}
+
+/*
+ * How much earlier the message in the slot has to be; 0: it is right.  Only a
+ * message of a later time than now is asked for.
+ */
+static int64
+shift_of(Realign *r, TupleTableSlot *message, TimestampTz now)
+{
+	TimestampTz due = DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after));
+	TimestampTz written = DatumGetTimestampTz(
+		pgqrs_get(message, Messages_enqueued_at));
+
+	if (!pgqrs_is_null(message, Messages_dequeued_at))
+		written = Max(written,
+					  DatumGetTimestampTz(pgqrs_get(message, Messages_dequeued_at)));
+	if (due <= now + PGQRS_CLOCK_TOLERANCE)
+		return 0;
+	if (written > now + PGQRS_CLOCK_TOLERANCE)
+		return r->step_size > 0 && written - r->step_size <= now ? r->step_size :
+																   written - now;
+	if (r->step_size == 0 || r->step.ahead_since == DT_NOBEGIN ||
+		DatumGetInt32(pgqrs_get(message, Messages_attempt)) == 0 ||
+		due < r->step.ahead_since)
+		return 0;
+	if (pgqrs_is_null(message, Messages_lease))
+		return due <= r->step.from + MAX_BACKOFF ? r->step_size : 0;
+	if (due <= r->step.from || due > r->step.from + r->rows.queue.visibility_timeout)
+		return 0;
+	return Max(0, Min(r->step_size, due - (now + r->rows.queue.visibility_timeout)));
+}
+
+/* Looks at what is due later than now; false: that is enough for a batch. */
+static bool
+search_priority(Realign *r)
+{
+	TimestampTz from = Max(r->at.visible_after, r->now + PGQRS_CLOCK_TOLERANCE);
+	Position start = r->at;
+	bool more = true;
+	PgqrsScan scan;
+	PgqrsKey keys[] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(r->at.queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(r->at.priority)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber,
+		 TimestampTzGetDatum(from)},
+	};
+
+	pgqrs_scan_begin(&scan, r->rows.messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+	while (more && pgqrs_scan_next_key(&scan))
+	{
+		TimestampTz due = DatumGetTimestampTz(
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
+
+		CHECK_FOR_INTERRUPTS();
+		if (due == start.visible_after && id <= start.message_id)
+			continue;
+		r->at.visible_after = due;
+		r->at.message_id = id;
+		if (pgqrs_scan_fetch(&scan, r->rows.message) &&
+			shift_of(r, r->rows.message, r->now) > 0)
+			r->found[r->count++] = id;
+		more = --r->budget > 0 && r->count < MAX_MOVED;
+	}
+	pgqrs_scan_end(&scan);
+	return more;
+}
+
+static bool
+search_queue(Realign *r)
+{
+	int priority = r->at.priority;
+
+	while (priority >= PG_INT16_MIN &&
+		   pgqrs_message_next_priority(r->rows.messages, r->at.queue_id, &priority))
+	{
+		if (priority != r->at.priority)
+		{
+			r->at.priority = priority;
+			r->at.visible_after = DT_NOBEGIN;
+			r->at.message_id = PG_INT64_MIN;
+		}
+		if (!search_priority(r))
+			return false;
+		priority--;
+	}
+	return true;
+}
+
+/* In order of queue, priority and key; false: there is more. */
+static bool
+search(Realign *r)
+{
+	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
+	bool all = true;
+	ListCell *lc;
+
+	foreach(lc, queues)
+	{
+		r->rows.queue = *(PgqrsQueue *) lfirst(lc);
+		if (r->rows.queue.queue_id < r->at.queue_id)
+			continue;
+		if (r->rows.queue.queue_id > r->at.queue_id)
+		{
+			r->at.queue_id = r->rows.queue.queue_id;
+			r->at.priority = PG_INT16_MAX;
+			r->at.visible_after = DT_NOBEGIN;
+			r->at.message_id = PG_INT64_MIN;
+		}
+		if (!search_queue(r))
+		{
+			all = false;
+			break;
+		}
+	}
+	list_free_deep(queues);
+	return all;
+}
+
+/*
+ * Moving
+ */
+
+static void
+move_column(PgqrsRow *row, AttrNumber column, int64 shift)
+{
+	if (!row->nulls[column - 1])
+		pgqrs_set(row, column,
+				  TimestampTzGetDatum(
+					  DatumGetTimestampTz(row->values[column - 1]) - shift));
+}
+
+/* The deadline of a run that was triggered in the wrong time. */
+static void
+move_run_deadline(Realign *r, int64 shift)
+{
+	PgqrsRunRows *rows = &r->rows;
+	PgqrsRow row;
+
+	do
+	{
+		if (!pgqrs_row_fetch_id(rows->runs,
+								DatumGetInt64(pgqrs_get(rows->message,
+														Messages_message_id)),
+								rows->run) ||
+			pgqrs_is_null(rows->run, Runs_deadline_at))
+			return;
+		pgqrs_row_copy(&row, rows->runs, rows->run);
+		move_column(&row, Runs_deadline_at, shift);
+	} while (pgqrs_row_try_update(rows->runs, rows->run, &row) != ROW_LOCKED);
+}
+
+/* What the step of a sleep, or of a wait for a signal, has fixed. */
+static bool
+moved_wait(TupleTableSlot *step, int64 shift, Datum *input)
+{
+	TimestampTz at;
+
+	if (pgqrs_is_null(step, Steps_input))
+		return false;
+	*input = PointerGetDatum(PG_DETOAST_DATUM(pgqrs_get(step, Steps_input)));
+	if (pgqrs_json_instant(*input, "until", &at))
+		*input = pgqrs_json_set_instant(*input, "until", at - shift);
+	else if (pgqrs_json_instant(*input, "deadline", &at))
+		*input = pgqrs_json_set_instant(*input, "deadline", at - shift);
+	else
+		return false;
+	return true;
+}
+
+/* Steps of the run at which it is parked since the wrong time. */
+static void
+move_waits(Realign *r, int64 shift)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber,
+					pgqrs_get(r->rows.message, Messages_message_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, r->steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, r->step_slot))
+	{
+		PgqrsRow row;
+		Datum input;
+
+		if (!is_ahead(r->step_slot, Steps_started_at, r->now) ||
+			!moved_wait(r->step_slot, shift, &input) ||
+			pgqrs_row_lock(r->steps, r->step_slot, LockTupleNoKeyExclusive,
+						   LockWaitSkip) != ROW_LOCKED)
+			continue;
+		pgqrs_row_copy(&row, r->steps, r->step_slot);
+		move_column(&row, Steps_started_at, shift);
+		pgqrs_set(&row, Steps_input, input);
+		pgqrs_row_update(r->steps, r->step_slot, &row);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+/* The message is locked, and was found by shift_of(). */
+static void
+move_message(Realign *r, int64 shift)
+{
+	PgqrsRunRows *rows = &r->rows;
+	TupleTableSlot *message = rows->message;
+	TimestampTz due = DatumGetTimestampTz(
+						  pgqrs_get(message, Messages_visible_after)) -
+		shift;
+	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, due);
+	bool was_sent_ahead = is_ahead(message, Messages_enqueued_at, now);
+	PgqrsRow row;
+
+	if (!pgqrs_is_null(message, Messages_run_id))
+	{
+		if (was_sent_ahead)
+			move_run_deadline(r, shift);
+		move_waits(r, shift);
+	}
+	pgqrs_row_copy(&row, rows->messages, message);
+	pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(Max(due, now)));
+	if (!row.nulls[Messages_exhausted_at - 1])
+		pgqrs_message_hold(&row, Max(due, now), true);
+	if (was_sent_ahead)
+	{
+		move_column(&row, Messages_enqueued_at, shift);
+		move_column(&row, Messages_deadline_at, shift);
+		if (!row.nulls[Messages_deadline_at - 1])
+			pgqrs_commit_due(DUE_ENDS,
+							 DatumGetTimestampTz(
+								 row.values[Messages_deadline_at - 1]));
+	}
+	if (is_ahead(message, Messages_dequeued_at, now))
+		move_column(&row, Messages_dequeued_at, shift);
+	pgqrs_row_update(rows->messages, message, &row);
+	r->moved++;
+}
+
+static void
+move_found(Realign *r)
+{
+	for (int i = 0; i < r->count; i++)
+	{
+		int64 shift;
+
+		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, r->found[i]))
+			continue;
+		if (!pgqrs_worker_try_lock(&r->rows, r->found[i]))
+		{
+			r->at.passed_over |= pgqrs_row_fetch_id(r->rows.messages,
+													r->found[i], r->rows.message);
+			continue;
+		}
+		shift = shift_of(r, r->rows.message, pgqrs_clock());
+		if (shift > 0)
+			move_message(r, shift);
+	}
+}
+
+/*
+ * Workers whose last call seems to be yet to come
+ */
+
+static void
+move_heartbeats(TimestampTz now)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		PgqrsRow row;
+
+		if (!is_ahead(slot, Workers_heartbeat_at, now) ||
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) !=
+				ROW_LOCKED)
+			continue;
+		pgqrs_row_copy(&row, workers, slot);
+		pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
+		pgqrs_row_update(workers, slot, &row);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+}
+
+/*
+ * A pass
+ */
+
+static void
+begin(Realign *r, Position *reached, uint32 epoch)
+{
+	if (!reached->under_way || reached->epoch != epoch)
+	{
+		*reached = (Position){.under_way = true,
+							  .epoch = epoch,
+							  .priority = PG_INT16_MAX,
+							  .visible_after = DT_NOBEGIN,
+							  .message_id = PG_INT64_MIN};
+		move_heartbeats(r->now);
+	}
+	r->at = *reached;
+	r->budget = MAX_ENTRIES;
+	if (pgqrs_clock_last_step_back(&r->step))
+		r->step_size = size_of(&r->step);
+	pgqrs_run_open(&r->rows);
+	r->steps = pgqrs_table_open(TABLE_STEPS, true);
+	r->step_slot = pgqrs_table_slot(r->steps);
+}
+
+TimestampTz
+pgqrs_realign_pass(int64 *moved)
+{
+	static Position reached;
+	TimestampTz now = pgqrs_clock();
+	uint32 epoch = pgqrs_clock_epoch();
+	Realign *r;
+	TimestampTz next;
+
+	if (!(reached.under_way && reached.epoch == epoch) && !is_needed(epoch, now))
+		return DT_NOEND;
+	r = palloc0(sizeof(Realign));
+	r->now = now;
+	begin(r, &reached, epoch);
+	if (!search(r))
+		next = 0;
+	else if (r->at.passed_over)
+		next = now + RETRY;
+	else
+		next = DT_NOEND;
+	move_found(r);
+	if (next == DT_NOEND && r->at.passed_over)
+		next = now + RETRY;
+	*moved += r->moved;
+	if (next == DT_NOEND)
+		pgqrs_database_set_realigned(epoch);
+	reached = r->at;
+	reached.under_way = next == 0;
+	pgqrs_table_close(r->steps);
+	pgqrs_run_close(&r->rows);
+	pfree(r);
+	return next;
+}

@@ -1,0 +1,526 @@
+/*
+ * retention.c
+ *	  What has ended long enough ago goes.
+ *
+ * Time that this server has not seen pass does not count until it is confirmed
+ * (clock.h): a clock that is set a year ahead by mistake removes no history.
+ *
+ * Archived messages, runs that ended, with their steps, signals and events, and
+ * the firings of schedules.  Each queue keeps its dead letters for its
+ * dead_retention and all else for its retention, both counted from the end.
+ *
+ * A run is found by its archived message, which is there as long as the run is.
+ * The message is locked first, then the run, exclusively: who replays locks the
+ * one, who signals or reruns the other, and nobody adds a row to a run that
+ * has ended.  So a run goes as a whole or stays as a whole.  A run that has not
+ * ended is never touched.  A run whose parent may still ask for its result is
+ * kept, as is one whose children are still to be cancelled.
+ *
+ * Any number of passes may run at a time and against everybody else.  None
+ * waits: what somebody else has locked is left to a later pass.  A pass is
+ * bounded by what it removes and by time, and remembers in this backend how far
+ * it has come, so that the next one need not step over what is already gone:
+ * while an old snapshot is there, its index entries are, too.  Where a pass is
+ * rolled back after it has ended, what it had removed is found again when that
+ * is FULL_INTERVAL ago, or by another backend.
+ */
+#include "background/retention.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "workflow/family.h"
+#include "shmem/faulty.h"
+#include "queue/grants.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "queue/queue.h"
+#include "workflow/run.h"
+#include "workflow/schedule.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+
+/* A pass ends when it has removed so many rows, or after this time. */
+#define MAX_ROWS 10000
+#define MAX_TIME (200 * 1000)
+
+/*
+ * A gentle pass, of which one may follow the other for hours, works for the one
+ * time and rests for the other: who is waked on the processor that it has would
+ * else wait for the time slice of the scheduler.
+ */
+#define GENTLE_WORK 100
+#define GENTLE_REST 900
+
+/* The time is looked at once in so many index entries. */
+#define LOOK_EVERY 64
+
+/* Index entries looked at for what is due next. */
+#define MAX_AHEAD 100
+
+/* Who waits for a run can read its result for this time, whatever the queue's. */
+#define MIN_RUN (60 * USECS_PER_SEC)
+
+/* What has become due is removed together, this often at most. */
+#define INTERVAL (5 * USECS_PER_SEC)
+
+/* What could not be removed is tried again after this ... */
+#define RETRY (60 * USECS_PER_SEC)
+
+#define RETRY_DELETED (1 * USECS_PER_SEC)
+
+/* ... and what is older than was looked at, after this. */
+#define FULL_INTERVAL (600 * USECS_PER_SEC)
+
+/* How far this backend has come with one of the two kinds of one queue. */
+typedef struct Place
+{
+	int64 key; /* of queue and kind */
+	bool walking;
+	TimestampTz from;	 /* what ended before is done */
+	TimestampTz skipped; /* the first that could not be removed */
+	TimestampTz full_at; /* when this began with the oldest */
+} Place;
+
+typedef struct Pass
+{
+	PgqrsTable *archive;
+	PgqrsTable *runs;
+	PgqrsTable *steps;
+	PgqrsTable *signals;
+	PgqrsTable *events;
+	TupleTableSlot *letter;
+	TupleTableSlot *run;
+	TupleTableSlot *step;
+	TupleTableSlot *signal;
+	TupleTableSlot *event;
+	PgqrsQueue queue;	 /* whose turn it is */
+	TimestampTz now;	 /* without what is not confirmed, ... */
+	int64 unconfirmed;	 /* ... which is so much, ... */
+	TimestampTz until;	 /* ... and counts from then on */
+	TimestampTz stop_at; /* by the wall clock */
+	bool deleted;		 /* the queue is, and all of it goes */
+	bool gently;
+	TimestampTz rest_at;
+	TimestampTz next;
+	int looked;
+	int rows;
+	bool enough;
+	PgqrsRetained *removed;
+} Pass;
+
+static void
+open_tables(Pass *p)
+{
+	p->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	p->runs = pgqrs_table_open(TABLE_RUNS, true);
+	p->steps = pgqrs_table_open(TABLE_STEPS, true);
+	p->signals = pgqrs_table_open(TABLE_SIGNALS, true);
+	p->events = pgqrs_table_open(TABLE_EVENTS, true);
+	p->letter = pgqrs_table_slot(p->archive);
+	p->run = pgqrs_table_slot(p->runs);
+	p->step = pgqrs_table_slot(p->steps);
+	p->signal = pgqrs_table_slot(p->signals);
+	p->event = pgqrs_table_slot(p->events);
+}
+
+static void
+close_tables(Pass *p)
+{
+	pgqrs_table_close(p->events);
+	pgqrs_table_close(p->signals);
+	pgqrs_table_close(p->steps);
+	pgqrs_table_close(p->runs);
+	pgqrs_table_close(p->archive);
+}
+
+/* Between two rows. */
+static void
+rest_if_gentle(Pass *p)
+{
+	static uint32 wait_event = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!p->gently || GetCurrentTimestamp() < p->rest_at)
+		return;
+	pgstat_report_wait_start(pgqrs_wait_event(&wait_event, "PgqrsRetentionDelay"));
+	pg_usleep(GENTLE_REST);
+	pgstat_report_wait_end();
+	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
+}
+
+/* Notes that an entry was looked at; whether that is enough for this pass. */
+static bool
+is_enough(Pass *p)
+{
+	rest_if_gentle(p);
+	if (p->rows >= MAX_ROWS ||
+		(++p->looked % LOOK_EVERY == 0 && GetCurrentTimestamp() >= p->stop_at))
+		p->enough = true;
+	return p->enough;
+}
+
+/*
+ * Removing
+ */
+
+static bool
+lock(PgqrsTable *table, TupleTableSlot *slot)
+{
+	return pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) ==
+		ROW_LOCKED;
+}
+
+/* The rows of a run that is locked, of which nobody changes one. */
+static void
+remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
+			PgqrsIndexId index, int64 run_id)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, table, index, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		rest_if_gentle(p);
+		pgqrs_row_delete(table, slot);
+		p->rows++;
+	}
+	pgqrs_scan_end(&scan);
+}
+
+static void
+remove_rows_of_run(Pass *p, int64 run_id)
+{
+	remove_rows(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
+	remove_rows(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
+	p->rows += pgqrs_family_remove(run_id);
+	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
+}
+
+/* Removes the run of the letter in the slot; false: not now. */
+static bool
+remove_run(Pass *p)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(p->letter, Archive_run_id));
+	bool found = pgqrs_row_fetch_id(p->runs, run_id, p->run);
+
+	if (!pgqrs_is_null(p->letter, Archive_waiting_for))
+		return false;
+	if (found &&
+		(!pgqrs_run_is_terminal(pgqrs_run_status(p->run)) ||
+		 (!p->deleted && pgqrs_family_is_asked_for(p->runs, p->run))))
+		return false;
+	if (!lock(p->archive, p->letter) || (found && !lock(p->runs, p->run)))
+		return false;
+	remove_rows_of_run(p, run_id);
+	if (found)
+		pgqrs_row_delete(p->runs, p->run);
+	pgqrs_row_delete(p->archive, p->letter);
+	p->removed->runs++;
+	p->rows += 2;
+	return true;
+}
+
+/* Removes the letter in the slot and what belongs to it; false: not now. */
+static bool
+remove_letter(Pass *p)
+{
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE,
+							  DatumGetInt64(pgqrs_get(p->letter, Archive_message_id))))
+		return false;
+	if (!pgqrs_is_null(p->letter, Archive_run_id))
+		return remove_run(p);
+	if (pgqrs_row_try_delete(p->archive, p->letter, LockWaitSkip) != ROW_LOCKED)
+		return false;
+	p->removed->messages++;
+	p->rows++;
+	return true;
+}
+
+/*
+ * Finding
+ */
+
+/* How far this backend has come, and whether a pass is at it. */
+static HTAB *places = NULL;
+static int64 begin_at = 0; /* the queue of which there is more */
+static bool under_way = false;
+
+/* What a pass that failed has done was undone: begin again. */
+static void
+begin_pass(void)
+{
+	if (under_way && places != NULL)
+	{
+		hash_destroy(places);
+		places = NULL;
+		begin_at = 0;
+	}
+	under_way = true;
+}
+
+static Place *
+find_place(int64 queue_id, bool dead)
+{
+	int64 key = queue_id * 2 + dead;
+	Place *place;
+	bool found;
+
+	if (places == NULL)
+	{
+		HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Place)};
+
+		places = hash_create("pgqrs retention", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	place = hash_search(places, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		place->walking = false;
+		place->full_at = DT_NOBEGIN;
+	}
+	return place;
+}
+
+/* Where a new walk begins: where the last one ended, or with the oldest. */
+static void
+begin_walk(Place *place, TimestampTz now)
+{
+	if (place->walking)
+		return;
+	if (place->full_at == DT_NOBEGIN || place->full_at > now ||
+		place->full_at + FULL_INTERVAL <= now)
+	{
+		place->from = DT_NOBEGIN;
+		place->full_at = now;
+	}
+	place->skipped = DT_NOEND;
+	place->walking = true;
+}
+
+static void
+end_walk(Pass *p, Place *place)
+{
+	place->walking = false;
+	place->from = Min(place->skipped, place->from);
+	if (place->skipped != DT_NOEND)
+		p->next = Min(p->next,
+					  p->deleted ? pgqrs_clock() + RETRY_DELETED : p->now + RETRY);
+}
+
+/* Removes the dead letters of a queue that are due, or all else. */
+static void
+walk(Pass *p, bool dead)
+{
+	int64 kept = dead ? p->queue.dead_retention : p->queue.retention;
+	int64 keep = p->queue.is_workflow && !p->deleted ? Max(kept, MIN_RUN) : kept;
+	TimestampTz cutoff = p->deleted ? DT_NOEND : p->now - keep;
+	Place *place = find_place(p->queue.queue_id, dead);
+	int ahead = MAX_AHEAD;
+	bool more = true;
+	PgqrsScan scan;
+
+	begin_walk(place, p->now);
+	{
+		PgqrsKey keys[] = {
+			{1, BTEqualStrategyNumber, Int64GetDatum(p->queue.queue_id)},
+			{2, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(place->from)},
+		};
+
+		pgqrs_scan_begin(&scan, p->archive,
+						 dead ? INDEX_ARCHIVE_DEAD : INDEX_ARCHIVE_ENDED,
+						 lengthof(keys), keys);
+	}
+	while (more && pgqrs_scan_next_key(&scan))
+	{
+		TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(&scan, 2));
+		bool there = pgqrs_scan_fetch(&scan, p->letter);
+
+		if (at > cutoff)
+		{
+			more = !there && --ahead > 0;
+			if (!more)
+				p->next = Min(p->next, at + keep);
+			continue;
+		}
+		place->from = at;
+		if (there && !remove_letter(p))
+			place->skipped = Min(place->skipped, at);
+		more = !is_enough(p);
+	}
+	pgqrs_scan_end(&scan);
+	if (!p->enough)
+		end_walk(p, place);
+}
+
+/* Queue by queue, each pass going on with the one at which the last had enough. */
+static void
+remove_ended(Pass *p)
+{
+	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
+	int count = list_length(queues);
+	int first = 0;
+
+	while (first < count &&
+		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < begin_at)
+		first++;
+	for (int i = 0; i < count && !p->enough; i++)
+	{
+		p->queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
+		walk(p, true);
+		if (!p->enough)
+			walk(p, false);
+	}
+	if (p->enough)
+		begin_at = p->queue.queue_id;
+	list_free_deep(queues);
+}
+
+/*
+ * Firings of schedules
+ */
+
+/* Removes what is due of one schedule's, which are there in order of their slots. */
+static void
+remove_firings_of(Pass *p, PgqrsTable *firings, TupleTableSlot *firing,
+				  int64 schedule_id, int64 keep)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(schedule_id)};
+	bool more = true;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, firings, INDEX_FIRINGS_PKEY, 1, &key);
+	while (more && pgqrs_scan_next(&scan, firing))
+	{
+		TimestampTz due = DatumGetTimestampTz(pgqrs_get(firing, Firings_fired_at)) +
+			keep;
+
+		if (due > p->now)
+		{
+			p->next = Min(p->next, due);
+			break;
+		}
+		if (pgqrs_row_try_delete(firings, firing, LockWaitSkip) == ROW_LOCKED)
+		{
+			p->removed->firings++;
+			p->rows++;
+		}
+		more = !is_enough(p);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+static void
+remove_firings(Pass *p)
+{
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
+	PgqrsTable *firings = pgqrs_table_open(TABLE_FIRINGS, true);
+	TupleTableSlot *schedule = pgqrs_table_slot(schedules);
+	TupleTableSlot *firing = pgqrs_table_slot(firings);
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, schedules);
+	while (!p->enough && pgqrs_scan_next(&scan, schedule))
+	{
+		char *workflow = TextDatumGetCString(pgqrs_get(schedule, Schedules_workflow));
+		PgqrsQueue queue;
+
+		if (pgqrs_queue_by_name(workflow, &queue))
+			remove_firings_of(p, firings, firing,
+							  DatumGetInt64(
+								  pgqrs_get(schedule, Schedules_schedule_id)),
+							  Max(queue.retention, PGQRS_MIN_FIRING));
+		pfree(workflow);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(firings);
+	pgqrs_table_close(schedules);
+}
+
+static void
+begin(Pass *p, bool gently, PgqrsRetained *removed)
+{
+	memset(p, 0, sizeof(*p));
+	p->now = pgqrs_clock();
+	p->unconfirmed = pgqrs_clock_unconfirmed(p->now, &p->until);
+	p->now -= p->unconfirmed;
+	p->stop_at = GetCurrentTimestamp() + MAX_TIME;
+	p->gently = gently;
+	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
+	p->next = DT_NOEND;
+	p->removed = removed;
+	begin_pass();
+	open_tables(p);
+}
+
+/* When the next pass is due, by the clock that all others read. */
+static TimestampTz
+next_pass(Pass *p)
+{
+	TimestampTz now = p->now + p->unconfirmed;
+	TimestampTz next = p->next == DT_NOEND ? DT_NOEND : p->next + p->unconfirmed;
+
+	if (p->enough)
+		return 0;
+	if (p->unconfirmed > 0)
+		next = Min(next, p->until);
+	return Max(next, now + INTERVAL);
+}
+
+TimestampTz
+pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
+{
+	Pass p;
+
+	memset(removed, 0, sizeof(*removed));
+	begin(&p, gently, removed);
+	remove_ended(&p);
+	if (!p.enough)
+		remove_firings(&p);
+	close_tables(&p);
+	under_way = false;
+	return next_pass(&p);
+}
+
+/* Runs of a deleted workflow that have no archived message, as only damage leaves. */
+static void
+remove_stray_runs(Pass *p)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(p->queue.queue_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, p->runs, INDEX_RUNS_WORKFLOW, 1, &key);
+	while (!p->enough && pgqrs_scan_next(&scan, p->run))
+	{
+		int64 run_id = DatumGetInt64(pgqrs_get(p->run, Runs_run_id));
+
+		if (!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
+			lock(p->runs, p->run))
+		{
+			remove_rows_of_run(p, run_id);
+			pgqrs_row_delete(p->runs, p->run);
+			p->removed->runs++;
+			p->rows++;
+		}
+		(void) is_enough(p);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+TimestampTz
+pgqrs_retention_empty(const PgqrsQueue *queue, bool gently, PgqrsRetained *removed)
+{
+	Pass p;
+
+	begin(&p, gently, removed);
+	p.queue = *queue;
+	p.deleted = true;
+	walk(&p, true);
+	if (!p.enough)
+		walk(&p, false);
+	if (!p.enough && p.next == DT_NOEND && queue->is_workflow)
+		remove_stray_runs(&p);
+	close_tables(&p);
+	under_way = false;
+	return p.enough ? 0 : p.next;
+}

@@ -1,0 +1,28 @@
+/*
+ * backoff.c
+ *	  How long to wait before a retry.
+ */
+#include "base/backoff.h"
+
+#include <math.h>
+
+#include "common/pg_prng.h"
+
+/*
+ * min(max_interval, initial_interval * coefficient^(failures - 1)) times a
+ * uniform factor of [1 - jitter, 1 + jitter], in microseconds.  Computed so
+ * that no number of failures and no coefficient overflows: the power may be
+ * infinite or zero, never NaN, except for 0 * infinity, which is 0 here.
+ */
+int64
+pgqrs_backoff_delay(const PgqrsBackoff *policy, int failures)
+{
+	double delay = (double) policy->initial_interval;
+	double factor;
+
+	if (delay > 0)
+		delay *= pow(policy->coefficient, Max(failures, 1) - 1);
+	delay = Min(delay, (double) policy->max_interval);
+	factor = 1 + policy->jitter * (2 * pg_prng_double(&pg_global_prng_state) - 1);
+	return (int64) (delay * factor);
+}

@@ -1,0 +1,514 @@
+/*
+ * catalog.c
+ *	  Finds this database's pgqrs objects by name and caches their OIDs.
+ *
+ * Runs in any backend.  Invalidation callbacks only flip flags; whoever asks
+ * next looks everything up again.  DROP and CREATE EXTENSION, rolled back or
+ * not, change relations and so arrive as relation cache invalidations.
+ */
+#include "base/catalog.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "base/errors.h"
+#include "miscadmin.h"
+#include "storage/sinval.h"
+#include "utils/builtins.h"
+#include "utils/catcache.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#define MAX_LABELS		6
+#define MAX_KEY_COLUMNS 4
+
+static const char *const table_names[TABLE_COUNT] = {
+	[TABLE_QUEUES] = "pgqrs_queues",
+	[TABLE_MESSAGES] = "pgqrs_messages",
+	[TABLE_ARCHIVE] = "pgqrs_archive",
+	[TABLE_WORKERS] = "pgqrs_workers",
+	[TABLE_WORKFLOWS] = "pgqrs_workflows",
+	[TABLE_RUNS] = "pgqrs_workflow_runs",
+	[TABLE_STEPS] = "pgqrs_workflow_steps",
+	[TABLE_SIGNALS] = "pgqrs_run_signals",
+	[TABLE_SCHEDULES] = "pgqrs_schedules",
+	[TABLE_FIRINGS] = "pgqrs_schedule_firings",
+	[TABLE_EVENTS] = "pgqrs_run_events",
+	[TABLE_GRANTS] = "pgqrs_grants",
+	[TABLE_DELETED] = "pgqrs_deleted_queues",
+	[TABLE_PARENTS] = "pgqrs_workflow_run_parents",
+};
+
+/* With their columns in order, for an index that was dropped may be made anew otherwise. */
+static const struct
+{
+	const char *name;
+	AttrNumber columns[MAX_KEY_COLUMNS];
+} index_shapes[INDEX_COUNT] = {
+	[INDEX_QUEUES_PKEY] = {"pgqrs_queues_pkey", {Queues_queue_id}},
+	[INDEX_QUEUES_NAME] = {"pgqrs_queues_name_key", {Queues_name}},
+	[INDEX_MESSAGES_PKEY] = {"pgqrs_messages_pkey", {Messages_message_id}},
+	[INDEX_MESSAGES_CLAIM] = {"pgqrs_messages_claim_idx",
+							  {Messages_queue_id, Messages_priority,
+							   Messages_visible_after, Messages_message_id}},
+	[INDEX_MESSAGES_KEY] = {"pgqrs_messages_key_idx",
+							{Messages_queue_id, Messages_idempotency_key}},
+	[INDEX_MESSAGES_WORKER] = {"pgqrs_messages_worker_idx", {Messages_worker_id}},
+	[INDEX_MESSAGES_DEADLINE] = {"pgqrs_messages_deadline_idx",
+								 {Messages_deadline_at}},
+	[INDEX_MESSAGES_EXHAUSTED] = {"pgqrs_messages_exhausted_idx",
+								  {Messages_exhausted_at}},
+	[INDEX_MESSAGES_WAITING] = {"pgqrs_messages_waiting_idx",
+								{Messages_waiting_for, Messages_message_id}},
+	[INDEX_ARCHIVE_PKEY] = {"pgqrs_archive_pkey", {Archive_message_id}},
+	[INDEX_ARCHIVE_DEAD] = {"pgqrs_archive_dead_idx",
+							{Archive_queue_id, Archive_archived_at}},
+	[INDEX_ARCHIVE_ENDED] = {"pgqrs_archive_ended_idx",
+							 {Archive_queue_id, Archive_archived_at}},
+	[INDEX_ARCHIVE_FAILED] = {"pgqrs_archive_failed_idx",
+							  {Archive_queue_id, Archive_outcome, Archive_message_id}},
+	[INDEX_ARCHIVE_WAITING] = {"pgqrs_archive_waiting_idx", {Archive_message_id}},
+	[INDEX_WORKERS_PKEY] = {"pgqrs_workers_pkey", {Workers_worker_id}},
+	[INDEX_WORKERS_NAME] = {"pgqrs_workers_name_idx", {Workers_owner, Workers_name}},
+	[INDEX_WORKFLOWS_PKEY] = {"pgqrs_workflows_pkey", {Workflows_workflow_id}},
+	[INDEX_RUNS_PKEY] = {"pgqrs_workflow_runs_pkey", {Runs_run_id}},
+	[INDEX_RUNS_KEY] = {"pgqrs_workflow_runs_key_idx",
+						{Runs_workflow_id, Runs_idempotency_key}},
+	[INDEX_RUNS_WORKFLOW] = {"pgqrs_workflow_runs_workflow_idx",
+							 {Runs_workflow_id, Runs_run_id}},
+	[INDEX_RUNS_PARENT] = {"pgqrs_workflow_runs_parent_idx",
+						   {Runs_parent_run_id, Runs_run_id}},
+	[INDEX_RUNS_TAGS] = {"pgqrs_workflow_runs_tags_idx", {Runs_tags}},
+	[INDEX_STEPS_PKEY] = {"pgqrs_workflow_steps_pkey", {Steps_run_id, Steps_step_id}},
+	[INDEX_SIGNALS_PKEY] = {"pgqrs_run_signals_pkey", {Signals_signal_id}},
+	[INDEX_SIGNALS_RUN] = {"pgqrs_run_signals_run_idx",
+						   {Signals_run_id, Signals_signal_id}},
+	[INDEX_SIGNALS_WAITING] = {"pgqrs_run_signals_waiting_idx",
+							   {Signals_run_id, Signals_name, Signals_signal_id}},
+	[INDEX_SIGNALS_KEY] = {"pgqrs_run_signals_key_idx",
+						   {Signals_run_id, Signals_idempotency_key}},
+	[INDEX_SCHEDULES_PKEY] = {"pgqrs_schedules_pkey", {Schedules_schedule_id}},
+	[INDEX_SCHEDULES_NAME] = {"pgqrs_schedules_name_key", {Schedules_name}},
+	[INDEX_SCHEDULES_NEXT] = {"pgqrs_schedules_next_idx", {Schedules_next_fire_at}},
+	[INDEX_FIRINGS_PKEY] = {"pgqrs_schedule_firings_pkey",
+							{Firings_schedule_id, Firings_slot}},
+	[INDEX_EVENTS_PKEY] = {"pgqrs_run_events_pkey", {Events_event_id}},
+	[INDEX_EVENTS_RUN] = {"pgqrs_run_events_run_idx",
+						  {Events_run_id, Events_event_id}},
+	[INDEX_GRANTS_PKEY] = {"pgqrs_grants_pkey",
+						   {Grants_pattern, Grants_grantee, Grants_privilege}},
+	[INDEX_DELETED_PKEY] = {"pgqrs_deleted_queues_pkey", {Deleted_queue_id}},
+	[INDEX_PARENTS_PKEY] = {"pgqrs_workflow_run_parents_pkey",
+							{Parents_run_id, Parents_parent_run_id,
+							 Parents_parent_step_id}},
+	[INDEX_PARENTS_PARENT] = {"pgqrs_workflow_run_parents_parent_idx",
+							  {Parents_parent_run_id, Parents_run_id}},
+};
+
+static const char *const sequence_names[SEQUENCE_COUNT] = {
+	[SEQUENCE_QUEUE_ID] = "pgqrs_queue_id_seq",
+	[SEQUENCE_MESSAGE_ID] = "pgqrs_message_id_seq",
+	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
+	[SEQUENCE_SIGNAL_ID] = "pgqrs_signal_id_seq",
+	[SEQUENCE_SCHEDULE_ID] = "pgqrs_schedule_id_seq",
+	[SEQUENCE_EVENT_ID] = "pgqrs_event_id_seq",
+};
+
+static const struct
+{
+	const char *name;
+	int count;
+	const char *labels[MAX_LABELS];
+} enums[ENUM_COUNT] = {
+	[ENUM_RUN_STATUS] = {"pgqrs_run_status",
+						 RUN_STATUS_COUNT,
+						 {"QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR",
+						  "CANCELLED"}},
+	[ENUM_STEP_STATUS] = {"pgqrs_step_status",
+						  STEP_STATUS_COUNT,
+						  {"PENDING", "RUNNING", "PAUSED", "SUCCESS", "ERROR"}},
+	[ENUM_STEP_KIND] = {"pgqrs_step_kind",
+						STEP_KIND_COUNT,
+						{"FUNCTION", "SLEEP", "SIGNAL", "CHILD", "PAUSE"}},
+	[ENUM_OUTCOME] = {"pgqrs_outcome",
+					  OUTCOME_COUNT,
+					  {"DONE", "DEAD", "DELETED", "CANCELLED"}},
+	[ENUM_WORKER_STATUS] = {"pgqrs_worker_status",
+							WORKER_STATUS_COUNT,
+							{"READY", "SUSPENDED", "STOPPED"}},
+	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT, {"retained", "active"}},
+	[ENUM_PARENT_END] = {"pgqrs_parent_end", PARENT_END_COUNT, {"cancel", "abandon"}},
+	[ENUM_OVERLAP] = {"pgqrs_overlap", OVERLAP_COUNT, {"allow", "skip", "cancel"}},
+	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT, {"trigger", "work", "admin"}},
+};
+
+static struct
+{
+	bool valid;
+	Oid schema;
+	Oid owner;
+	Oid tables[TABLE_COUNT];
+	Oid indexes[INDEX_COUNT];
+	Oid sequences[SEQUENCE_COUNT];
+	Oid labels[ENUM_COUNT][MAX_LABELS];
+} cache;
+
+/* Whether a subscription writes our tables; changes counts what may have changed that. */
+static struct
+{
+	bool known;
+	bool result;
+	uint64 changes;
+} subscribed;
+
+/*
+ * Counts what may have changed the content of a table whose rows are cached.
+ * Who changes such rows calls pgqrs_catalog_changed(), which reaches every
+ * backend, at commit, as an invalidation of the relation.
+ */
+static uint64 generations[TABLE_COUNT];
+
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	bool any = relid == InvalidOid || !cache.valid;
+
+	for (int i = 0; i < TABLE_COUNT; i++)
+	{
+		if (any || cache.tables[i] == relid)
+		{
+			cache.valid = false;
+			generations[i]++;
+		}
+	}
+	for (int i = 0; i < INDEX_COUNT; i++)
+		if (cache.indexes[i] == relid)
+			cache.valid = false;
+	for (int i = 0; i < SEQUENCE_COUNT; i++)
+		if (cache.sequences[i] == relid)
+			cache.valid = false;
+}
+
+static void
+subscriptions_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	subscribed.known = false;
+	subscribed.changes++;
+}
+
+/* A grant depends on role membership too. */
+static void
+roles_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	generations[TABLE_GRANTS]++;
+}
+
+void
+pgqrs_catalog_init(void)
+{
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, subscriptions_changed,
+								  (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, roles_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
+}
+
+/*
+ * Reads pg_extension's row; its OID, invalid if the extension is not installed
+ * here.  version: NULL if it is not wanted, else palloc'd.
+ */
+static Oid
+find_extension(Oid *schema, Oid *owner, char **version)
+{
+	Oid extension = InvalidOid;
+
+	Relation rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum("pgqrs"));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_extension form = (Form_pg_extension) GETSTRUCT(tuple);
+		bool isnull;
+
+		extension = form->oid;
+		*schema = form->extnamespace;
+		*owner = form->extowner;
+		if (version != NULL)
+			*version = TextDatumGetCString(
+				heap_getattr(tuple, Anum_pg_extension_extversion,
+							 RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return extension;
+}
+
+/* The same for others than this file; nothing of it is remembered. */
+Oid
+pgqrs_catalog_extension(char **version)
+{
+	Oid schema;
+	Oid owner;
+
+	return find_extension(&schema, &owner, version);
+}
+
+static Oid
+find_relation(const char *name, Oid schema)
+{
+	Oid oid = get_relname_relid(name, schema);
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"%s\" of extension pgqrs does not exist", name),
+				 errhint("Bring the installed objects to the library's version with ALTER EXTENSION pgqrs UPDATE.")));
+	return oid;
+}
+
+static Oid
+find_index(PgqrsIndexId id, Oid schema)
+{
+	const AttrNumber *columns = index_shapes[id].columns;
+	Oid oid = find_relation(index_shapes[id].name, schema);
+	HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(oid));
+	Form_pg_index form;
+	int count = 0;
+	bool same;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", oid);
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	while (count < MAX_KEY_COLUMNS && columns[count] != 0)
+		count++;
+	same = form->indnatts == count &&
+		memcmp(form->indkey.values, columns, count * sizeof(AttrNumber)) == 0;
+	ReleaseSysCache(tuple);
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("index \"%s\" has other columns than the one of extension pgqrs",
+						index_shapes[id].name),
+				 errhint("Drop it and create it as the extension's install script does.")));
+	return oid;
+}
+
+static Oid
+find_label(const char *type, const char *label, Oid schema)
+{
+	Oid typid;
+	Oid oid;
+
+	typid = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+							CStringGetDatum(type), ObjectIdGetDatum(schema));
+	oid = GetSysCacheOid2(ENUMTYPOIDNAME, Anum_pg_enum_oid,
+						  ObjectIdGetDatum(typid), CStringGetDatum(label));
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("label \"%s\" of type \"%s\" does not exist", label, type),
+				 errhint("Bring the installed objects to the library's version with ALTER EXTENSION pgqrs UPDATE.")));
+	return oid;
+}
+
+/* Fills the cache unless it is valid; false if the extension is not installed. */
+static bool
+load(void)
+{
+	if (cache.valid)
+		return true;
+	if (!OidIsValid(find_extension(&cache.schema, &cache.owner, NULL)))
+		return false;
+
+	subscriptions_changed((Datum) 0, 0, 0);
+	/* an invalidation that arrives from here on makes the next call start over */
+	cache.valid = true;
+	PG_TRY();
+	{
+		for (int i = 0; i < TABLE_COUNT; i++)
+			cache.tables[i] = find_relation(table_names[i], cache.schema);
+		for (int i = 0; i < INDEX_COUNT; i++)
+			cache.indexes[i] = find_index(i, cache.schema);
+		for (int i = 0; i < SEQUENCE_COUNT; i++)
+			cache.sequences[i] = find_relation(sequence_names[i], cache.schema);
+		for (int i = 0; i < ENUM_COUNT; i++)
+			for (int j = 0; j < enums[i].count; j++)
+				cache.labels[i][j] = find_label(enums[i].name,
+												enums[i].labels[j], cache.schema);
+	}
+	PG_CATCH();
+	{
+		cache.valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return true;
+}
+
+static void
+require(void)
+{
+	if (!load())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension pgqrs is not installed in this database"),
+				 errhint("Run CREATE EXTENSION pgqrs.")));
+}
+
+Oid
+pgqrs_catalog_owner(void)
+{
+	require();
+	return cache.owner;
+}
+
+static bool
+is_subscribed(Oid table)
+{
+	CatCList *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP,
+										 ObjectIdGetDatum(table));
+	bool found = list->n_members > 0;
+
+	ReleaseCatCacheList(list);
+	return found;
+}
+
+bool
+pgqrs_catalog_subscribed(void)
+{
+	uint64 changes;
+	bool found = false;
+
+	if (subscribed.known)
+		return subscribed.result;
+	require();
+	changes = subscribed.changes;
+	for (int i = 0; i < TABLE_COUNT && !found; i++)
+		found = is_subscribed(cache.tables[i]);
+	subscribed.result = found;
+	subscribed.known = changes == subscribed.changes;
+	return found;
+}
+
+Oid
+pgqrs_catalog_schema(void)
+{
+	require();
+	return cache.schema;
+}
+
+Oid
+pgqrs_catalog_table(PgqrsTableId id)
+{
+	require();
+	return cache.tables[id];
+}
+
+Oid
+pgqrs_catalog_index(PgqrsIndexId id)
+{
+	require();
+	return cache.indexes[id];
+}
+
+Oid
+pgqrs_catalog_sequence(PgqrsSequenceId id)
+{
+	require();
+	return cache.sequences[id];
+}
+
+/* Changes whenever what somebody remembers of a table's rows may be wrong. */
+uint64
+pgqrs_catalog_generation(PgqrsTableId id)
+{
+	require();
+	return generations[id];
+}
+
+/*
+ * Tells every backend to forget what it remembers of a table's rows: this one
+ * now and, should the change be undone, then again; the others when the
+ * transaction commits.  An abort repeats only the invalidations of commands
+ * that are over, hence the end of this one.
+ */
+void
+pgqrs_catalog_changed(PgqrsTableId id)
+{
+	generations[id]++;
+	CacheInvalidateRelcacheByRelid(pgqrs_catalog_table(id));
+	CommandCounterIncrement();
+}
+
+void
+pgqrs_catalog_changing(PgqrsTableId id)
+{
+	SharedInvalidationMessage message = {0};
+
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = MyDatabaseId;
+	message.rc.relId = pgqrs_catalog_table(id);
+	SendSharedInvalidMessages(&message, 1);
+}
+
+Datum
+pgqrs_enum_datum(PgqrsEnumId type, int label)
+{
+	Assert(label >= 0 && label < enums[type].count);
+	require();
+	return ObjectIdGetDatum(cache.labels[type][label]);
+}
+
+int
+pgqrs_enum_find(PgqrsEnumId type, Datum datum)
+{
+	require();
+	for (int i = 0; i < enums[type].count; i++)
+		if (cache.labels[type][i] == DatumGetObjectId(datum))
+			return i;
+	return -1;
+}
+
+int
+pgqrs_enum_value(PgqrsEnumId type, Datum datum)
+{
+	int value = pgqrs_enum_find(type, datum);
+
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a row has an unknown value of type %s", enums[type].name),
+				 errhint(PGQRS_DAMAGED_HINT)));
+	return value;
+}
+
+const char *
+pgqrs_enum_label(PgqrsEnumId type, int label)
+{
+	return enums[type].labels[label];
+}
+
+/* The label's number, or -1. */
+int
+pgqrs_enum_parse(PgqrsEnumId type, const char *label)
+{
+	for (int i = 0; i < enums[type].count; i++)
+		if (strcmp(enums[type].labels[i], label) == 0)
+			return i;
+	return -1;
+}

@@ -1,0 +1,167 @@
+/*
+ * errors.c
+ *	  Raises the conditions that more than one function can meet.
+ */
+#include "base/errors.h"
+
+#include "access/twophase.h"
+#include "utils/lsyscache.h"
+
+Oid pgqrs_called = InvalidOid;
+
+void
+pgqrs_error_queue_not_found(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_QUEUE_NOT_FOUND),
+			 errmsg("queue \"%s\" does not exist", name),
+			 errhint("Create it with pgqrs_create_queue(), or ask its owner for a privilege on it with pgqrs_grant().")));
+}
+
+void
+pgqrs_error_workflow_not_found(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKFLOW_NOT_FOUND),
+			 errmsg("workflow \"%s\" does not exist", name),
+			 errhint("Create it with pgqrs_create_workflow(), or ask its owner for a privilege on it with pgqrs_grant().")));
+}
+
+void
+pgqrs_error_run_not_found(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_RUN_NOT_FOUND),
+			 errmsg("run " INT64_FORMAT " does not exist", run_id),
+			 errhint("Look for it with pgqrs_list_runs(); a run is gone with its workflow.")));
+}
+
+void
+pgqrs_error_message_not_found(int64 message_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_MESSAGE_NOT_FOUND),
+			 errmsg("message " INT64_FORMAT " does not exist", message_id),
+			 errhint("Look for it with pgqrs_peek() or in pgqrs_dead_letters.")));
+}
+
+void
+pgqrs_error_worker_not_found(int64 worker_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKER_NOT_FOUND),
+			 errmsg("worker " INT64_FORMAT " does not exist", worker_id),
+			 errhint("Register with pgqrs_register_worker() and use the id that it returns.")));
+}
+
+/* kind: "message" or "run" */
+void
+pgqrs_error_lease_lost(const char *kind, int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_LEASE_LOST),
+			 errmsg("the lease on %s " INT64_FORMAT " is not the current one",
+					kind, id),
+			 errhint("Drop this piece of work; whoever holds the current lease goes on with it.")));
+}
+
+void
+pgqrs_error_run_cancelled(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_RUN_CANCELLED),
+			 errmsg("run " INT64_FORMAT " was cancelled", run_id),
+			 errhint("Stop working on it.")));
+}
+
+/* kind: "message" or "run"; state: in which it has ended */
+void
+pgqrs_error_ended(const char *kind, int64 id, const char *state)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_ENDED),
+			 errmsg("%s " INT64_FORMAT " has ended", kind, id),
+			 errdetail("It is %s.", state),
+			 errhint("Drop it; nothing more can be stored for it.")));
+}
+
+/* Not ended yet, but nothing counts any more that its holder does. */
+void
+pgqrs_error_run_late(int64 run_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_ENDED),
+			 errmsg("run " INT64_FORMAT " has run out of time", run_id),
+			 errdetail("It is past its deadline."),
+			 errhint("Drop it; nothing more can be stored for it.")));
+}
+
+void
+pgqrs_error_worker_stopped(int64 worker_id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_WORKER_STOPPED),
+			 errmsg("worker " INT64_FORMAT " is stopped", worker_id),
+			 errdetail("It stopped itself, was silent too long, or another registration took its name."),
+			 errhint("Exit; do not register again in a loop.")));
+}
+
+void
+pgqrs_error_denied(const char *privilege, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for \"%s\"", name),
+			 errdetail("This needs the privilege \"%s\" on it.", privilege),
+			 errhint("The extension's owner can allow it with pgqrs_grant().")));
+}
+
+/* why: "in …" or "during …" */
+void
+pgqrs_error_read_only(const char *why, const char *hint)
+{
+	char *name = get_func_name(pgqrs_called);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			 errmsg("cannot execute %s %s",
+					name ? psprintf("%s()", name) : "pgqrs", why),
+			 errhint("%s", hint)));
+}
+
+/* PostgreSQL counts them after us, and says the same. */
+void
+pgqrs_error_subscribed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("a subscription writes the tables of pgqrs in this database"),
+			 errhint("Call the publisher. To go on here instead, drop the subscription and call pgqrs_advance_sequences().")));
+}
+
+void
+pgqrs_error_too_many_prepared(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("there are too many prepared transactions"),
+			 errhint("End some, or increase max_prepared_transactions, which is %d.",
+					 max_prepared_xacts)));
+}
+
+void
+pgqrs_error_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("argument \"%s\" must not be null", argument),
+			 errhint("Pass a value for \"%s\".", argument)));
+}
+
+void
+pgqrs_error_not_built(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is not supported yet", what), errhint("Leave it out.")));
+}

@@ -1,0 +1,738 @@
+/*
+ * claim.c
+ *	  Claiming messages, and what becomes of a claim that was lost.
+ *
+ * Runs in any backend.  Walks the claim index itself: per priority, from high
+ * to low, what is due, in order of visible_after and id.  Never waits: a row
+ * that somebody has locked is passed over.  The version that was locked is the
+ * version that was found due, so nothing needs to be looked at twice.
+ *
+ * A message that was held is locked exclusively first, so that the holder and
+ * the claim exclude each other.  One without a lease is updated at once, if it is
+ * free; see taken.c.
+ *
+ * What may not be delivered is ended, in a subtransaction, so that one that
+ * cannot be ended keeps nobody from the others.
+ */
+#include "delivery/claim.h"
+
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "common/pg_prng.h"
+#include "base/errors.h"
+#include "queue/events.h"
+#include "shmem/faulty.h"
+#include "shmem/floor.h"
+#include "base/json.h"
+#include "queue/lease.h"
+#include "shmem/levels.h"
+#include "miscadmin.h"
+#include "base/names.h"
+#include "delivery/probe.h"
+#include "shmem/ready.h"
+#include "base/states.h"
+#include "shmem/taken.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "shmem/wake.h"
+#include "queue/worker_registry.h"
+
+/* One call may end this many messages that are due to end. */
+#define MAX_ENDED 1000
+
+/*
+ * And deliver from so many queues with a limit, each of which it locks until the
+ * transaction ends: all of the server share the table of locks.
+ */
+#define MAX_LIMITED 100
+
+typedef struct Claim
+{
+	PgqrsRunRows rows;
+	bool is_clean;	 /* the transaction had modified no message before */
+	int64 worker_id; /* 0: none */
+	const char *worker_version;
+	const PgqrsQueueIds *matching; /* NULL: one queue */
+	int64 timeout;				   /* < 0: the queue's */
+	int wanted;
+	int may_end;
+	int may_limit;
+	PgqrsDeliver deliver;
+	void *arg;
+} Claim;
+
+/*
+ * Ends
+ */
+
+static void
+end_message(PgqrsRunRows *rows, int failures)
+{
+	bool has_error = pgqrs_is_null(rows->message, Messages_last_error);
+
+	/* the last error that a consumer reported says more than ours */
+	pgqrs_message_end(rows->messages, rows->message, &rows->queue, OUTCOME_DEAD,
+					  failures, has_error,
+					  has_error ?
+						  pgqrs_json_error("max_attempts",
+										   psprintf("the lease ran out; failures: %d",
+													failures)) :
+						  (Datum) 0);
+}
+
+bool
+pgqrs_claim_is_cancelled(PgqrsRunRows *rows)
+{
+	return !pgqrs_is_null(rows->message, Messages_run_id) &&
+		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
+}
+
+bool
+pgqrs_claim_is_past_deadline(TupleTableSlot *message, TimestampTz now)
+{
+	return !pgqrs_is_null(message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <= now;
+}
+
+/* Whether a message may not be delivered any more. */
+static bool
+is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	return failures >= rows->queue.max_attempts ||
+		pgqrs_claim_is_past_deadline(rows->message, now) ||
+		pgqrs_claim_is_cancelled(rows);
+}
+
+static void
+end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	Datum error;
+
+	if (pgqrs_claim_is_cancelled(rows))
+	{
+		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
+		return;
+	}
+	if (pgqrs_claim_is_past_deadline(rows->message, now))
+		error = pgqrs_json_error("timeout",
+								 "the run did not end before its deadline");
+	else
+		error = pgqrs_json_error("max_crashes",
+								 psprintf("%d leases in a row ran out or were revoked",
+										  failures));
+	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
+}
+
+bool
+pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
+{
+	rows->failures = failures;
+	if (!is_due_to_end(rows, failures, now))
+		return false;
+	pgqrs_commit_must_last();
+	if (pgqrs_is_null(rows->message, Messages_run_id))
+		end_message(rows, failures);
+	else
+		end_run(rows, failures, now);
+	return true;
+}
+
+int
+pgqrs_claim_failures_of_lost(TupleTableSlot *message)
+{
+	int failures = DatumGetInt32(pgqrs_get(message, Messages_failures));
+
+	if (!pgqrs_is_null(message, Messages_worker_id) &&
+		pgqrs_worker_stopped_itself(
+			DatumGetInt64(pgqrs_get(message, Messages_worker_id))))
+		return failures;
+	return failures + 1;
+}
+
+bool
+pgqrs_claim_revoke(PgqrsRunRows *rows)
+{
+	int failures = pgqrs_claim_failures_of_lost(rows->message);
+	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, DT_NOBEGIN);
+	PgqrsRow row;
+
+	if (pgqrs_claim_end_if_due(rows, failures, now))
+		return true;
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_message_give_up(&row, now);
+	pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
+	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_event_of_message(EVENT_RELEASED, rows->message, .failures = failures,
+						   .reason = "the lease was revoked");
+	return false;
+}
+
+/*
+ * One message
+ */
+
+static bool
+lock_message(PgqrsRunRows *rows)
+{
+	return pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+						  LockWaitSkip) == ROW_LOCKED;
+}
+
+/*
+ * Reads the run of the message in the slot.  False, and that is told once: there
+ * is none, or none that could be claimed.
+ */
+static bool
+fetch_run(PgqrsRunRows *rows)
+{
+	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_run_id));
+	const char *problem;
+
+	pgqrs_run_open_runs(rows);
+	problem = pgqrs_run_damage(rows->runs, id, rows->run);
+	if (problem == NULL)
+		return true;
+	pgqrs_faulty_found(FAULTY_MESSAGE,
+					   DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)),
+					   problem);
+	return false;
+}
+
+/* The run's new version; false: it has changed since it was read. */
+static bool
+update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_run_move(&row, rows->run, RUN_RUNNING);
+	pgqrs_set(&row, Runs_lease, message->values[Messages_lease - 1]);
+	pgqrs_set(&row, Runs_attempt, message->values[Messages_attempt - 1]);
+	if (pgqrs_is_null(rows->run, Runs_started_at))
+		pgqrs_set(&row, Runs_started_at, TimestampTzGetDatum(now));
+	pgqrs_set_null(&row, Runs_paused_at);
+	pgqrs_set_null(&row, Runs_waiting_for);
+	pgqrs_set_null(&row, Runs_worker_id);
+	pgqrs_set_null(&row, Runs_worker_version);
+	if (claim->worker_id != 0)
+		pgqrs_set(&row, Runs_worker_id, Int64GetDatum(claim->worker_id));
+	if (claim->worker_version != NULL)
+		pgqrs_set(&row, Runs_worker_version,
+				  CStringGetTextDatum(claim->worker_version));
+	return pgqrs_row_try_update(rows->runs, rows->run, &row) == ROW_LOCKED;
+}
+
+static int64
+lease_time(const Claim *claim)
+{
+	return claim->timeout >= 0 ? claim->timeout :
+								 claim->rows.queue.visibility_timeout;
+}
+
+/* Writes the new version of a message that is locked. */
+static void
+take_locked(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
+			TimestampTz now)
+{
+	pgqrs_row_update(rows->messages, rows->message, row);
+	pgqrs_taken_note(key, now);
+}
+
+/* The same for one that is not; false: another transaction has it. */
+static bool
+take(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key, TimestampTz now)
+{
+	PgqrsTake how = pgqrs_taken_begin(key, now);
+
+	if (how == TAKE_NOTHING)
+		return false;
+	if (how == TAKE_UPDATE && !pgqrs_row_is_busy(rows->message))
+	{
+		bool taken = pgqrs_row_try_update(rows->messages, rows->message, row) ==
+			ROW_LOCKED;
+
+		pgqrs_taken_end(taken);
+		return taken;
+	}
+	if (how == TAKE_UPDATE)
+		pgqrs_taken_end(false);
+	if (!lock_message(rows)) /* it may be locked by this transaction */
+		return false;
+	take_locked(rows, row, key, now);
+	return true;
+}
+
+/* The message's new version. */
+static void
+fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
+
+	pgqrs_row_copy(row, rows->messages, rows->message);
+	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
+	pgqrs_message_hold(row, now + lease_time(claim),
+					   failures + 1 >= rows->queue.max_attempts);
+	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
+	pgqrs_set(row, Messages_attempt, Int32GetDatum(attempt));
+	pgqrs_set(row, Messages_failures, Int32GetDatum(failures));
+	pgqrs_set_null(row, Messages_worker_id);
+	pgqrs_set_null(row, Messages_waiting_for);
+	if (claim->worker_id != 0)
+		pgqrs_set(row, Messages_worker_id, Int64GetDatum(claim->worker_id));
+}
+
+static void
+deliver(Claim *claim, const PgqrsRow *message, bool is_run)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsDelivery d = {
+		.message_id = DatumGetInt64(message->values[Messages_message_id - 1]),
+		.lease = DatumGetInt64(message->values[Messages_lease - 1]),
+		.enqueued_at = DatumGetTimestampTz(message->values[Messages_enqueued_at - 1]),
+		.visible_after = DatumGetTimestampTz(
+			message->values[Messages_visible_after - 1]),
+		.attempt = DatumGetInt32(message->values[Messages_attempt - 1]),
+		.failures = DatumGetInt32(message->values[Messages_failures - 1]),
+		.priority = DatumGetInt16(message->values[Messages_priority - 1]),
+		.is_run = is_run,
+		.has_headers = !message->nulls[Messages_headers - 1],
+		.headers = message->values[Messages_headers - 1],
+		.queue = &rows->queue,
+	};
+
+	if (is_run)
+	{
+		d.payload = pgqrs_json_run_payload(d.message_id);
+		d.has_input = !pgqrs_is_null(rows->run, Runs_input);
+		d.input = pgqrs_get(rows->run, Runs_input);
+	}
+	else
+		d.payload = message->nulls[Messages_payload - 1] ?
+			pgqrs_json_null() :
+			message->values[Messages_payload - 1];
+	claim->deliver(claim->arg, &d);
+}
+
+/* An end, in a subtransaction with tables of its own. */
+typedef struct End
+{
+	const PgqrsRunRows *found;
+	int failures;
+	TimestampTz now;
+} End;
+
+/* Unless it is not the version that was found, or somebody has it locked. */
+static bool
+end_found(void *arg)
+{
+	const End *end = arg;
+	TupleTableSlot *found = end->found->message;
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	rows.queue = end->found->queue;
+	if (pgqrs_row_fetch_id(rows.messages,
+						   DatumGetInt64(pgqrs_get(found, Messages_message_id)),
+						   rows.message) &&
+		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
+		lock_message(&rows))
+	{
+		if (pgqrs_is_null(rows.message, Messages_run_id) || fetch_run(&rows))
+			(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
+	}
+	pgqrs_run_close(&rows);
+	return true;
+}
+
+/*
+ * Ends the message if it may not be delivered; false if it may.  One at which
+ * that fails is in nobody's way.
+ */
+static bool
+end_if_due(Claim *claim, int failures, TimestampTz now)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	End end = {.found = rows, .failures = failures, .now = now};
+	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+
+	if (!is_due_to_end(rows, failures, now))
+		return false;
+	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, id))
+	{
+		(void) pgqrs_faulty_try(end_found, &end);
+		claim->may_end--;
+	}
+	return true;
+}
+
+/* Claims the message in the slot, or ends it, or passes it over. */
+static void
+claim_message(Claim *claim, PgqrsFloorKey key)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	bool held = !pgqrs_is_null(rows->message, Messages_lease);
+	bool is_run = !pgqrs_is_null(rows->message, Messages_run_id);
+	int failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+	PgqrsRow row;
+	TimestampTz now;
+
+	if (held)
+	{
+		if (!lock_message(rows))
+			return;
+		failures = pgqrs_claim_failures_of_lost(rows->message); /* it has run out */
+	}
+	/* nothing of pgqrs has the run's row locked then, but SQL by hand may */
+	if (is_run && (!fetch_run(rows) || pgqrs_row_update_waits(rows->run)))
+		return;
+	now = pgqrs_floor_writer_clock(rows->queue.queue_id, lease_time(claim),
+								   DT_NOBEGIN);
+	if (end_if_due(claim, failures, now))
+		return;
+	fill_message(claim, &row, failures, now);
+	if (held)
+		take_locked(rows, &row, key, now);
+	else if (!take(rows, &row, key, now))
+		return;
+	while (is_run && !update_run(claim, &row, now))
+		if (!fetch_run(rows))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("a run has vanished while it was claimed"),
+					 errhint(PGQRS_DAMAGED_HINT)));
+	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
+						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
+						   .failures = failures, .worker_id = claim->worker_id);
+	deliver(claim, &row, is_run);
+	claim->wanted--;
+}
+
+/*
+ * One queue
+ */
+
+/* Whether the call may claim or end another message. */
+static bool
+wants_more(const Claim *claim)
+{
+	return claim->wanted > 0 && claim->may_end > 0;
+}
+
+/* What the scan finds up to a bound. */
+static void
+claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
+{
+	PgqrsRunRows *rows = &claim->rows;
+
+	while (wants_more(claim) && pgqrs_scan_next_key(scan))
+	{
+		PgqrsFloorKey key = {
+			.visible_after = DatumGetTimestampTz(
+				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+		};
+		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
+
+		CHECK_FOR_INTERRUPTS();
+		if (taken == TAKEN_COMMITTED ||
+			(taken == TAKEN_UNKNOWN && !pgqrs_scan_fetch(scan, rows->message)))
+		{
+			pgqrs_floor_scan_saw_dead(floor);
+			continue;
+		}
+		pgqrs_floor_scan_saw(floor, key);
+		if (taken == TAKEN_UNKNOWN)
+			claim_message(claim, key);
+	}
+}
+
+/*
+ * What is due at one priority, from its floor on.  What the floor's protocol
+ * asks of a scan is in floor.c: the clock and what is pending are read before
+ * the snapshot is taken.
+ */
+static void
+scan_priority(Claim *claim, int priority)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsFloorScan floor;
+	PgqrsScan scan;
+	PgqrsKey keys[] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
+	};
+
+	pgqrs_floor_scan_begin(&floor, rows->queue.queue_id, priority);
+	floor.claimed = claim->wanted;
+	keys[2].value = TimestampTzGetDatum(floor.until);
+	keys[3].value = TimestampTzGetDatum(floor.from.visible_after);
+	keys[3].next_value = Int64GetDatum(floor.from.message_id);
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+	for (;;)
+	{
+		claim_part(claim, &floor, &scan);
+		if (!wants_more(claim) || !pgqrs_floor_scan_next_part(&floor))
+			break;
+		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(floor.from.visible_after),
+							Int64GetDatum(floor.from.message_id));
+		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(floor.until));
+	}
+	pgqrs_scan_end(&scan);
+	floor.claimed -= claim->wanted;
+	pgqrs_floor_scan_end(&floor);
+}
+
+/*
+ * The priorities of a queue from high to low.  They are found by index entries
+ * whose rows may be dead, so that a level of nothing else costs one of them.
+ * False: there is none.
+ */
+static bool
+scan_priorities(Claim *claim, int high, int low)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	int priority;
+	bool found = false;
+	PgqrsScan scan;
+	PgqrsKey keys[] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(high)},
+		{CLAIM_PRIORITY, BTGreaterEqualStrategyNumber, Int16GetDatum(low)},
+	};
+
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
+					 lengthof(keys), keys);
+	pgqrs_scan_raw(&scan);
+	while (wants_more(claim) && pgqrs_scan_next_key(&scan))
+	{
+		found = true;
+		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
+		scan_priority(claim, priority);
+		if (!pgqrs_scan_restart_below(&scan, 1, priority))
+			break;
+	}
+	pgqrs_scan_end(&scan);
+	return found;
+}
+
+/*
+ * Most messages have the usual priority, so that it is worth not to look for
+ * it, and to remember that there is none above.
+ */
+static void
+scan_queue(Claim *claim)
+{
+	int64 queue_id = claim->rows.queue.queue_id;
+	uint64 count;
+
+	Assert(wants_more(claim));
+	if (!pgqrs_levels_none_above(queue_id, &count) &&
+		!scan_priorities(claim, PG_INT16_MAX, PGQRS_USUAL_PRIORITY + 1))
+		pgqrs_levels_note_none(queue_id, count);
+	if (wants_more(claim))
+		scan_priority(claim, PGQRS_USUAL_PRIORITY);
+	if (wants_more(claim))
+		(void) scan_priorities(claim, PGQRS_USUAL_PRIORITY - 1, PG_INT16_MIN);
+}
+
+/* No more than the queue has room for. */
+static void
+claim_limited(Claim *claim)
+{
+	const PgqrsQueue *queue = &claim->rows.queue;
+	int wanted = claim->wanted;
+	int room = pgqrs_lease_take_room(claim->rows.messages, TABLE_QUEUES,
+									 queue->queue_id, queue->max_in_flight);
+	int claimed;
+
+	if (room == 0)
+		return;
+	claim->wanted = Min(wanted, room);
+	claimed = claim->wanted;
+	scan_queue(claim);
+	claimed -= claim->wanted;
+	claim->wanted = wanted - claimed;
+	pgqrs_lease_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
+	if (claimed > 0)
+		claim->may_limit--;
+}
+
+/* From the queue of the rows. */
+static void
+claim_queue(Claim *claim)
+{
+	if (claim->rows.queue.paused || !wants_more(claim))
+		return;
+	if (claim->rows.queue.max_in_flight > 0)
+		claim_limited(claim);
+	else
+		scan_queue(claim);
+}
+
+/*
+ * Many queues
+ */
+
+/* The one queue of that name. */
+static void
+find_named(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
+{
+	pgqrs_queue_require(name, PRIVILEGE_WORK, queue);
+	if (worker != NULL && !pgqrs_worker_subscribes(worker, name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("worker " INT64_FORMAT " does not subscribe to queue \"%s\"",
+						worker->worker_id, name),
+				 errhint("Register the worker with a pattern that covers the queue.")));
+}
+
+static const PgqrsQueueIds *
+find_matching(const char *pattern, const PgqrsWorker *worker)
+{
+	List *subscribed = worker != NULL ? worker->queues : NIL;
+
+	if (pattern == NULL)
+		return pgqrs_queue_match_ids(subscribed, NIL, PRIVILEGE_WORK);
+	return pgqrs_queue_match_ids(list_make1(unconstify(char *, pattern)),
+								 subscribed, PRIVILEGE_WORK);
+}
+
+const PgqrsQueueIds *
+pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker)
+{
+	static int64 id;
+	static int slot;
+	static const PgqrsQueueIds one = {1, &id, &slot};
+	PgqrsQueue q;
+
+	if (queue == NULL || pgqrs_is_pattern(queue))
+		return find_matching(queue, worker);
+	find_named(queue, worker, &q);
+	id = q.queue_id;
+	slot = pgqrs_ready_slot(id);
+	return &one;
+}
+
+/* Each call of a session starts at the next queue, so that none starves. */
+static int
+next_start(int count)
+{
+	static uint32 turn = 0;
+
+	if (turn == 0)
+		turn = pg_prng_uint32(&pg_global_prng_state);
+	return turn++ % count;
+}
+
+/*
+ * Whether the queue is known to have nothing, also for a transaction that may
+ * have written to it.
+ */
+static bool
+is_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
+{
+	return pgqrs_ready_is_idle(slot, queue_id, now) &&
+		(claim->is_clean || !pgqrs_wake_has_marked(queue_id));
+}
+
+static void
+claim_matching(Claim *claim, const PgqrsQueueIds *queues)
+{
+	int at = queues->count > 1 ? next_start(queues->count) : 0;
+	TimestampTz now = pgqrs_clock_peek();
+	PgqrsRunRows *rows = &claim->rows;
+
+	for (int i = 0; i < queues->count && wants_more(claim); i++, at++)
+	{
+		int wanted = claim->wanted;
+
+		if (at == queues->count)
+			at = 0;
+		if (is_idle(claim, queues->ids[at], queues->slots[at], now) ||
+			!pgqrs_queue_by_id(queues->ids[at], &rows->queue) ||
+			(rows->queue.max_in_flight > 0 && claim->may_limit == 0))
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		claim_queue(claim);
+		if (claim->wanted == wanted && claim->is_clean)
+			pgqrs_probe_idle(rows->messages, rows->message, &rows->queue,
+							 queues->slots[at]);
+	}
+}
+
+static void
+claim_all(Claim *claim)
+{
+	if (claim->matching != NULL)
+		claim_matching(claim, claim->matching);
+	else
+		claim_queue(claim);
+}
+
+/* No more than the worker may hold. */
+static void
+claim_for_worker(Claim *claim, const PgqrsWorker *worker)
+{
+	int room;
+	int claimed;
+
+	if (worker->status != WORKER_READY)
+		return;
+	if (worker->max_concurrent == 0)
+	{
+		claim_all(claim);
+		return;
+	}
+	room = pgqrs_lease_take_room(claim->rows.messages, TABLE_WORKERS,
+								 worker->worker_id, worker->max_concurrent);
+	if (room == 0)
+		return;
+	claimed = claim->wanted = Min(claim->wanted, room);
+	claim_all(claim);
+	claimed -= claim->wanted;
+	pgqrs_lease_settle(TABLE_WORKERS, worker->worker_id, claimed > 0);
+}
+
+void
+pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
+			PgqrsDeliver deliver, void *arg)
+{
+	Claim claim = {
+		.worker_id = worker_id,
+		.timeout = timeout,
+		.wanted = batch_size,
+		.may_end = MAX_ENDED,
+		.may_limit = MAX_LIMITED,
+		.deliver = deliver,
+		.arg = arg,
+	};
+	PgqrsWorker worker;
+	PgqrsWorker *w = worker_id != 0 ? &worker : NULL;
+
+	pgqrs_floor_call_begin();
+	claim.is_clean = pgqrs_floor_call_is_clean();
+	pgqrs_commit_claim_begin();
+	pgqrs_run_open_messages(&claim.rows);
+	if (worker_id != 0)
+	{
+		pgqrs_worker_require_live(worker_id, &worker);
+		pgqrs_worker_touch(worker_id);
+		claim.worker_version = worker.version;
+	}
+	if (queue == NULL || pgqrs_is_pattern(queue))
+		claim.matching = find_matching(queue, w);
+	else
+		find_named(queue, w, &claim.rows.queue);
+	if (w != NULL)
+		claim_for_worker(&claim, w);
+	else
+		claim_all(&claim);
+	pgqrs_run_close(&claim.rows);
+	pgqrs_commit_claim_end();
+}

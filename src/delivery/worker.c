@@ -1,0 +1,259 @@
+/*
+ * worker.c
+ *	  Workers and what they hold: registering, extending, stopping.
+ *
+ * Runs in any backend.  Locks the worker's row first and its messages after
+ * that, in ascending order of id, and never waits for a message: what somebody
+ * else has locked at that moment is being ended, given up, extended, or is
+ * under an open step transaction.  What a stopped worker still holds after
+ * that, be it skipped here or claimed at the very same moment, maintenance
+ * ends; its lease runs out on its own at the latest.
+ */
+#include "delivery/worker.h"
+
+#include "workflow/cancel.h"
+#include "delivery/claim.h"
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "queue/events.h"
+#include "shmem/faulty.h"
+#include "shmem/floor.h"
+#include "queue/message.h"
+#include "base/numbers.h"
+#include "utils/timestamp.h"
+
+/* Time for those who have a message of a stopped worker locked. */
+#define LEFTOVERS_AFTER (1 * USECS_PER_SEC)
+
+/* The ids of up to max messages that a worker holds, ascending. */
+static PgqrsNumbers
+held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
+	PgqrsNumbers held = {0};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
+	while (held.count < max && pgqrs_scan_next(&scan, slot))
+		pgqrs_numbers_add(&held,
+						  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+	pgqrs_scan_end(&scan);
+	pgqrs_numbers_sort(held.values, held.count);
+	return held;
+}
+
+static bool
+is_held_by(TupleTableSlot *slot, int64 worker_id)
+{
+	return !pgqrs_is_null(slot, Messages_lease) &&
+		!pgqrs_is_null(slot, Messages_worker_id) &&
+		DatumGetInt64(pgqrs_get(slot, Messages_worker_id)) == worker_id;
+}
+
+/*
+ * Locks a message that the worker holds, unless somebody else has it;
+ * ROW_CHANGED: the worker does not hold it any more.
+ */
+static PgqrsLockResult
+lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id, int64 worker_id,
+		  LockTupleMode mode)
+{
+	while (pgqrs_row_fetch_id(messages, id, slot) && is_held_by(slot, worker_id))
+	{
+		PgqrsLockResult result = pgqrs_row_lock(messages, slot, mode, LockWaitSkip);
+
+		/* what somebody has extended meanwhile is held still */
+		if (result != ROW_CHANGED)
+			return result;
+	}
+	return ROW_CHANGED;
+}
+
+bool
+pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id)
+{
+	if (!pgqrs_row_fetch_id(rows->messages, message_id, rows->message) ||
+		pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+		return false;
+	rows->has_message = true;
+	return pgqrs_queue_by_id(DatumGetInt64(
+								 pgqrs_get(rows->message, Messages_queue_id)),
+							 &rows->queue) &&
+		(pgqrs_is_null(rows->message, Messages_run_id) ||
+		 (pgqrs_row_fetch_id(rows->runs, message_id, rows->run) &&
+		  !pgqrs_row_update_waits(rows->run)));
+}
+
+void
+pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
+{
+	PgqrsRunRows rows;
+	PgqrsNumbers held;
+
+	pgqrs_run_open(&rows);
+	held = held_by(rows.messages, rows.message, worker_id, max);
+	for (int i = 0; i < held.count; i++)
+	{
+		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, held.values[i]))
+			continue;
+		if (!pgqrs_worker_try_lock(&rows, held.values[i]))
+			reaped->skipped++;
+		else if (!is_held_by(rows.message, worker_id))
+			continue;
+		else if (pgqrs_claim_revoke(&rows))
+			reaped->ended++;
+		else
+			reaped->given_back++;
+	}
+	pgqrs_run_close(&rows);
+}
+
+/* Maintenance looks soon at what a stopped worker still holds. */
+static void
+expect_leftovers(void)
+{
+	pgqrs_commit_due(DUE_WORKERS, pgqrs_clock() + LEFTOVERS_AFTER);
+}
+
+int64
+pgqrs_worker_register(const PgqrsNewWorker *w)
+{
+	int64 worker_id;
+	int64 old;
+
+	/* until no live worker of that name, committed or ours, is in the way */
+	do
+	{
+		PgqrsReaped reaped = {0};
+
+		while (pgqrs_worker_stop_named(w->name, &old))
+		{
+			pgqrs_worker_reap(old, PG_INT32_MAX, &reaped);
+			expect_leftovers();
+		}
+	} while (!pgqrs_worker_add(w, &worker_id));
+	return worker_id;
+}
+
+PgqrsWorkerStatus
+pgqrs_worker_heartbeat(int64 worker_id)
+{
+	PgqrsWorker worker;
+
+	/* also where this call would not write */
+	pgqrs_require_writable();
+	pgqrs_commit_claim_begin();
+	pgqrs_worker_require_live(worker_id, &worker);
+	pgqrs_worker_touch(worker_id);
+	pgqrs_commit_claim_end();
+	return worker.status;
+}
+
+static bool
+may_work_on(TupleTableSlot *message)
+{
+	PgqrsQueue queue;
+	bool visible;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(message, Messages_queue_id)),
+							 &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+}
+
+int
+pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsWorker worker;
+	PgqrsNumbers held;
+	int count = 0;
+
+	pgqrs_commit_claim_begin();
+	pgqrs_worker_require_live(worker_id, &worker);
+	pgqrs_worker_touch(worker_id);
+	held = held_by(messages, slot, worker_id, PG_INT32_MAX);
+	pgqrs_message_lock_limits(messages, slot, held.count, held.values, NULL);
+	*answers = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
+							   MCXT_ALLOC_HUGE);
+	for (int i = 0; i < held.count; i++)
+	{
+		int64 id = held.values[i];
+		PgqrsExtended *answer = &(*answers)[count++];
+
+		*answer = (PgqrsExtended){.message_id = id};
+		if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
+			continue;
+		answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
+		answer->extended = may_work_on(slot) &&
+			pgqrs_message_extend(messages, slot, id,
+								 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
+								 timeout, &answer->cancel_requested);
+	}
+	pgqrs_table_close(messages);
+	pgqrs_commit_claim_end();
+	return count;
+}
+
+void
+pgqrs_worker_suspend(int64 worker_id)
+{
+	pgqrs_worker_move(worker_id, WORKER_SUSPENDED);
+	pgqrs_worker_touch(worker_id);
+}
+
+void
+pgqrs_worker_resume(int64 worker_id)
+{
+	pgqrs_worker_move(worker_id, WORKER_READY);
+	pgqrs_worker_touch(worker_id);
+}
+
+/* Gives back what a worker holds that nobody has locked; how many. */
+static int64
+give_back(int64 worker_id)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsNumbers held = held_by(messages, slot, worker_id, PG_INT32_MAX);
+	int64 released = 0;
+
+	for (int i = 0; i < held.count; i++)
+	{
+		PgqrsRow row;
+
+		if (lock_held(messages, slot, held.values[i], worker_id,
+					  LockTupleExclusive) != ROW_LOCKED)
+			continue;
+		released++;
+		if (pgqrs_message_is_cancelling(slot))
+		{
+			pgqrs_cancel_finish(held.values[i]);
+			continue;
+		}
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  pgqrs_floor_writer_clock(DatumGetInt64(
+														   pgqrs_get(slot, Messages_queue_id)),
+													   0, DT_NOBEGIN));
+		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RELEASED, slot,
+							   .reason = "the worker was stopped");
+	}
+	pgqrs_table_close(messages);
+	return released;
+}
+
+int64
+pgqrs_worker_stop(int64 worker_id)
+{
+	int64 released = 0;
+
+	if (pgqrs_worker_move(worker_id, WORKER_STOPPED))
+	{
+		released = give_back(worker_id);
+		expect_leftovers();
+	}
+	return released;
+}

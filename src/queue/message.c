@@ -1,0 +1,925 @@
+/*
+ * message.c
+ *	  Messages: storing, fencing, giving back, ending.
+ *
+ * Runs in any backend.  Locks pgqrs_messages first and looks the queue up
+ * after, so that nobody enqueues into a queue that is being deleted.  A row is
+ * changed under LockTupleNoKeyExclusive, which an open step's key-share lock
+ * lets pass, and ended under LockTupleExclusive, which it does not.  Whoever
+ * names a message by id waits for its lock; a claim never does.
+ */
+#include "queue/message.h"
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "base/errors.h"
+#include "queue/events.h"
+#include "shmem/floor.h"
+#include "queue/grants.h"
+#include "base/json.h"
+#include "queue/lease.h"
+#include "miscadmin.h"
+#include "base/names.h"
+#include "base/numbers.h"
+#include "base/states.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "shmem/wake.h"
+#include "queue/worker_registry.h"
+
+/* The delay of a failed message, where the caller names none. */
+static const PgqrsBackoff nack_backoff = {
+	.initial_interval = USECS_PER_SEC,
+	.max_interval = 60 * USECS_PER_SEC,
+	.coefficient = 2,
+	.jitter = 0.25,
+};
+
+/*
+ * Storage
+ */
+
+TimestampTz
+pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now)
+{
+	return when->run_at != 0 ? Max(when->run_at, now) : now + when->delay;
+}
+
+TimestampTz
+pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when)
+{
+	return pgqrs_floor_writer_clock(queue_id, when->run_at != 0 ? 0 : when->delay,
+									when->run_at != 0 ? when->run_at : DT_NOBEGIN);
+}
+
+/* A new message's row; now: what pgqrs_when_clock() gave for it. */
+void
+pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
+				   int64 id, const PgqrsNewMessage *m, TimestampTz now)
+{
+	TimestampTz visible_after = pgqrs_when_visible(&m->when, now);
+
+	pgqrs_row_init(row, messages);
+	pgqrs_set(row, Messages_message_id, Int64GetDatum(id));
+	pgqrs_set(row, Messages_queue_id, Int64GetDatum(queue_id));
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+	pgqrs_set(row, Messages_enqueued_at, TimestampTzGetDatum(now));
+	pgqrs_set(row, Messages_attempt, Int32GetDatum(0));
+	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
+	pgqrs_set(row, Messages_priority, Int16GetDatum(m->priority));
+	if (m->is_run)
+		pgqrs_set(row, Messages_run_id, Int64GetDatum(id));
+	else
+		pgqrs_set(row, Messages_payload, m->payload);
+	if (m->timeout > 0 || m->latest_deadline != 0)
+	{
+		TimestampTz own = m->timeout > 0 ? visible_after + m->timeout : DT_NOEND;
+		TimestampTz latest = m->latest_deadline != 0 ? m->latest_deadline : DT_NOEND;
+
+		pgqrs_set(row, Messages_deadline_at, TimestampTzGetDatum(Min(own, latest)));
+		pgqrs_commit_due(DUE_ENDS, Min(own, latest));
+	}
+	if (m->has_headers)
+		pgqrs_set(row, Messages_headers, m->headers);
+	if (m->idempotency_key != NULL)
+		pgqrs_set(row, Messages_idempotency_key,
+				  CStringGetTextDatum(m->idempotency_key));
+}
+
+bool
+pgqrs_message_is_cancelling(TupleTableSlot *slot)
+{
+	text *waiting_for;
+
+	if (pgqrs_is_null(slot, Messages_waiting_for))
+		return false;
+	waiting_for = DatumGetTextPP(pgqrs_get(slot, Messages_waiting_for));
+	return VARSIZE_ANY_EXHDR(waiting_for) == strlen(PGQRS_WAIT_CANCEL) &&
+		memcmp(VARDATA_ANY(waiting_for), PGQRS_WAIT_CANCEL,
+			   strlen(PGQRS_WAIT_CANCEL)) == 0;
+}
+
+bool
+pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
+					 TupleTableSlot *slot)
+{
+	Datum keys[2] = {Int64GetDatum(queue_id), CStringGetTextDatum(key)};
+
+	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
+}
+
+static TimestampTz
+row_visible_after(const PgqrsRow *row)
+{
+	return DatumGetTimestampTz(row->values[Messages_visible_after - 1]);
+}
+
+/* Nobody holds it any more; it can be claimed at the given instant. */
+void
+pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
+{
+	pgqrs_set_null(row, Messages_lease);
+	pgqrs_set_null(row, Messages_worker_id);
+	pgqrs_set_null(row, Messages_exhausted_at);
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+}
+
+void
+pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
+{
+	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
+	pgqrs_set_null(row, Messages_exhausted_at);
+	if (!last)
+		return;
+	pgqrs_set(row, Messages_exhausted_at, TimestampTzGetDatum(visible_after));
+	pgqrs_commit_due(DUE_ENDS, visible_after);
+}
+
+void
+pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
+{
+	if (pgqrs_is_null(slot, Messages_lease))
+		return;
+	if (queue->max_in_flight > 0)
+		pgqrs_wake_mark_room(queue->queue_id);
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_wake_mark_worker(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+}
+
+/*
+ * Puts a message that has been deleted into the archive, with the failures it
+ * ended with.  error: replaces last_error.  What is done is not kept at all
+ * where the queue's retention is 0, unless it is a run's, without which the run
+ * would never be removed.
+ */
+void
+pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
+				   const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
+				   bool has_error, Datum error)
+{
+	static const AttrNumber copied[][2] = {
+		{Archive_message_id, Messages_message_id},
+		{Archive_queue_id, Messages_queue_id},
+		{Archive_visible_after, Messages_visible_after},
+		{Archive_enqueued_at, Messages_enqueued_at},
+		{Archive_dequeued_at, Messages_dequeued_at},
+		{Archive_lease, Messages_lease},
+		{Archive_worker_id, Messages_worker_id},
+		{Archive_run_id, Messages_run_id},
+		{Archive_deadline_at, Messages_deadline_at},
+		{Archive_attempt, Messages_attempt},
+		{Archive_priority, Messages_priority},
+		{Archive_concurrency_key, Messages_concurrency_key},
+		{Archive_idempotency_key, Messages_idempotency_key},
+		{Archive_payload, Messages_payload},
+		{Archive_headers, Messages_headers},
+		{Archive_last_error, Messages_last_error},
+	};
+	bool done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
+	PgqrsMessageState from = pgqrs_is_null(slot, Messages_lease) ?
+		MESSAGE_WAITING :
+		MESSAGE_HELD;
+	TimestampTz now;
+	PgqrsRow row;
+
+	if (!pgqrs_state_message_may(from, pgqrs_state_of_outcome(outcome)))
+		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
+			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
+			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
+	pgqrs_message_note_room(slot, queue);
+	if (done && queue->retention == 0 && pgqrs_is_null(slot, Messages_run_id))
+		return;
+	if (messages->archive == NULL)
+		messages->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	pgqrs_row_init(&row, messages->archive);
+	for (int i = 0; i < lengthof(copied); i++)
+		if (!pgqrs_is_null(slot, copied[i][1]))
+			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
+	now = pgqrs_clock();
+	pgqrs_commit_due(DUE_RETENTION,
+					 now +
+						 (outcome == OUTCOME_DEAD ? queue->dead_retention :
+													queue->retention));
+	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(now));
+	pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
+	pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
+	if (has_error)
+		pgqrs_set(&row, Archive_last_error, error);
+	pgqrs_row_insert(messages->archive, &row);
+}
+
+/* The same for one that is locked exclusively. */
+void
+pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
+				  bool has_error, Datum error)
+{
+	pgqrs_row_delete(messages, slot);
+	pgqrs_message_keep(messages, slot, queue, outcome, failures, has_error, error);
+}
+
+void
+pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter)
+{
+	PgqrsRow row;
+
+	if (pgqrs_is_null(letter, Archive_run_id))
+	{
+		pgqrs_row_delete(archive, letter);
+		return;
+	}
+	pgqrs_row_copy(&row, archive, letter);
+	pgqrs_set(&row, Archive_outcome,
+			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
+	pgqrs_row_update(archive, letter, &row);
+}
+
+/*
+ * Sending
+ */
+
+/* The queue to send a plain message to. */
+static void
+require_plain_queue(const char *name, PgqrsQueue *queue)
+{
+	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, queue);
+	if (queue->is_workflow)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("\"%s\" is the queue of a workflow", name),
+				 errdetail("Its messages belong to runs."),
+				 errhint("Start a run with pgqrs_trigger().")));
+}
+
+static void
+refuse_duplicate(const PgqrsQueue *queue, const char *key, int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("queue \"%s\" has a message with idempotency key \"%s\"",
+					queue->name, key),
+			 errdetail("It is message " INT64_FORMAT ".", id),
+			 errhint("Use that message, or another key.")));
+}
+
+/*
+ * Stores a message under the id, 0: a new one, unless its key is taken.  Tries
+ * until a message with the key is there, another one or ours; slot: for reading.
+ */
+static int64
+enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
+			  const PgqrsNewMessage *m, int64 id, TupleTableSlot *slot)
+{
+	PgqrsRow row;
+
+	for (;;)
+	{
+		if (pgqrs_message_by_key(messages, queue->queue_id, m->idempotency_key, slot))
+		{
+			id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+			if (m->on_duplicate == DUPLICATE_RAISE)
+				refuse_duplicate(queue, m->idempotency_key, id);
+			return m->on_duplicate == DUPLICATE_NULL ? 0 : id;
+		}
+		if (id == 0)
+			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		pgqrs_message_fill(&row, messages, queue->queue_id, id, m,
+						   pgqrs_when_clock(queue->queue_id, &m->when));
+		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
+			return id;
+	}
+}
+
+int64
+pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	PgqrsQueue queue;
+	PgqrsRow row;
+	int64 id;
+
+	require_plain_queue(name, &queue);
+	if (m->idempotency_key != NULL)
+		id = enqueue_keyed(messages, &queue, m, 0, pgqrs_table_slot(messages));
+	else
+	{
+		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
+						   pgqrs_when_clock(queue.queue_id, &m->when));
+		pgqrs_row_insert(messages, &row);
+	}
+	pgqrs_table_close(messages);
+	return id;
+}
+
+static void
+fill_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
+{
+	*m = (PgqrsNewMessage){
+		.when = batch->when,
+		.priority = batch->priority,
+		.payload = batch->payloads[item],
+	};
+	m->has_headers = batch->headers != NULL && !batch->no_headers[item];
+	if (m->has_headers)
+		m->headers = batch->headers[item];
+	if (batch->keys != NULL)
+		m->idempotency_key = batch->keys[item];
+}
+
+/*
+ * Items with keys one by one, in the order of their keys, so that two batches
+ * never wait for each other.
+ */
+static void
+enqueue_keyed_items(PgqrsTable *messages, const PgqrsQueue *queue,
+					const PgqrsNewMessages *batch, int64 *ids)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int *order = pgqrs_key_order(batch->keys, batch->count);
+
+	for (int i = 0; i < batch->count && batch->keys[order[i]] != NULL; i++)
+	{
+		PgqrsNewMessage m;
+
+		CHECK_FOR_INTERRUPTS();
+		fill_item(&m, batch, order[i]);
+		ids[order[i]] = enqueue_keyed(messages, queue, &m, ids[order[i]], slot);
+	}
+	pfree(order);
+}
+
+void
+pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
+							int64 *ids)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	PgqrsRow *rows = palloc(batch->count * sizeof(PgqrsRow));
+	PgqrsQueue queue;
+	int count = 0;
+
+	require_plain_queue(name, &queue);
+	for (int i = 0; i < batch->count; i++)
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	if (batch->keys != NULL)
+		enqueue_keyed_items(messages, &queue, batch, ids);
+	for (int i = 0; i < batch->count; i++)
+	{
+		PgqrsNewMessage m;
+
+		fill_item(&m, batch, i);
+		if (m.idempotency_key == NULL)
+			pgqrs_message_fill(&rows[count++], messages, queue.queue_id, ids[i],
+							   &m, pgqrs_when_clock(queue.queue_id, &m.when));
+	}
+	pgqrs_row_insert_many(messages, rows, count);
+	pfree(rows);
+	pgqrs_table_close(messages);
+}
+
+/*
+ * Under a lease
+ */
+
+typedef enum FenceResult
+{
+	FENCE_PASSED,
+	FENCE_STALE,	/* or no such message, or none of ours */
+	FENCE_REPEATED, /* archived as done before, under this lease */
+	FENCE_BUSY,		/* another transaction is writing the message */
+	FENCE_RUN		/* the message of a run, where that is not allowed */
+} FenceResult;
+
+/* What to do to a message for the holder of its lease. */
+typedef enum FenceAction
+{
+	FENCE_TRY_LOCK,		/* without waiting */
+	FENCE_LOCK_AND_END, /* so does whoever works on it */
+	FENCE_DELETE
+} FenceAction;
+
+static PgqrsLockResult
+act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
+{
+	if (action == FENCE_DELETE)
+		return pgqrs_row_try_delete(messages, slot, LockWaitBlock);
+	if (action == FENCE_TRY_LOCK)
+		return pgqrs_row_lock(messages, slot, LockTupleNoKeyExclusive, LockWaitSkip);
+	return pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock);
+}
+
+/*
+ * Locks or deletes a message for the holder of its current lease, and counts as
+ * a sign of life of the worker that claimed it.  The lease is looked at before,
+ * so that nobody can hold up messages by guessing, and in the version that is
+ * locked.
+ */
+static FenceResult
+fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
+	  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	PgqrsLockResult locked;
+
+	do
+	{
+		bool visible;
+
+		if (!pgqrs_row_fetch_id(messages, id, slot))
+			return FENCE_STALE;
+		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							   queue))
+			return FENCE_STALE;
+		if (!pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible))
+		{
+			if (!visible)
+				return FENCE_STALE;
+			pgqrs_error_denied("work", queue->name);
+		}
+		if (!pgqrs_lease_is(slot, lease))
+			return FENCE_STALE;
+		if (!allow_run && queue->is_workflow)
+			return FENCE_RUN;
+		locked = act(messages, slot, action);
+	} while (locked == ROW_CHANGED);
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
+}
+
+/* Past the deadline of the run that it belongs to. */
+static bool
+is_late(TupleTableSlot *slot, TimestampTz now)
+{
+	return !pgqrs_is_null(slot, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now;
+}
+
+/* The message in the slot ends with its run. */
+static void
+refuse_run(TupleTableSlot *slot, int64 id)
+{
+	if (is_late(slot, pgqrs_clock()))
+		pgqrs_error_run_late(id);
+	ereport(ERROR,
+			(errcode(ERRCODE_PGQRS_INVALID_STATE),
+			 errmsg("message " INT64_FORMAT " belongs to a run", id),
+			 errdetail("It ends with its run."),
+			 errhint("Use pgqrs_complete_run() or pgqrs_fail_run().")));
+}
+
+/* How the message ended under this very lease; false: it did not. */
+static bool
+ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	bool found;
+	bool visible;
+	PgqrsQueue queue;
+
+	found = pgqrs_row_fetch_id(archive, id, slot) &&
+		!pgqrs_is_null(slot, Archive_lease) &&
+		DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
+		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+	if (found)
+	{
+		*outcome = pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome));
+		*is_run = !pgqrs_is_null(slot, Archive_run_id);
+	}
+	pgqrs_table_close(archive);
+	return found;
+}
+
+/* Whether the message was archived as done under this very lease. */
+static bool
+was_archived(int64 id, int64 lease)
+{
+	PgqrsOutcome outcome;
+	bool is_run;
+
+	return ended_under(id, lease, &outcome, &is_run) &&
+		outcome == OUTCOME_DONE && !is_run;
+}
+
+/* The lease is not the current one: why. */
+static void
+refuse_lease(int64 id, int64 lease)
+{
+	PgqrsOutcome outcome;
+	bool is_run;
+
+	if (!ended_under(id, lease, &outcome, &is_run))
+		pgqrs_error_lease_lost("message", id);
+	if (outcome == OUTCOME_CANCELLED)
+		pgqrs_error_run_cancelled(id);
+	if (!is_run)
+		pgqrs_error_ended("message", id, pgqrs_enum_label(ENUM_OUTCOME, outcome));
+	pgqrs_error_ended("run", id,
+					  pgqrs_enum_label(ENUM_RUN_STATUS,
+									   outcome == OUTCOME_DONE ? RUN_SUCCESS :
+																 RUN_ERROR));
+}
+
+/* The same for functions that raise. */
+static void
+require_lease(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
+			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	FenceResult result = fence(messages, id, lease, action, allow_run, slot, queue);
+
+	if (result == FENCE_RUN)
+		refuse_run(slot, id);
+	if (result != FENCE_PASSED)
+		refuse_lease(id, lease);
+}
+
+static int
+stored_failures(TupleTableSlot *slot)
+{
+	return DatumGetInt32(pgqrs_get(slot, Messages_failures));
+}
+
+static FenceResult
+archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
+{
+	PgqrsQueue queue;
+	FenceResult result;
+
+	result = fence(messages, id, lease, FENCE_DELETE, false, slot, &queue);
+	if (result == FENCE_PASSED)
+		pgqrs_message_keep(messages, slot, &queue, OUTCOME_DONE,
+						   stored_failures(slot), false, (Datum) 0);
+	else if (result == FENCE_STALE && was_archived(id, lease))
+		result = FENCE_REPEATED;
+	else if (result == FENCE_RUN)
+		refuse_run(slot, id);
+	return result;
+}
+
+bool
+pgqrs_message_archive(int64 id, int64 lease)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	FenceResult result = archive(messages, id, lease, pgqrs_table_slot(messages));
+
+	if (result == FENCE_STALE)
+		refuse_lease(id, lease);
+	pgqrs_table_close(messages);
+	return result == FENCE_PASSED;
+}
+
+/* Answers per item; order: the places of the ids in ascending order of the ids. */
+void
+pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
+							const int *order, bool *archived, bool *is_current)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+
+	for (int i = 0; i < count; i++)
+	{
+		int item = order[i];
+		FenceResult result = archive(messages, ids[item], leases[item], slot);
+
+		archived[item] = result == FENCE_PASSED;
+		is_current[item] = result != FENCE_STALE;
+	}
+	pgqrs_table_close(messages);
+}
+
+void
+pgqrs_message_discard(int64 id, int64 lease)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue queue;
+
+	require_lease(messages, id, lease, FENCE_DELETE, false, slot, &queue);
+	pgqrs_message_keep(messages, slot, &queue, OUTCOME_DELETED,
+					   stored_failures(slot), false, (Datum) 0);
+	pgqrs_table_close(messages);
+}
+
+/* Past a run's deadline its holder has nothing to give back. */
+static void
+refuse_late(TupleTableSlot *slot, int64 id)
+{
+	if (is_late(slot, pgqrs_clock()))
+		pgqrs_error_run_late(id);
+}
+
+bool
+pgqrs_message_release(int64 id, int64 lease, int64 delay)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue queue;
+	PgqrsRow row;
+	bool cancelling;
+
+	require_lease(messages, id, lease, FENCE_LOCK_AND_END, true, slot, &queue);
+	refuse_late(slot, id);
+	cancelling = pgqrs_message_is_cancelling(slot);
+	if (!cancelling)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  pgqrs_floor_writer_clock(queue.queue_id, delay,
+													   DT_NOBEGIN) +
+								  delay);
+		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RELEASED, slot,
+							   .until = row_visible_after(&row));
+		pgqrs_message_note_room(slot, &queue);
+	}
+	pgqrs_table_close(messages);
+	return !cancelling;
+}
+
+bool
+pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *retry_at)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue queue;
+	PgqrsRow row;
+	int failures;
+	bool dead;
+
+	require_lease(messages, id, lease, FENCE_LOCK_AND_END, false, slot, &queue);
+	failures = stored_failures(slot) + 1;
+	dead = !nack->retryable || failures >= queue.max_attempts;
+	if (dead)
+		pgqrs_message_end(messages, slot, &queue, OUTCOME_DEAD, failures,
+						  nack->has_error, nack->error);
+	else
+	{
+		int64 delay = nack->delay >= 0 ?
+			nack->delay :
+			pgqrs_backoff_delay(&nack_backoff, failures);
+
+		*retry_at = pgqrs_floor_writer_clock(queue.queue_id, delay, DT_NOBEGIN) +
+			delay;
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row, *retry_at);
+		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
+		if (nack->has_error)
+			pgqrs_set(&row, Messages_last_error, nack->error);
+		pgqrs_row_update(messages, slot, &row);
+		pgqrs_message_note_room(slot, &queue);
+	}
+	pgqrs_table_close(messages);
+	return !dead;
+}
+
+static bool
+take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
+{
+	if (limit == 0)
+		return true;
+	if (pgqrs_lease_take_room(messages, table, id, limit) == 0)
+		return false;
+	pgqrs_lease_settle(table, id, true);
+	return true;
+}
+
+/*
+ * A lease that has run out no longer counts against the limits of its queue
+ * and its worker, so living on takes room like a claim.
+ */
+static bool
+may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
+{
+	int64 worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	int max_concurrent = worker_id != 0 ? pgqrs_worker_limit(worker_id) : 0;
+
+	return take_one(messages, TABLE_QUEUES, queue->queue_id, queue->max_in_flight) &&
+		take_one(messages, TABLE_WORKERS, worker_id, max_concurrent);
+}
+
+/* Sorts ids and drops what is there twice; how many are left. */
+static int
+distinct(int64 *ids, int count)
+{
+	int n = 0;
+
+	pgqrs_numbers_sort(ids, count);
+	for (int i = 0; i < count; i++)
+		if (n == 0 || ids[n - 1] != ids[i])
+			ids[n++] = ids[i];
+	return n;
+}
+
+/*
+ * The lease, which is held under a limit, has run out.  Says nothing of the
+ * next moment: the message is not locked.
+ */
+static bool
+needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	bool visible;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							 queue) &&
+		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
+		!pgqrs_lease_live(slot, pgqrs_clock()) &&
+		pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible);
+}
+
+/*
+ * Leases that have run out take room when they are extended.  Here everybody
+ * waits for the limits' locks, before that of any message and in one order:
+ * queues, then workers, by their ids.  A lease that runs out after this gets
+ * its lock at once or not at all.  leases: NULL for whichever they are.
+ */
+void
+pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
+						  const int64 *ids, const int64 *leases)
+{
+	int64 *queues = palloc(count * sizeof(int64));
+	int64 *workers = palloc(count * sizeof(int64));
+	int nqueues = 0;
+	int nworkers = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		PgqrsQueue queue;
+
+		if (!pgqrs_row_fetch_id(messages, ids[i], slot) ||
+			(leases != NULL && !pgqrs_lease_is(slot, leases[i])) ||
+			!needs_room(slot, &queue))
+			continue;
+		if (queue.max_in_flight > 0)
+			queues[nqueues++] = queue.queue_id;
+		if (!pgqrs_is_null(slot, Messages_worker_id))
+			workers[nworkers++] = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	}
+	nqueues = distinct(queues, nqueues);
+	for (int i = 0; i < nqueues; i++)
+		pgqrs_lease_lock_limit(TABLE_QUEUES, queues[i]);
+	nworkers = distinct(workers, nworkers);
+	for (int i = 0; i < nworkers; i++)
+		if (pgqrs_worker_limit(workers[i]) > 0)
+			pgqrs_lease_lock_limit(TABLE_WORKERS, workers[i]);
+	pfree(workers);
+	pfree(queues);
+}
+
+/* Until it is over, nobody counts leases under the limits that there may be. */
+static void
+begin_extending(int64 worker_id, const PgqrsQueue *queue)
+{
+	if (queue->max_in_flight > 0)
+		pgqrs_lease_extending(TABLE_QUEUES, queue->queue_id);
+	if (worker_id != 0)
+		pgqrs_lease_extending(TABLE_WORKERS, worker_id);
+}
+
+static void
+end_extending(int64 worker_id, const PgqrsQueue *queue)
+{
+	if (queue->max_in_flight > 0)
+		pgqrs_lease_extended(TABLE_QUEUES, queue->queue_id);
+	if (worker_id != 0)
+		pgqrs_lease_extended(TABLE_WORKERS, worker_id);
+}
+
+/* When the lease ends that is extended; timeout < 0: never earlier than before. */
+static TimestampTz
+extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
+{
+	TimestampTz not_before = timeout >= 0 ?
+		DT_NOBEGIN :
+		DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after));
+	int64 delay = timeout >= 0 ? timeout : queue->visibility_timeout;
+	TimestampTz now = pgqrs_floor_writer_clock(queue->queue_id, delay, not_before);
+
+	return Max(now + delay, not_before);
+}
+
+/*
+ * While another transaction is writing the message, the lease stays as it is,
+ * which is no reason to drop the work.
+ */
+bool
+pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
+					 int64 lease, int64 timeout, bool *cancel_requested)
+{
+	PgqrsQueue queue;
+	PgqrsRow row;
+	TimestampTz now;
+	int64 worker_id;
+	bool current;
+	FenceResult result;
+
+	*cancel_requested = false;
+	result = fence(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
+	if (result == FENCE_BUSY && !is_late(slot, pgqrs_clock()))
+	{
+		*cancel_requested = pgqrs_message_is_cancelling(slot);
+		return true;
+	}
+	if (result != FENCE_PASSED)
+		return false;
+	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	begin_extending(worker_id, &queue);
+	now = pgqrs_clock();
+	current = !is_late(slot, now) &&
+		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
+	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
+	if (current)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_hold(&row, extended_end(slot, &queue, timeout),
+						   *cancel_requested ||
+							   stored_failures(slot) + 1 >= queue.max_attempts);
+		pgqrs_row_update(messages, slot, &row);
+	}
+	end_extending(worker_id, &queue);
+	return current;
+}
+
+/* Answers per item; order: as for pgqrs_message_archive_batch(). */
+void
+pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
+						   const int *order, int64 timeout, bool *extended,
+						   bool *cancel_requested)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+
+	pgqrs_commit_claim_begin();
+	pgqrs_message_lock_limits(messages, slot, count, ids, leases);
+	for (int i = 0; i < count; i++)
+	{
+		int item = order[i];
+
+		extended[item] = pgqrs_message_extend(messages, slot, ids[item],
+											  leases[item], timeout,
+											  &cancel_requested[item]);
+	}
+	pgqrs_table_close(messages);
+	pgqrs_commit_claim_end();
+}
+
+/* For the operator: moves the message and revokes a lease without a failure. */
+bool
+pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsQueue queue;
+	PgqrsRow row;
+	bool cancelling;
+	bool visible;
+
+	do
+	{
+		if (!pgqrs_row_fetch_id(messages, id, slot) ||
+			!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							   &queue))
+			pgqrs_error_message_not_found(id);
+		if (!pgqrs_queue_allows(&queue, PRIVILEGE_ADMIN, &visible))
+		{
+			if (!visible)
+				pgqrs_error_message_not_found(id);
+			pgqrs_error_denied("admin", queue.name);
+		}
+	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
+			 ROW_LOCKED);
+	cancelling = pgqrs_message_is_cancelling(slot);
+	if (!cancelling)
+	{
+		pgqrs_row_copy(&row, messages, slot);
+		pgqrs_message_give_up(&row,
+							  Max(visible_after,
+								  pgqrs_floor_writer_clock(queue.queue_id, 0,
+														   visible_after)));
+		pgqrs_row_update(messages, slot, &row);
+		pgqrs_event_of_message(EVENT_RESCHEDULED, slot,
+							   .until = row_visible_after(&row));
+		pgqrs_message_note_room(slot, &queue);
+	}
+	pgqrs_table_close(messages);
+	return !cancelling;
+}
+
+bool
+pgqrs_message_next_priority(PgqrsTable *messages, int64 queue_id, int *priority)
+{
+	PgqrsKey keys[] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(*priority)},
+	};
+	PgqrsScan scan;
+	bool found;
+
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, lengthof(keys), keys);
+	found = pgqrs_scan_next_key(&scan);
+	if (found)
+		*priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
+	pgqrs_scan_end(&scan);
+	return found;
+}

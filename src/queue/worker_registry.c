@@ -1,0 +1,621 @@
+/*
+ * worker_registry.c
+ *	  Workers: registration, signs of life, limits.
+ *
+ * Runs in any backend.  Writes rows of pgqrs_workers, each under its row lock.
+ * Registering, suspending, resuming and stopping wait for the row; a sign of
+ * life and the search for silent workers never do: whoever holds the row is
+ * writing a sign of life or an end, and either will do.
+ *
+ * A worker is silent if neither its row nor heartbeat.c knows of a recent call.
+ * The row is written rarely; where there is no heartbeat.c it is all there is.
+ *
+ * A worker belongs to the role that registered it.  Names are unique per role,
+ * another role's worker does not exist for the caller.  The extension's owner,
+ * its members and superusers act on every worker.  Whoever may call
+ * pgqrs_register_worker() may subscribe to any pattern: each claim checks what
+ * it may take, and a worker that may not take it does not serve a queue.
+ */
+#include "queue/worker_registry.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "base/errors.h"
+#include "shmem/faulty.h"
+#include "queue/grants.h"
+#include "queue/roles.h"
+#include "base/guc.h"
+#include "shmem/heartbeat.h"
+#include "miscadmin.h"
+#include "base/names.h"
+#include "queue/roles.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "shmem/wake.h"
+
+#define SEEN_SIZE 16 /* workers that a backend remembers */
+
+/* How a worker may move from one status to another; staying is no move. */
+static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
+	[WORKER_READY] = {[WORKER_SUSPENDED] = true, [WORKER_STOPPED] = true},
+	[WORKER_SUSPENDED] = {[WORKER_READY] = true, [WORKER_STOPPED] = true},
+};
+
+/*
+ * When workers that heartbeat.c does not know were last known to have been
+ * written, as hints that save reading the row.  What this transaction wrote
+ * counts too, so whatever undoes a write forgets everything.
+ */
+static struct
+{
+	int64 worker_id;
+	TimestampTz at;
+} seen[SEEN_SIZE];
+
+static void
+forget_at_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		memset(seen, 0, sizeof(seen));
+}
+
+static void
+forget_at_subend(SubXactEvent event, SubTransactionId id,
+				 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		memset(seen, 0, sizeof(seen));
+}
+
+static void
+remember(int64 worker_id, TimestampTz at)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		RegisterXactCallback(forget_at_end, NULL);
+		RegisterSubXactCallback(forget_at_subend, NULL);
+		registered = true;
+	}
+	seen[worker_id % SEEN_SIZE].worker_id = worker_id;
+	seen[worker_id % SEEN_SIZE].at = at;
+}
+
+/*
+ * How long a sign of life may go unwritten, in microseconds.  In a transaction
+ * block a write keeps the row locked, and other connections of the worker from
+ * writing theirs, until the block ends; so there it waits as long as it may.
+ */
+static int64
+flush_interval(void)
+{
+	int third = pgqrs_worker_timeout / 3;
+
+	if (!IsTransactionBlock())
+		third = Min(third, pgqrs_heartbeat_flush);
+	return third * INT64CONST(1000);
+}
+
+/* Within the interval, on either side: a clock may have been set back. */
+static bool
+is_fresh(TimestampTz at, TimestampTz now, int64 interval)
+{
+	return at > now - interval && at < now + interval;
+}
+
+/* Whether this backend knows that the row is fresh. */
+static bool
+was_written(int64 worker_id, TimestampTz now, int64 interval)
+{
+	return seen[worker_id % SEEN_SIZE].worker_id == worker_id &&
+		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval);
+}
+
+/* The later of two instants; one that the clock has yet to reach does not count. */
+static TimestampTz
+later_of(TimestampTz a, TimestampTz b, TimestampTz now)
+{
+	return b <= now && b > a ? b : a;
+}
+
+/*
+ * When a worker counts as silent, should it not call again.  Silence counts
+ * from the last call, from the server's start or promotion, or from the last
+ * step of the clock, over which nothing tells how long it was.  An instant that
+ * the clock has yet to reach was noted before it was set back; where no other
+ * is known, silence begins now.
+ */
+static TimestampTz
+silent_at(TupleTableSlot *slot, TimestampTz now)
+{
+	TimestampTz written = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+	int64 id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+	TimestampTz at = DT_NOBEGIN;
+
+	at = later_of(at, written, now);
+	at = later_of(at, pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
+				  now);
+	at = later_of(at, pgqrs_clock_serving_since(), now);
+	at = later_of(at, pgqrs_clock_stepped_at(), now);
+	if (written > now && at == DT_NOBEGIN)
+		at = now;
+	return at + pgqrs_worker_timeout * INT64CONST(1000);
+}
+
+static bool
+is_silent(TupleTableSlot *slot, TimestampTz now)
+{
+	return silent_at(slot, now) < now;
+}
+
+static PgqrsWorkerStatus
+status_of(TupleTableSlot *slot)
+{
+	return (PgqrsWorkerStatus) pgqrs_enum_value(ENUM_WORKER_STATUS,
+												pgqrs_get(slot, Workers_status));
+}
+
+static const PgqrsRoleColumns owner_columns = {Workers_owner_id, Workers_owner};
+
+/* Whether the current role may act on the worker. */
+static bool
+is_ours(TupleTableSlot *slot)
+{
+	return pgqrs_role_of(slot, owner_columns) == GetUserId() ||
+		pgqrs_grants_is_owner();
+}
+
+/* The patterns of a worker's row, as strings. */
+static List *
+patterns_of(TupleTableSlot *slot)
+{
+	ArrayType *array = DatumGetArrayTypeP(pgqrs_get(slot, Workers_queues));
+	List *patterns = NIL;
+	Datum *values;
+	bool *nulls;
+	int count;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+					  &count);
+	for (int i = 0; i < count; i++)
+		if (!nulls[i])
+			patterns = lappend(patterns, TextDatumGetCString(values[i]));
+	return patterns;
+}
+
+static bool
+any_matches(List *patterns, const char *queue)
+{
+	ListCell *lc;
+
+	foreach(lc, patterns)
+		if (pgqrs_pattern_matches(lfirst(lc), queue))
+			return true;
+	return false;
+}
+
+void
+pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot))
+		pgqrs_error_worker_not_found(worker_id);
+	worker->worker_id = worker_id;
+	worker->status = status_of(slot);
+	worker->max_concurrent = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	worker->queues = patterns_of(slot);
+	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
+	worker->version = pgqrs_is_null(slot, Workers_version) ?
+		NULL :
+		TextDatumGetCString(pgqrs_get(slot, Workers_version));
+	pgqrs_table_close(workers);
+}
+
+void
+pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker)
+{
+	pgqrs_worker_require(worker_id, worker);
+	if (worker->status == WORKER_STOPPED)
+		pgqrs_error_worker_stopped(worker_id);
+}
+
+bool
+pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue)
+{
+	return any_matches(worker->queues, queue);
+}
+
+/*
+ * Writes a sign of life unless the row holds a fresh one or is being written.
+ * is_known: heartbeat.c has noted the call.
+ */
+static void
+write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+
+	if (pgqrs_row_fetch_id(workers, worker_id, slot) &&
+		status_of(slot) != WORKER_STOPPED)
+	{
+		TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+		bool write = !is_fresh(at, now, interval);
+
+		if (!is_known)
+			is_known = pgqrs_heartbeat_add(pgqrs_catalog_table(TABLE_WORKERS),
+										   worker_id, now, write ? now : at);
+		if (write &&
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) ==
+				ROW_LOCKED)
+		{
+			PgqrsRow row;
+
+			/* the locked version is the one that was looked at */
+			pgqrs_row_copy(&row, workers, slot);
+			pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
+			pgqrs_row_update(workers, slot, &row);
+			at = now;
+		}
+		if (!is_known && is_fresh(at, now, interval))
+			remember(worker_id, at);
+	}
+	pgqrs_table_close(workers);
+}
+
+void
+pgqrs_worker_touch(int64 worker_id)
+{
+	PgqrsHeartbeat heartbeat;
+	TimestampTz now;
+	int64 interval;
+
+	if (worker_id <= 0)
+		return;
+	now = pgqrs_clock();
+	interval = flush_interval();
+	heartbeat = pgqrs_heartbeat_note(pgqrs_catalog_table(TABLE_WORKERS),
+									 worker_id, now, interval);
+	if (heartbeat == HEARTBEAT_NOTED ||
+		(heartbeat == HEARTBEAT_UNKNOWN && was_written(worker_id, now, interval)))
+		return;
+	write_heartbeat(worker_id, now, interval, heartbeat != HEARTBEAT_UNKNOWN);
+}
+
+/*
+ * Whether the worker's owner may take from the queue.  refused: owners known
+ * not to, which the call completes.
+ */
+static bool
+may_serve(TupleTableSlot *slot, const char *queue, List **refused)
+{
+	Oid owner = pgqrs_role_of(slot, owner_columns);
+
+	if (list_member_oid(*refused, owner))
+		return false;
+	if (pgqrs_grants_of(owner, queue) & CAN_WORK)
+		return true;
+	*refused = lappend_oid(*refused, owner);
+	return false;
+}
+
+/*
+ * How many workers are ready and not silent, have a pattern that matches, and
+ * an owner with the privilege to work there.  Walks the live workers until max
+ * are found.
+ */
+int
+pgqrs_worker_count_serving(const char *queue, int max)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	TimestampTz now = pgqrs_clock();
+	List *refused = NIL;
+	int count = 0;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (count < max && pgqrs_scan_next(&scan, slot))
+	{
+		List *patterns;
+
+		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
+			continue;
+		patterns = patterns_of(slot);
+		if (any_matches(patterns, queue) && may_serve(slot, queue, &refused))
+			count++;
+		list_free_deep(patterns);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+	list_free(refused);
+	return count;
+}
+
+bool
+pgqrs_worker_serves(const char *queue)
+{
+	return pgqrs_worker_count_serving(queue, 1) > 0;
+}
+
+/*
+ * Gives the locked row another status.  itself: the worker asked for it, so that
+ * what it held is given back without a failure.
+ */
+static void
+write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
+			 bool itself)
+{
+	PgqrsRow row;
+
+	Assert(moves[status_of(slot)][to]);
+	pgqrs_row_copy(&row, workers, slot);
+	pgqrs_set(&row, Workers_status, pgqrs_enum_datum(ENUM_WORKER_STATUS, to));
+	if (to == WORKER_STOPPED)
+	{
+		pgqrs_set(&row, Workers_stopped_at, TimestampTzGetDatum(pgqrs_clock()));
+		pgqrs_set(&row, Workers_stopped_itself, BoolGetDatum(itself));
+	}
+	pgqrs_row_update(workers, slot, &row);
+	pgqrs_wake_mark_worker_status(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
+}
+
+bool
+pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	PgqrsWorkerStatus from;
+
+	/* look before locking, so that nobody waits for a stranger's row */
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot) ||
+		!pgqrs_row_fetch_locked(workers, worker_id, LockTupleNoKeyExclusive, slot))
+		pgqrs_error_worker_not_found(worker_id);
+	from = status_of(slot);
+	if (from != to && !moves[from][to])
+		pgqrs_error_worker_stopped(worker_id);
+	if (from != to)
+		write_status(workers, slot, to, true);
+	pgqrs_table_close(workers);
+	return from != to;
+}
+
+bool
+pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TimestampTz now = pgqrs_clock();
+	PgqrsRow row;
+	bool added;
+
+	*worker_id = pgqrs_next_id(SEQUENCE_WORKER_ID);
+	pgqrs_row_init(&row, workers);
+	pgqrs_set(&row, Workers_worker_id, Int64GetDatum(*worker_id));
+	pgqrs_set(&row, Workers_created_at, TimestampTzGetDatum(now));
+	pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
+	pgqrs_set(&row, Workers_status,
+			  pgqrs_enum_datum(ENUM_WORKER_STATUS, WORKER_READY));
+	pgqrs_role_set(&row, owner_columns, GetUserId());
+	pgqrs_set(&row, Workers_name, CStringGetTextDatum(w->name));
+	pgqrs_set(&row, Workers_queues, w->queues);
+	if (w->port != 0)
+		pgqrs_set(&row, Workers_port, Int32GetDatum(w->port));
+	if (w->max_concurrent != 0)
+		pgqrs_set(&row, Workers_max_concurrent, Int32GetDatum(w->max_concurrent));
+	if (w->hostname != NULL)
+		pgqrs_set(&row, Workers_hostname, CStringGetTextDatum(w->hostname));
+	if (w->version != NULL)
+		pgqrs_set(&row, Workers_version, CStringGetTextDatum(w->version));
+	if (w->has_labels)
+		pgqrs_set(&row, Workers_labels, w->labels);
+	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
+	if (added)
+		pgqrs_commit_due(DUE_WORKERS, now + pgqrs_worker_timeout * INT64CONST(1000));
+	pgqrs_table_close(workers);
+	return added;
+}
+
+static bool
+is_live_name(PgqrsTable *workers, const char *owner, Datum name)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	Datum keys[2] = {CStringGetDatum(owner), name};
+
+	return pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot);
+}
+
+/*
+ * Gives a worker the name that its role has now.  False: not yet, for the row is
+ * locked, or it is live and its role was dropped or has another worker of that
+ * name: it has to stop first.
+ */
+static bool
+follow_role(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
+{
+	bool live = pgqrs_is_null(slot, Workers_stopped_at);
+	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
+	char *name;
+	PgqrsRow row;
+	Oid role;
+
+	switch (pgqrs_role_state(slot, owner_columns, &role))
+	{
+		case ROLE_SAME:
+		case ROLE_UNKNOWN:
+			return true;
+		case ROLE_DROPPED:
+			if (live)
+				return false;
+			break;
+		case ROLE_RENAMED:
+			name = GetUserNameFromId(role, false);
+			if (live && strcmp(name, NameStr(*owner)) != 0 &&
+				is_live_name(workers, name, pgqrs_get(slot, Workers_name)))
+				return false;
+	}
+	if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, wait) != ROW_LOCKED)
+		return false;
+	pgqrs_row_copy(&row, workers, slot);
+	pgqrs_role_set(&row, owner_columns, role);
+	pgqrs_row_update(workers, slot, &row);
+	return true;
+}
+
+bool
+pgqrs_workers_follow_roles(int max)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool all = true;
+	PgqrsScan scan;
+	PgqrsRoleState state;
+	Oid role;
+
+	pgqrs_scan_begin_table(&scan, workers);
+	while (max > 0 && pgqrs_scan_next(&scan, slot))
+	{
+		state = pgqrs_role_state(slot, owner_columns, &role);
+		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
+			continue;
+		if (follow_role(workers, slot, LockWaitSkip))
+			max--;
+		else
+			all = false;
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+	return all && max > 0;
+}
+
+/*
+ * Whether a worker that has the name of one that is to be registered is in the
+ * way.  Not if it is of a role that was called as this one is.
+ */
+static bool
+is_in_the_way(PgqrsTable *workers, TupleTableSlot *slot)
+{
+	Oid role;
+
+	return pgqrs_role_state(slot, owner_columns, &role) != ROLE_RENAMED ||
+		role == GetUserId() || !follow_role(workers, slot, LockWaitBlock);
+}
+
+bool
+pgqrs_worker_stop_named(const char *name, int64 *worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	char *owner = GetUserNameFromId(GetUserId(), false);
+	Datum keys[2] = {CStringGetDatum(owner), CStringGetTextDatum(name)};
+	bool found;
+
+	while ((found = pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot)))
+	{
+		if (is_in_the_way(workers, slot) &&
+			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+						   LockWaitBlock) == ROW_LOCKED)
+			break;
+	}
+	if (found)
+	{
+		*worker_id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+		write_status(workers, slot, WORKER_STOPPED, false);
+	}
+	pgqrs_table_close(workers);
+	return found;
+}
+
+/* Collects the ids of up to max silent workers; *next: when others will be. */
+static int
+find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max,
+			TimestampTz *next)
+{
+	TimestampTz now = pgqrs_clock();
+	int count = 0;
+	PgqrsScan scan;
+
+	*next = DT_NOEND;
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (count < max && pgqrs_scan_next(&scan, slot))
+	{
+		TimestampTz at = silent_at(slot, now);
+
+		if (at < now)
+			ids[count++] = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+		else
+			*next = Min(*next, at + 1);
+	}
+	pgqrs_scan_end(&scan);
+	return count;
+}
+
+int
+pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *next)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	int found = find_silent(workers, slot, worker_ids, max, next);
+	int count = 0;
+
+	*all = found < max;
+	for (int i = 0; i < found; i++)
+	{
+		if (!pgqrs_faulty_come_to(FAULTY_WORKER, worker_ids[i]))
+			*next = Min(*next, pgqrs_clock_peek() + PGQRS_FAULTY_PAUSE);
+		else if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
+				 pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
+								LockWaitSkip) != ROW_LOCKED)
+			*all = false;
+		else if (status_of(slot) != WORKER_STOPPED && is_silent(slot, pgqrs_clock()))
+		{
+			write_status(workers, slot, WORKER_STOPPED, false);
+			worker_ids[count++] = worker_ids[i];
+		}
+	}
+	pgqrs_table_close(workers);
+	return count;
+}
+
+bool
+pgqrs_worker_gone(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool gone = !pgqrs_row_fetch_id(workers, worker_id, slot) ||
+		status_of(slot) == WORKER_STOPPED;
+
+	pgqrs_table_close(workers);
+	return gone;
+}
+
+bool
+pgqrs_worker_stopped_itself(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	bool itself = pgqrs_row_fetch_id(workers, worker_id, slot) &&
+		!pgqrs_is_null(slot, Workers_stopped_itself) &&
+		DatumGetBool(pgqrs_get(slot, Workers_stopped_itself));
+
+	pgqrs_table_close(workers);
+	return itself;
+}
+
+/* How many messages a worker may hold at once; 0: no limit, or no such worker. */
+int
+pgqrs_worker_limit(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	int limit = 0;
+
+	if (pgqrs_row_fetch_id(workers, worker_id, slot))
+		limit = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	pgqrs_table_close(workers);
+	return limit;
+}

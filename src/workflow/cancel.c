@@ -1,0 +1,891 @@
+/*
+ * cancel.c
+ *	  Cancelling runs, and their children after them.
+ *
+ * Runs in any backend.  A run under a live lease is only asked to stop: its
+ * message is locked in a mode that open steps let pass, since they may still
+ * store what they have done.  Any other run is ended, which waits for the open
+ * transactions of its steps.
+ *
+ * Those steps may also have reported progress, in the run's row, which the
+ * request is to be written into.  Their next call may need the message, so that
+ * row must not be waited for with the message locked: the locks are taken in a
+ * subtransaction, and given back with it when the row turns out to be locked.
+ *
+ * The end of a parent and the cancellation of its children are two things: the
+ * transaction that ends the parent notes in the archive that children are left
+ * (run.c), whoever comes by cancels them in ascending order without waiting for
+ * any lock, and clears the note when none is left.  So nobody ever waits for a
+ * child while it has a parent locked, or the other way round, and a family of
+ * any size costs the parent's end one row.
+ */
+#include "workflow/cancel.h"
+
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "base/errors.h"
+#include "queue/events.h"
+#include "workflow/family.h"
+#include "shmem/faulty.h"
+#include "queue/grants.h"
+#include "base/json.h"
+#include "queue/lease.h"
+#include "miscadmin.h"
+#include "base/numbers.h"
+#include "workflow/parked.h"
+#include "base/states.h"
+#include "base/subtransaction.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+/* What one call looks at and cancels of the families it comes by. */
+#define MAX_CHILDREN_LOOKED	   10000
+#define MAX_CHILDREN_CANCELLED 1000
+
+/* What somebody has locked is tried again after this. */
+#define RETRY (1 * USECS_PER_SEC)
+
+/* How many runs are cancelled with the same open tables and memory. */
+#define CHUNK 500
+
+typedef enum CancelResult
+{
+	CANCEL_ENDED,	/* it is CANCELLED now */
+	CANCEL_ASKED,	/* its worker was asked to stop */
+	CANCEL_NOTHING, /* it has ended, or was asked before */
+	CANCEL_BUSY		/* somebody has it locked */
+} CancelResult;
+
+/*
+ * One run, whose rows have been read and whose message is locked
+ */
+
+/* The lock that cancelling needs, as it looks before it is taken. */
+static LockTupleMode
+mode_for(TupleTableSlot *message)
+{
+	return pgqrs_lease_live(message, pgqrs_clock()) ? LockTupleNoKeyExclusive :
+													  LockTupleExclusive;
+}
+
+/* Locks the run's row, which steps that are open may report progress in. */
+static bool
+lock_run(PgqrsRunRows *rows, LockWaitPolicy wait)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+	PgqrsLockResult result;
+
+	while ((result = pgqrs_row_lock(rows->runs, rows->run,
+									LockTupleNoKeyExclusive, wait)) == ROW_CHANGED)
+		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
+			pgqrs_error_run_not_found(run_id);
+	return result == ROW_LOCKED;
+}
+
+static void
+set_reason(PgqrsRow *run, const char *reason)
+{
+	pgqrs_set(run, Runs_cancel_requested_at, TimestampTzGetDatum(pgqrs_clock()));
+	if (reason != NULL)
+		pgqrs_set(run, Runs_cancel_reason, CStringGetTextDatum(reason));
+}
+
+/*
+ * From now on the lease is the last one; the mark on the message tells whoever
+ * would give it back, without a look at the run.
+ */
+static CancelResult
+ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
+{
+	PgqrsRow row;
+
+	if (!lock_run(rows, wait))
+		return CANCEL_BUSY;
+	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+		return CANCEL_NOTHING;
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	set_reason(&row, reason);
+	pgqrs_row_update(rows->runs, rows->run, &row);
+
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_message_hold(&row,
+					   DatumGetTimestampTz(
+						   pgqrs_get(rows->message, Messages_visible_after)),
+					   true);
+	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
+	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
+	return CANCEL_ASKED;
+}
+
+/* Ends the run; the message is locked exclusively. */
+static void
+end(PgqrsRunRows *rows, const char *reason, const Datum *output)
+{
+	PgqrsRow row;
+
+	pgqrs_commit_must_last();
+	if (reason != NULL && pgqrs_is_null(rows->run, Runs_cancel_reason))
+	{
+		pgqrs_row_copy(&row, rows->runs, rows->run);
+		pgqrs_set(&row, Runs_cancel_reason, CStringGetTextDatum(reason));
+		pgqrs_row_update(rows->runs, rows->run, &row);
+		if (!pgqrs_row_fetch_id(rows->runs,
+								DatumGetInt64(pgqrs_get(rows->message,
+														Messages_message_id)),
+								rows->run))
+			elog(ERROR, "a run is gone that was just written");
+	}
+	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+	pgqrs_run_end(rows, RUN_CANCELLED, output, NULL);
+}
+
+/*
+ * A lease that has run out since its message was locked in the weaker mode is
+ * taken for a live one: the run ends with the next pass or claim.
+ */
+static CancelResult
+cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
+			  LockWaitPolicy wait)
+{
+	if (mode != LockTupleExclusive ||
+		pgqrs_lease_live(rows->message, pgqrs_clock()))
+		return ask(rows, reason, wait);
+	end(rows, reason, NULL);
+	return CANCEL_ENDED;
+}
+
+/*
+ * The lease was given up while we waited for the lock, under an exclusive one:
+ * so no step is open, and the stronger lock is there for the taking.
+ */
+static LockTupleMode
+lock_given_up(PgqrsRunRows *rows)
+{
+	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
+					   LockWaitBlock) != ROW_LOCKED)
+		elog(ERROR, "a message has changed under lock");
+	return LockTupleExclusive;
+}
+
+/* What one look at a run, as pgqrs_cancel() is asked to cancel it, comes to. */
+typedef struct Cancelling
+{
+	int64 run_id;
+	const char *reason;
+	LockTupleMode mode;	 /* of the message's lock */
+	CancelResult result; /* CANCEL_BUSY: the run's row is locked */
+	PgqrsRunStatus status;
+} Cancelling;
+
+/* Locks the run as cancelling needs, and cancels it: PQ003, 42501. */
+static bool
+cancel_run(void *arg)
+{
+	Cancelling *c = arg;
+	LockTupleMode mode = c->mode;
+	PgqrsRunRows rows;
+
+	c->result = CANCEL_NOTHING;
+	pgqrs_run_open(&rows);
+	pgqrs_run_require(&rows, c->run_id, PRIVILEGE_TRIGGER, mode);
+	if (rows.has_message)
+	{
+		if (mode != LockTupleExclusive && pgqrs_is_null(rows.message, Messages_lease))
+			mode = lock_given_up(&rows);
+		c->result = cancel_locked(&rows, mode, c->reason,
+								  c->mode == LockTupleExclusive ? LockWaitBlock :
+																  LockWaitSkip);
+	}
+	c->status = c->result == CANCEL_ENDED ? RUN_CANCELLED :
+											pgqrs_run_status(rows.run);
+	pgqrs_run_close(&rows);
+	return c->result != CANCEL_BUSY;
+}
+
+/* Waits until nobody has the run's row locked, and does not keep the lock. */
+static bool
+wait_for_run(void *arg)
+{
+	const Cancelling *c = arg;
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
+
+	(void) pgqrs_row_fetch_locked(runs, c->run_id, LockTupleNoKeyExclusive,
+								  pgqrs_table_slot(runs));
+	pgqrs_table_close(runs);
+	return false;
+}
+
+static void
+apart(bool (*work)(void *), Cancelling *c)
+{
+	ErrorData *error = pgqrs_subtransaction(work, c);
+
+	/* whoever catches the error knows nothing of our subtransaction */
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+/* The lock that cancelling the run needs, as it looks now. */
+static LockTupleMode
+mode_for_run(int64 run_id)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *message = pgqrs_table_slot(messages);
+	LockTupleMode mode = LockTupleExclusive;
+
+	if (pgqrs_row_fetch_id(messages, run_id, message))
+		mode = mode_for(message);
+	pgqrs_table_close(messages);
+	return mode;
+}
+
+/*
+ * Cancels a run.  With its message locked exclusively nobody else writes the
+ * run's row, and nothing is to be given back.
+ */
+static void
+cancel_waiting(Cancelling *c)
+{
+	for (;;)
+	{
+		c->mode = mode_for_run(c->run_id);
+		if (c->mode == LockTupleExclusive)
+			(void) cancel_run(c);
+		else
+			apart(cancel_run, c);
+		if (c->result != CANCEL_BUSY)
+			return;
+		apart(wait_for_run, c);
+	}
+}
+
+PgqrsRunStatus
+pgqrs_cancel(int64 run_id, const char *reason)
+{
+	Cancelling c = {.run_id = run_id, .reason = reason};
+
+	cancel_waiting(&c);
+	pgqrs_cancel_children(run_id);
+	return c.status;
+}
+
+/*
+ * The worker's answer
+ */
+
+void
+pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output)
+{
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	if (pgqrs_run_cancelled_under(&rows, lease))
+	{
+		/* a repeated call, or an end that came before it */
+		pgqrs_run_close(&rows);
+		return;
+	}
+	pgqrs_run_fence(&rows, lease, false);
+	if (pgqrs_is_null(rows.run, Runs_cancel_requested_at))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " was not asked to stop", run_id),
+				 errdetail("It is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS,
+											pgqrs_run_status(rows.run))),
+				 errhint("End it with pgqrs_complete_run() or pgqrs_fail_run().")));
+	end(&rows, NULL, output);
+	pgqrs_run_close(&rows);
+	pgqrs_cancel_children(run_id);
+}
+
+/* Reads the queue and the run of the message in the slot, which is locked. */
+static bool
+read_run(PgqrsRunRows *rows)
+{
+	rows->has_message = true;
+	return !pgqrs_is_null(rows->message, Messages_run_id) &&
+		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+						  &rows->queue) &&
+		pgqrs_row_fetch_id(rows->runs,
+						   DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+						   rows->run);
+}
+
+/* Waits for nothing. */
+static CancelResult
+try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
+{
+	while (pgqrs_row_fetch_id(rows->messages, run_id, rows->message))
+	{
+		LockTupleMode mode = mode_for(rows->message);
+
+		switch (pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitSkip))
+		{
+			case ROW_BUSY:
+				return CANCEL_BUSY;
+			case ROW_CHANGED:
+				continue;
+			case ROW_LOCKED:
+				break;
+		}
+		if (!read_run(rows))
+			return CANCEL_NOTHING;
+		if (pgqrs_row_update_waits(rows->run))
+			return CANCEL_BUSY;
+		return cancel_locked(rows, mode, reason, LockWaitSkip);
+	}
+	return CANCEL_NOTHING;
+}
+
+bool
+pgqrs_cancel_try(int64 run_id, const char *reason)
+{
+	PgqrsRunRows rows;
+	CancelResult result;
+
+	pgqrs_run_open(&rows);
+	result = try_cancel(&rows, run_id, reason);
+	pgqrs_run_close(&rows);
+	if (result == CANCEL_ENDED)
+		pgqrs_cancel_children(run_id);
+	return result != CANCEL_BUSY;
+}
+
+void
+pgqrs_cancel_finish(int64 run_id)
+{
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	if (pgqrs_row_fetch_locked(rows.messages, run_id, LockTupleExclusive,
+							   rows.message) &&
+		read_run(&rows))
+		end(&rows, NULL, NULL);
+	pgqrs_run_close(&rows);
+	pgqrs_cancel_children(run_id);
+}
+
+/*
+ * Deleting
+ */
+
+/* False: it was replayed before its row was locked. */
+static bool
+mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
+{
+	PgqrsRow row;
+
+	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleNoKeyExclusive,
+								rows->run))
+		pgqrs_error_run_not_found(run_id);
+	if (!pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
+		return false;
+	if (!pgqrs_is_null(rows->run, Runs_deleted_at))
+		return true;
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_set(&row, Runs_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
+	if (reason != NULL)
+		pgqrs_set(&row, Runs_delete_reason, CStringGetTextDatum(reason));
+	pgqrs_row_update(rows->runs, rows->run, &row);
+	pgqrs_event(EVENT_DELETED, run_id, .reason = reason);
+	return true;
+}
+
+/*
+ * A deleted run is not to be replayed, so its dead letter goes with it.  The
+ * letter is locked before the run, as a replay does.
+ */
+static void
+dismiss_letter(int64 run_id)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	TupleTableSlot *letter = pgqrs_table_slot(archive);
+
+	if (pgqrs_row_fetch_locked(archive, run_id, LockTupleExclusive, letter) &&
+		pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome)) ==
+			OUTCOME_DEAD)
+		pgqrs_message_dismiss(archive, letter);
+	pgqrs_table_close(archive);
+}
+
+/* What is deleted does not go on, so a live lease does not count here. */
+void
+pgqrs_cancel_delete(int64 run_id, const char *reason)
+{
+	PgqrsRunRows rows;
+
+	pgqrs_run_open(&rows);
+	do
+	{
+		pgqrs_run_require(&rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
+		if (rows.has_message)
+			end(&rows, reason, NULL);
+		else
+			dismiss_letter(run_id);
+	} while (!mark_deleted(&rows, run_id, reason));
+	pgqrs_run_close(&rows);
+	pgqrs_cancel_children(run_id);
+}
+
+/*
+ * Many runs
+ */
+
+static bool
+has_error_type(TupleTableSlot *message, const char *error_type)
+{
+	char *type = NULL;
+
+	if (!pgqrs_is_null(message, Messages_last_error))
+		type = pgqrs_json_text(pgqrs_get(message, Messages_last_error), "type");
+	return type != NULL && strcmp(type, error_type) == 0;
+}
+
+/* Whether the run in the slot is one to cancel, but for its error. */
+static bool
+matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
+{
+	TimestampTz created = DatumGetTimestampTz(pgqrs_get(rows->run, Runs_created_at));
+
+	if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)) ||
+		!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+		return false;
+	if (filter->status >= 0 && pgqrs_run_status(rows->run) != filter->status)
+		return false;
+	if (created < filter->created_after || created >= filter->created_before)
+		return false;
+	return !filter->has_tags ||
+		(!pgqrs_is_null(rows->run, Runs_tags) &&
+		 DatumGetBool(DirectFunctionCall2(jsonb_contains,
+										  pgqrs_get(rows->run, Runs_tags),
+										  filter->tags)));
+}
+
+/* The ids of a workflow's live runs after filter->after_run_id, ascending. */
+static PgqrsNumbers
+find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
+{
+	PgqrsKey key = {CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
+	PgqrsNumbers ids = {0};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	while (pgqrs_scan_next(&scan, rows->message))
+	{
+		int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+
+		CHECK_FOR_INTERRUPTS();
+		if (id > filter->after_run_id &&
+			(filter->error_type == NULL ||
+			 has_error_type(rows->message, filter->error_type)))
+			pgqrs_numbers_add(&ids, id);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_numbers_sort(ids.values, ids.count);
+	return ids;
+}
+
+/* Up to max of those that match; *more: there are others after them. */
+static PgqrsNumbers
+find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
+{
+	PgqrsRunRows rows;
+	PgqrsNumbers live;
+	int found = 0;
+
+	*more = false;
+	pgqrs_run_open(&rows);
+	live = find_live(&rows, queue_id, filter);
+	for (int i = 0; i < live.count && !*more; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!pgqrs_row_fetch_id(rows.runs, live.values[i], rows.run) ||
+			!matches(&rows, filter))
+			continue;
+		if (found < max)
+			live.values[found++] = live.values[i];
+		else
+			*more = true;
+	}
+	pgqrs_run_close(&rows);
+	live.count = found;
+	return live;
+}
+
+/* Cancels runs with the same open tables; which were ended is left in ids. */
+static int
+cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
+			 const char *reason)
+{
+	PgqrsRunRows rows;
+	int cancelled = 0;
+
+	pgqrs_run_open(&rows);
+	for (int i = 0; i < count; i++)
+	{
+		CancelResult result = CANCEL_NOTHING;
+
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) && matches(&rows, filter))
+		{
+			Cancelling c = {.run_id = ids[i], .reason = reason};
+
+			cancel_waiting(&c);
+			result = c.result;
+		}
+		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
+			cancelled++;
+		if (result != CANCEL_ENDED)
+			ids[i] = 0;
+	}
+	pgqrs_run_close(&rows);
+	return cancelled;
+}
+
+PgqrsCancelled
+pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
+				  const char *reason, int max_rows)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "pgqrs cancelled runs",
+												  ALLOCSET_DEFAULT_SIZES);
+	PgqrsWorkflow workflow;
+	PgqrsCancelled result = {0};
+	PgqrsNumbers ids;
+	bool more;
+
+	pgqrs_require_writable();
+	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, &workflow);
+	ids = find_runs(workflow.workflow_id, filter, max_rows, &more);
+	if (more && ids.count > 0)
+		result.last = ids.values[ids.count - 1];
+	for (int i = 0; i < ids.count; i += CHUNK)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		result.changed += cancel_chunk(ids.values + i, Min(CHUNK, ids.count - i),
+									   filter, reason);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	result.skipped = ids.count - result.changed;
+	/* not before all of them: from here on nothing waits for a lock */
+	for (int i = 0; i < ids.count; i++)
+		if (ids.values[i] != 0)
+			pgqrs_cancel_children(ids.values[i]);
+	MemoryContextDelete(context);
+	return result;
+}
+
+/*
+ * Families
+ */
+
+typedef struct Family
+{
+	PgqrsRunRows rows;
+	PgqrsTable *archive;
+	TupleTableSlot *letter;
+	int may_look;
+	int may_cancel;
+	int cancelled;
+	bool passed_over; /* something at which it failed before */
+	bool busy;		  /* something that somebody has locked */
+} Family;
+
+static void
+open_family(Family *f)
+{
+	pgqrs_run_open(&f->rows);
+	f->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	f->letter = pgqrs_table_slot(f->archive);
+}
+
+static void
+close_family(Family *f)
+{
+	pgqrs_table_close(f->archive);
+	pgqrs_run_close(&f->rows);
+}
+
+/*
+ * Reads and locks the note that an ended run has left children, unless
+ * somebody else is at it; after: children up to this id are done.
+ */
+static bool
+lock_note(Family *f, int64 parent, int64 *after)
+{
+	char *note;
+	const char *position;
+
+	if (!pgqrs_row_fetch_id(f->archive, parent, f->letter) ||
+		pgqrs_is_null(f->letter, Archive_waiting_for))
+		return false;
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, parent))
+	{
+		f->passed_over = true;
+		return false;
+	}
+	if (pgqrs_row_lock(f->archive, f->letter, LockTupleNoKeyExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+	{
+		f->busy = true;
+		return false;
+	}
+	note = TextDatumGetCString(pgqrs_get(f->letter, Archive_waiting_for));
+	position = pgqrs_parked_for(note, PGQRS_LEFT_CHILDREN);
+	if (position == NULL)
+		elog(ERROR, "archived message " INT64_FORMAT " has the note \"%s\"",
+			 parent, note);
+	*after = *position == '\0' ? 0 : strtoll(position, NULL, 10);
+	return true;
+}
+
+/* after < 0: none is left. */
+static void
+write_note(Family *f, int64 after)
+{
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, f->archive, f->letter);
+	if (after < 0)
+		pgqrs_set_null(&row, Archive_waiting_for);
+	else
+		pgqrs_set(&row, Archive_waiting_for,
+				  CStringGetTextDatum(
+					  psprintf(PGQRS_LEFT_CHILDREN INT64_FORMAT, after)));
+	pgqrs_row_update(f->archive, f->letter, &row);
+}
+
+static bool
+goes_on(TupleTableSlot *run)
+{
+	return !pgqrs_run_is_terminal(pgqrs_run_status(run)) &&
+		pgqrs_is_null(run, Runs_cancel_requested_at);
+}
+
+/* Whether the run in the slot is to end with its parent. */
+static bool
+follows_parent(TupleTableSlot *run)
+{
+	return goes_on(run) && !pgqrs_is_null(run, Runs_on_parent_end) &&
+		pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(run, Runs_on_parent_end)) ==
+		PARENT_END_CANCEL;
+}
+
+/* Those between two ids that others triggered; to < 0: and after. */
+static List *
+find_joined(Family *f, int64 parent, int64 from, int64 to)
+{
+	PgqrsNumbers ids = {0};
+	List *children = NIL;
+
+	pgqrs_family_add_children(parent, from, &ids);
+	for (int i = 0; i < ids.count; i++)
+	{
+		int64 *child;
+
+		if ((to >= 0 && ids.values[i] > to) ||
+			!pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) ||
+			!goes_on(f->rows.run))
+			continue;
+		child = palloc(sizeof(int64));
+		*child = ids.values[i];
+		children = lappend(children, child);
+	}
+	return children;
+}
+
+/*
+ * The children of a run after an id, as far as they may be looked at, that are
+ * to end with it.  *after: the last one looked at, or -1: there are no more.
+ */
+static List *
+find_children(Family *f, int64 parent, int64 *after)
+{
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
+		{2, BTGreaterStrategyNumber, Int64GetDatum(*after)},
+	};
+	List *children = NIL;
+	int64 from = *after;
+	PgqrsScan scan;
+	bool more = true;
+
+	pgqrs_scan_begin(&scan, f->rows.runs, INDEX_RUNS_PARENT, lengthof(keys), keys);
+	while (f->may_look > 0 && list_length(children) < f->may_cancel &&
+		   (more = pgqrs_scan_next(&scan, f->rows.run)))
+	{
+		f->may_look--;
+		*after = DatumGetInt64(pgqrs_get(f->rows.run, Runs_run_id));
+		if (follows_parent(f->rows.run))
+		{
+			int64 *child = palloc(sizeof(int64));
+
+			*child = *after;
+			children = lappend(children, child);
+		}
+	}
+	pgqrs_scan_end(&scan);
+	if (!more)
+		*after = -1;
+	return list_concat(children, find_joined(f, parent, from, *after));
+}
+
+/*
+ * Whether a child is to be cancelled (CANCEL_ASKED) though it may have several
+ * parents.  With its message locked: two that end at a time see each other.
+ */
+static CancelResult
+look_at_parents(PgqrsRunRows *rows, int64 child)
+{
+	if (!pgqrs_family_is_shared(child))
+		return CANCEL_ASKED;
+	if (!pgqrs_row_fetch_id(rows->messages, child, rows->message))
+		return CANCEL_NOTHING;
+	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleNoKeyExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+		return CANCEL_BUSY;
+	if (!pgqrs_row_fetch_id(rows->runs, child, rows->run) ||
+		pgqrs_family_is_held(rows->runs, rows->run))
+		return CANCEL_NOTHING;
+	return CANCEL_ASKED;
+}
+
+static CancelResult
+cancel_child(Family *f, int64 child, int64 parent)
+{
+	CancelResult result;
+
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, child))
+	{
+		f->passed_over = true;
+		return CANCEL_BUSY;
+	}
+	result = look_at_parents(&f->rows, child);
+	if (result == CANCEL_ASKED)
+		result = try_cancel(&f->rows, child,
+							psprintf("run " INT64_FORMAT ", its parent, has ended",
+									 parent));
+	if (result == CANCEL_BUSY)
+		f->busy = true;
+	return result;
+}
+
+/* Cancels children of one ended run; which of them have ended now. */
+static List *
+cancel_family(Family *f, int64 parent)
+{
+	int64 after;
+	int64 first_busy = 0;
+	List *children;
+	List *ended = NIL;
+	ListCell *lc;
+
+	if (!lock_note(f, parent, &after))
+		return NIL;
+	children = find_children(f, parent, &after);
+	foreach(lc, children)
+	{
+		int64 *child = lfirst(lc);
+		CancelResult result = cancel_child(f, *child, parent);
+
+		CHECK_FOR_INTERRUPTS();
+		if (result == CANCEL_BUSY && (first_busy == 0 || *child < first_busy))
+			first_busy = *child;
+		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
+		{
+			f->may_cancel--;
+			f->cancelled++;
+		}
+		if (result == CANCEL_ENDED)
+			ended = lappend(ended, child);
+	}
+	write_note(f, first_busy != 0 ? first_busy - 1 : after);
+	return ended;
+}
+
+/* The families of runs, of their children, and so on. */
+static void
+cancel_families(Family *f, List *parents)
+{
+	while (parents != NIL && f->may_look > 0 && f->may_cancel > 0)
+	{
+		int64 parent = *(int64 *) linitial(parents);
+
+		parents = list_delete_first(parents);
+		parents = list_concat(parents, cancel_family(f, parent));
+	}
+}
+
+void
+pgqrs_cancel_children(int64 run_id)
+{
+	Family f = {
+		.may_look = MAX_CHILDREN_LOOKED,
+		.may_cancel = MAX_CHILDREN_CANCELLED,
+	};
+
+	open_family(&f);
+	cancel_families(&f, list_make1(&run_id));
+	close_family(&f);
+}
+
+/* Ended runs that have left children, up to max. */
+static List *
+find_families(Family *f, int max)
+{
+	List *parents = NIL;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, f->archive, INDEX_ARCHIVE_WAITING, 0, NULL);
+	while (list_length(parents) < max && pgqrs_scan_next(&scan, f->letter))
+	{
+		int64 *parent = palloc(sizeof(int64));
+
+		*parent = DatumGetInt64(pgqrs_get(f->letter, Archive_message_id));
+		parents = lappend(parents, parent);
+	}
+	pgqrs_scan_end(&scan);
+	return parents;
+}
+
+/* When to come back; full: there may be more than this batch could do. */
+static TimestampTz
+next_look(Family *f, bool full)
+{
+	TimestampTz now = pgqrs_clock();
+
+	if (find_families(f, 1) == NIL)
+		return DT_NOEND;
+	/* whoever has it locked is done soon */
+	if (f->busy)
+		return now + RETRY;
+	/* what it fails at may have kept others out of the batch, or be all there is */
+	if (f->passed_over)
+		return now + (full ? RETRY : PGQRS_FAULTY_PAUSE);
+	/* the others are next, or some that came during the batch */
+	return full ? 0 : now + RETRY;
+}
+
+int
+pgqrs_cancel_left(int max_rows, TimestampTz *next)
+{
+	Family f = {.may_look = MAX_CHILDREN_LOOKED, .may_cancel = max_rows};
+	List *parents;
+	bool full;
+
+	open_family(&f);
+	parents = find_families(&f, max_rows);
+	full = list_length(parents) == max_rows;
+	cancel_families(&f, parents);
+	full |= f.may_look <= 0 || f.may_cancel <= 0;
+	*next = next_look(&f, full);
+	close_family(&f);
+	return f.cancelled;
+}

@@ -1,0 +1,297 @@
+/*
+ * family.c
+ *	  Parents of a run beside the one that it was triggered by.
+ *
+ * A child that is started by a key may be a run that is there already.  Its
+ * row knows the parent that triggered it, if any; the others are rows of a
+ * table of their own, which few runs have.
+ *
+ * Runs in any backend.  A parent joins with the message of the run, if that has
+ * not ended, locked key-share: so an end, which locks it exclusively, knows all
+ * parents that it has to wake, and whoever joins later sees that it has ended.
+ * Two parents that end badly at a time look at each other with that message
+ * locked, one after the other, so that the last one cancels the run.
+ */
+#include "workflow/family.h"
+
+#include "base/errors.h"
+#include "miscadmin.h"
+#include "workflow/parked.h"
+#include "utils/builtins.h"
+
+/* So many ancestors are looked at for the run itself. */
+#define MAX_ANCESTORS 1000
+
+typedef struct Parents
+{
+	PgqrsTable *table;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+} Parents;
+
+static void
+begin(Parents *p, PgqrsIndexId index, int nkeys, const PgqrsKey *keys, bool write)
+{
+	p->table = pgqrs_table_open(TABLE_PARENTS, write);
+	p->slot = pgqrs_table_slot(p->table);
+	pgqrs_scan_begin(&p->scan, p->table, index, nkeys, keys);
+}
+
+static void
+begin_parents(Parents *p, int64 run_id, bool write)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+
+	begin(p, INDEX_PARENTS_PKEY, 1, &key, write);
+}
+
+static bool
+next(Parents *p)
+{
+	CHECK_FOR_INTERRUPTS();
+	return pgqrs_scan_next(&p->scan, p->slot);
+}
+
+static void
+end(Parents *p)
+{
+	pgqrs_scan_end(&p->scan);
+	pgqrs_table_close(p->table);
+}
+
+static int64
+parent_of(Parents *p)
+{
+	return DatumGetInt64(pgqrs_get(p->slot, Parents_parent_run_id));
+}
+
+static PgqrsRunStatus
+status_of(TupleTableSlot *run)
+{
+	return pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+}
+
+static bool
+has_ended(TupleTableSlot *run)
+{
+	PgqrsRunStatus status = status_of(run);
+
+	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+/*
+ * Joining
+ */
+
+/* Adds the parents of a run to the list. */
+static void
+add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsNumbers *ids)
+{
+	Parents p;
+
+	if (pgqrs_row_fetch_id(runs, run_id, run) &&
+		!pgqrs_is_null(run, Runs_parent_run_id))
+		pgqrs_numbers_add(ids, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
+	begin_parents(&p, run_id, false);
+	while (next(&p))
+		pgqrs_numbers_add(ids, parent_of(&p));
+	end(&p);
+}
+
+/* It would wait for the end of what waits for its own. */
+static void
+refuse_ancestor(PgqrsTable *runs, int64 run_id, int64 parent)
+{
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+	PgqrsNumbers ancestors = {0};
+
+	add_parents(runs, run, parent, &ancestors);
+	for (int i = 0; i < ancestors.count && i < MAX_ANCESTORS; i++)
+	{
+		if (ancestors.values[i] == run_id)
+			ereport(ERROR,
+					(errcode(ERRCODE_PGQRS_INVALID_STATE),
+					 errmsg("run " INT64_FORMAT " cannot be a child of run " INT64_FORMAT,
+							run_id, parent),
+					 errdetail("It is one of its parents, or a parent of those."),
+					 errhint("Use another workflow or another key for the child.")));
+		add_parents(runs, run, ancestors.values[i], &ancestors);
+	}
+}
+
+static void
+insert(int64 run_id, int64 parent, const char *step_id, PgqrsParentEnd on_parent_end)
+{
+	PgqrsTable *table = pgqrs_table_open(TABLE_PARENTS, true);
+	PgqrsRow row;
+
+	pgqrs_row_init(&row, table);
+	pgqrs_set(&row, Parents_run_id, Int64GetDatum(run_id));
+	pgqrs_set(&row, Parents_parent_run_id, Int64GetDatum(parent));
+	pgqrs_set(&row, Parents_on_parent_end,
+			  pgqrs_enum_datum(ENUM_PARENT_END, on_parent_end));
+	pgqrs_set(&row, Parents_parent_step_id, CStringGetTextDatum(step_id));
+	(void) pgqrs_row_insert_unique(table, &row, INDEX_PARENTS_PKEY);
+	pgqrs_table_close(table);
+}
+
+void
+pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
+				  int64 parent, const char *step_id, PgqrsParentEnd on_parent_end)
+{
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+
+	if (!pgqrs_row_fetch_id(runs, run_id, run) ||
+		(!pgqrs_is_null(run, Runs_parent_run_id) &&
+		 DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)) == parent))
+		return;
+	if (!has_ended(run))
+	{
+		refuse_ancestor(runs, run_id, parent);
+		(void) pgqrs_row_fetch_locked(messages, run_id, LockTupleKeyShare,
+									  pgqrs_table_slot(messages));
+	}
+	insert(run_id, parent, step_id, on_parent_end);
+}
+
+/*
+ * Ends
+ */
+
+void
+pgqrs_family_tell(int64 run_id)
+{
+	Parents p;
+
+	begin_parents(&p, run_id, false);
+	while (next(&p))
+		pgqrs_parked_sent(parent_of(&p));
+	end(&p);
+}
+
+bool
+pgqrs_family_has_joined(int64 parent)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(parent)};
+	Parents p;
+	bool found;
+
+	begin(&p, INDEX_PARENTS_PARENT, 1, &key, false);
+	found = next(&p);
+	end(&p);
+	return found;
+}
+
+static bool
+abandons(TupleTableSlot *slot, AttrNumber on_parent_end)
+{
+	return pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(slot, on_parent_end)) ==
+		PARENT_END_ABANDON;
+}
+
+void
+pgqrs_family_add_children(int64 parent, int64 after, PgqrsNumbers *ids)
+{
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
+		{2, BTGreaterStrategyNumber, Int64GetDatum(after)},
+	};
+	Parents p;
+
+	begin(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
+	while (next(&p))
+		if (!abandons(p.slot, Parents_on_parent_end))
+			pgqrs_numbers_add(ids,
+							  DatumGetInt64(pgqrs_get(p.slot, Parents_run_id)));
+	end(&p);
+}
+
+bool
+pgqrs_family_is_shared(int64 run_id)
+{
+	Parents p;
+	bool found;
+
+	begin_parents(&p, run_id, false);
+	found = next(&p);
+	end(&p);
+	return found;
+}
+
+/* Whether a parent goes on, or has ended well. */
+static bool
+holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
+{
+	PgqrsRunStatus status;
+
+	if (!pgqrs_row_fetch_id(runs, parent, slot))
+		return false;
+	status = status_of(slot);
+	return status != RUN_ERROR && status != RUN_CANCELLED;
+}
+
+bool
+pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+	TupleTableSlot *slot = pgqrs_table_slot(runs);
+	bool held;
+	Parents p;
+
+	if (pgqrs_is_null(run, Runs_parent_run_id) || abandons(run, Runs_on_parent_end) ||
+		holds(runs, slot, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id))))
+		return true;
+	held = false;
+	begin_parents(&p, run_id, false);
+	while (!held && next(&p))
+		held = abandons(p.slot, Parents_on_parent_end) ||
+			holds(runs, slot, parent_of(&p));
+	end(&p);
+	return held;
+}
+
+/*
+ * Results
+ */
+
+/* Whether a run has not ended, or is one that a replay continues. */
+static bool
+may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
+{
+	return pgqrs_row_fetch_id(runs, run_id, slot) &&
+		(status_of(slot) == RUN_ERROR || !has_ended(slot));
+}
+
+bool
+pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(runs);
+	bool asked = !pgqrs_is_null(run, Runs_parent_run_id) &&
+		may_ask(runs, slot, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
+	Parents p;
+
+	if (!asked)
+	{
+		begin_parents(&p, DatumGetInt64(pgqrs_get(run, Runs_run_id)), false);
+		while (!asked && next(&p))
+			asked = may_ask(runs, slot, parent_of(&p));
+		end(&p);
+	}
+	return asked;
+}
+
+int
+pgqrs_family_remove(int64 run_id)
+{
+	Parents p;
+	int count = 0;
+
+	begin_parents(&p, run_id, true);
+	while (next(&p))
+	{
+		pgqrs_row_delete(p.table, p.slot);
+		count++;
+	}
+	end(&p);
+	return count;
+}

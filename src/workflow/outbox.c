@@ -1,0 +1,216 @@
+/*
+ * outbox.c
+ *	  Telling a queue of the runs of a workflow that have ended.
+ *
+ * Runs in whatever transaction ends a run, so that the event is sent if and
+ * only if the run has ended.  The event is an ordinary message of an ordinary
+ * queue; it is inserted without a key, so nobody is waited for and no row
+ * locked.  Who may use the outbox was checked when it was set, not here: the
+ * worker that completes a run needs no privilege on it.
+ *
+ * The message's payload is a CloudEvent, version 1.0, in its JSON format:
+ * https://github.com/cloudevents/spec
+ */
+#include "workflow/outbox.h"
+
+#include "base/clock.h"
+#include "commands/dbcommands.h"
+#include "base/errors.h"
+#include "shmem/floor.h"
+#include "base/guc.h"
+#include "base/json.h"
+#include "lib/stringinfo.h"
+#include "queue/message.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "workflow/workflow.h"
+
+static PgqrsRunStatus
+status_of(const PgqrsRow *run)
+{
+	return pgqrs_enum_value(ENUM_RUN_STATUS, run->values[Runs_status - 1]);
+}
+
+static const char *
+event_type(PgqrsRunStatus status)
+{
+	switch (status)
+	{
+		case RUN_SUCCESS:
+			return "pgqrs.run.succeeded";
+		case RUN_ERROR:
+			return "pgqrs.run.failed";
+		default:
+			return "pgqrs.run.cancelled";
+	}
+}
+
+/* Appends a segment of a path, percent-encoded as in RFC 3986. */
+static void
+append_segment(StringInfo path, const char *name)
+{
+	static const char unreserved[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+									 "abcdefghijklmnopqrstuvwxyz0123456789-._~";
+
+	appendStringInfoChar(path, '/');
+	for (const unsigned char *c = (const unsigned char *) name; *c != '\0'; c++)
+		if (strchr(unreserved, *c) != NULL)
+			appendStringInfoChar(path, *c);
+		else
+			appendStringInfo(path, "%%%02X", *c);
+}
+
+/* Where the event comes from: /pgqrs/DATABASE/WORKFLOW */
+static const char *
+event_source(const PgqrsQueue *workflow)
+{
+	StringInfoData path;
+
+	initStringInfo(&path);
+	appendStringInfoString(&path, "/pgqrs");
+	append_segment(&path, get_database_name(MyDatabaseId));
+	append_segment(&path, workflow->name);
+	return path.data;
+}
+
+static void
+put_text(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+{
+	if (!run->nulls[column - 1])
+		pgqrs_json_put_text(json, key,
+							TextDatumGetCString(run->values[column - 1]));
+}
+
+static void
+put_json(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+{
+	if (!run->nulls[column - 1])
+		pgqrs_json_put_json(json, key, run->values[column - 1]);
+}
+
+static void
+put_instant(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+{
+	if (!run->nulls[column - 1])
+		pgqrs_json_put_instant(json, key,
+							   DatumGetTimestampTz(run->values[column - 1]));
+}
+
+/* What is told of the run; whole: with the values that may be large. */
+static void
+put_data(PgqrsJson *json, const PgqrsQueue *workflow, const PgqrsRow *run, bool whole)
+{
+	pgqrs_json_begin_inner(json, "data");
+	pgqrs_json_put_int64(json, "run_id",
+						 DatumGetInt64(run->values[Runs_run_id - 1]));
+	pgqrs_json_put_text(json, "workflow", workflow->name);
+	pgqrs_json_put_text(json, "status",
+						pgqrs_enum_label(ENUM_RUN_STATUS, status_of(run)));
+	if (!run->nulls[Runs_parent_run_id - 1])
+		pgqrs_json_put_int64(json, "parent_run_id",
+							 DatumGetInt64(run->values[Runs_parent_run_id - 1]));
+	put_text(json, "idempotency_key", run, Runs_idempotency_key);
+	put_instant(json, "created_at", run, Runs_created_at);
+	put_instant(json, "started_at", run, Runs_started_at);
+	put_instant(json, "completed_at", run, Runs_completed_at);
+	if (whole)
+	{
+		put_text(json, "cancel_reason", run, Runs_cancel_reason);
+		put_json(json, "tags", run, Runs_tags);
+		put_json(json, "output", run, Runs_output);
+		put_json(json, "error", run, Runs_error);
+	}
+	else
+		pgqrs_json_put_true(json, "truncated");
+	pgqrs_json_end_inner(json);
+}
+
+static Datum
+make_event(const PgqrsQueue *workflow, const PgqrsRow *run, int64 id, bool whole)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "specversion", "1.0");
+	pgqrs_json_put_text(&json, "id", psprintf(INT64_FORMAT, id));
+	pgqrs_json_put_text(&json, "source", event_source(workflow));
+	pgqrs_json_put_text(&json, "type", event_type(status_of(run)));
+	pgqrs_json_put_text(&json, "subject",
+						psprintf(INT64_FORMAT,
+								 DatumGetInt64(run->values[Runs_run_id - 1])));
+	put_instant(&json, "time", run, Runs_completed_at);
+	pgqrs_json_put_text(&json, "datacontenttype", "application/json");
+	put_data(&json, workflow, run, whole);
+	return pgqrs_json_end(&json);
+}
+
+/* An upper bound for the values that may be large. */
+static Size
+size_of_values(const PgqrsRow *run)
+{
+	static const AttrNumber columns[] = {Runs_cancel_reason, Runs_tags,
+										 Runs_output, Runs_error};
+	Size size = 0;
+
+	for (int i = 0; i < lengthof(columns); i++)
+		if (!run->nulls[columns[i] - 1])
+			size += pgqrs_json_size(run->values[columns[i] - 1]);
+	return size;
+}
+
+void
+pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
+				  const PgqrsRow *run)
+{
+	const char *name = pgqrs_workflow_outbox(workflow->queue_id);
+	PgqrsNewMessage m = {0};
+	MemoryContext caller;
+	MemoryContext context;
+	PgqrsQueue outbox;
+	PgqrsRow row;
+	int64 id;
+
+	if (name == NULL)
+		return;
+	if (!pgqrs_queue_to_send_to(name, &outbox) || outbox.is_workflow)
+	{
+		/* the end of a run does not depend on who listens */
+		ereport(WARNING,
+				(errcode(ERRCODE_PGQRS_QUEUE_NOT_FOUND),
+				 errmsg("the outbox \"%s\" of workflow \"%s\" is not there",
+						name, workflow->name),
+				 errdetail("No event was sent of run " INT64_FORMAT ".",
+						   DatumGetInt64(run->values[Runs_run_id - 1])),
+				 errhint("Create the queue again, or change outbox_queue with pgqrs_alter_workflow().")));
+		return;
+	}
+	id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	/* one call may end any number of runs */
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs event",
+									ALLOCSET_DEFAULT_SIZES);
+	caller = MemoryContextSwitchTo(context);
+	m.payload = make_event(workflow, run, id,
+						   size_of_values(run) <= (Size) pgqrs_payload_max);
+	MemoryContextSwitchTo(caller);
+	pgqrs_message_fill(&row, messages, outbox.queue_id, id, &m,
+					   pgqrs_when_clock(outbox.queue_id, &m.when));
+	pgqrs_row_insert(messages, &row);
+	MemoryContextDelete(context);
+}
+
+/* As with who sends to a queue, its deletion comes before this or waits. */
+void
+pgqrs_outbox_check(const char *name)
+{
+	PgqrsQueue queue;
+
+	pgqrs_table_close(pgqrs_table_open(TABLE_MESSAGES, true));
+	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, &queue);
+	if (queue.is_workflow)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("\"%s\" cannot be an outbox", name),
+				 errdetail("It is the queue of a workflow."),
+				 errhint("Create a queue for the events with pgqrs_create_queue().")));
+}

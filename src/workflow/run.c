@@ -1,0 +1,1039 @@
+/*
+ * run.c
+ *	  Workflow runs: trigger, complete, fail, end.
+ *
+ * Runs in any backend.  A run and its message have the same id; whoever wants
+ * to change a run locks its message first, exclusively to move the run to
+ * another status, key-share to work on it under a lease.  A run without a
+ * message has ended and only replay and deletion touch it, under a lock on
+ * the run's own row.
+ */
+#include "workflow/run.h"
+
+#include "base/clock.h"
+#include "shmem/commit.h"
+#include "base/errors.h"
+#include "queue/events.h"
+#include "workflow/family.h"
+#include "shmem/floor.h"
+#include "queue/grants.h"
+#include "base/json.h"
+#include "queue/lease.h"
+#include "base/names.h"
+#include "workflow/outbox.h"
+#include "workflow/parked.h"
+#include "base/states.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "shmem/wake.h"
+#include "queue/worker_registry.h"
+
+/* A session is warned once in this time that nobody serves a workflow. */
+#define WARN_INTERVAL (60 * USECS_PER_SEC)
+
+/* How often the message of a live run is looked for: replays are rare. */
+#define MAX_LOOKS 100
+
+PgqrsRunStatus
+pgqrs_run_status(TupleTableSlot *run)
+{
+	return pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+}
+
+/*
+ * It was not claimed since the trigger or a replay, is held, or waits for
+ * somebody.  One that waits for its next claim may be RUNNING or PAUSED.
+ */
+bool
+pgqrs_run_status_of_message(TupleTableSlot *message, PgqrsRunStatus *status)
+{
+	if (DatumGetInt32(pgqrs_get(message, Messages_attempt)) == 0)
+		*status = RUN_QUEUED;
+	else if (!pgqrs_is_null(message, Messages_lease))
+		*status = RUN_RUNNING;
+	else if (!pgqrs_is_null(message, Messages_waiting_for))
+		*status = RUN_PAUSED;
+	else
+		return false;
+	return true;
+}
+
+bool
+pgqrs_run_is_terminal(PgqrsRunStatus status)
+{
+	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+void
+pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
+{
+	PgqrsRunStatus from = pgqrs_run_status(run);
+
+	if (!pgqrs_state_run_may(from, to))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " cannot become %s",
+						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
+						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
+				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, from)),
+				 errhint("Look at the run with pgqrs_get_run().")));
+	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, to));
+}
+
+void
+pgqrs_run_open_messages(PgqrsRunRows *rows)
+{
+	rows->messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	rows->message = pgqrs_table_slot(rows->messages);
+	rows->has_message = rows->taken = false;
+	rows->runs = NULL;
+	rows->run = NULL;
+}
+
+void
+pgqrs_run_open_runs(PgqrsRunRows *rows)
+{
+	if (rows->runs != NULL)
+		return;
+	rows->runs = pgqrs_table_open(TABLE_RUNS, true);
+	rows->run = pgqrs_table_slot(rows->runs);
+}
+
+void
+pgqrs_run_open(PgqrsRunRows *rows)
+{
+	pgqrs_run_open_messages(rows);
+	pgqrs_run_open_runs(rows);
+}
+
+void
+pgqrs_run_close(PgqrsRunRows *rows)
+{
+	if (rows->runs != NULL)
+		pgqrs_table_close(rows->runs);
+	pgqrs_table_close(rows->messages);
+}
+
+const char *
+pgqrs_run_damage(PgqrsTable *runs, int64 run_id, TupleTableSlot *run)
+{
+	int status;
+
+	if (!pgqrs_row_fetch_id(runs, run_id, run))
+		return "the run of the message does not exist";
+	status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
+	if (status < 0 || !pgqrs_state_run_may(status, RUN_RUNNING))
+		return "its message is live, but the run is not";
+	return NULL;
+}
+
+/*
+ * Starting
+ */
+
+/* Whether it is time to look, in this session, if somebody serves a workflow. */
+static bool
+warning_due(int64 workflow_id)
+{
+	static HTAB *checked = NULL;
+	struct
+	{
+		int64 workflow_id;
+		TimestampTz at;
+	} * entry;
+	TimestampTz now = pgqrs_clock();
+	bool found;
+
+	if (checked == NULL)
+	{
+		HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(*entry)};
+
+		checked = hash_create("pgqrs workflows checked for workers", 16, &ctl,
+							  HASH_ELEM | HASH_BLOBS);
+	}
+	entry = hash_search(checked, &workflow_id, HASH_ENTER, &found);
+	if (found && now >= entry->at && now - entry->at < WARN_INTERVAL)
+		return false;
+	entry->at = now;
+	return true;
+}
+
+/*
+ * Warns, or refuses, when nobody live serves a workflow.  For the warning the
+ * registry is read at most once in WARN_INTERVAL per session and workflow.
+ */
+static void
+check_served(const PgqrsWorkflow *workflow, bool require)
+{
+	if (!require && !warning_due(workflow->workflow_id))
+		return;
+	if (pgqrs_worker_serves(workflow->name))
+		return;
+	if (require)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_NO_WORKER),
+				 errmsg("no live worker serves workflow \"%s\"", workflow->name),
+				 errhint("Start a worker that registers for it, or trigger without require_worker.")));
+	/* the client's concern: where no worker registers, it would fill the log */
+	ereport(WARNING_CLIENT_ONLY,
+			(errcode(ERRCODE_PGQRS_NO_WORKER),
+			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
+			 errhint("The run waits until a worker that registers for it, or calls pgqrs_dequeue(), takes it.")));
+}
+
+static void
+fill_parent(PgqrsRow *row, const PgqrsNewRun *r)
+{
+	pgqrs_set(row, Runs_parent_run_id, Int64GetDatum(r->parent_run_id));
+	pgqrs_set(row, Runs_parent_step_id, CStringGetTextDatum(r->parent_step_id));
+	pgqrs_set(row, Runs_on_parent_end,
+			  pgqrs_enum_datum(ENUM_PARENT_END, r->on_parent_end));
+}
+
+static void
+fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
+		 const PgqrsNewRun *r, const PgqrsRow *message)
+{
+	pgqrs_row_init(row, runs);
+	pgqrs_set(row, Runs_run_id, message->values[Messages_message_id - 1]);
+	pgqrs_set(row, Runs_workflow_id, Int64GetDatum(workflow->workflow_id));
+	pgqrs_set(row, Runs_created_at, message->values[Messages_enqueued_at - 1]);
+	pgqrs_set(row, Runs_attempt, Int32GetDatum(0));
+	pgqrs_set(row, Runs_failures, Int32GetDatum(0));
+	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, RUN_QUEUED));
+	pgqrs_set(row, Runs_priority, Int16GetDatum(r->priority));
+	if (r->timeout > 0)
+		pgqrs_set(row, Runs_timeout, IntervalPGetDatum(pgqrs_interval(r->timeout)));
+	if (!message->nulls[Messages_deadline_at - 1])
+		pgqrs_set(row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
+	if (r->parent_run_id != 0)
+		fill_parent(row, r);
+	if (r->rerun_of != 0)
+		pgqrs_set(row, Runs_rerun_of, Int64GetDatum(r->rerun_of));
+	if (r->schedule_slot != 0)
+		pgqrs_set(row, Runs_schedule_slot, TimestampTzGetDatum(r->schedule_slot));
+	if (r->idempotency_key != NULL)
+	{
+		pgqrs_set(row, Runs_idempotency_key,
+				  CStringGetTextDatum(r->idempotency_key));
+		pgqrs_set(row, Runs_key_scope,
+				  pgqrs_enum_datum(ENUM_KEY_SCOPE, workflow->key_scope));
+	}
+	if (r->has_retry_policy)
+		pgqrs_set(row, Runs_retry_policy, r->retry_policy);
+	if (r->has_tags)
+		pgqrs_set(row, Runs_tags, r->tags);
+	if (r->has_headers)
+		pgqrs_set(row, Runs_headers, r->headers);
+	if (r->has_input)
+		pgqrs_set(row, Runs_input, r->input);
+}
+
+/* Both rows of a new run. */
+static void
+fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
+	 int64 id, PgqrsRow *message, PgqrsRow *run)
+{
+	PgqrsNewMessage m = {
+		.when = r->when,
+		.priority = r->priority,
+		.is_run = true,
+		.has_headers = r->has_headers,
+		.headers = r->headers,
+		.timeout = r->timeout,
+		.latest_deadline = r->latest_deadline,
+	};
+
+	if (workflow->key_scope == KEY_ACTIVE)
+		m.idempotency_key = r->idempotency_key;
+	pgqrs_message_fill(message, rows->messages, workflow->workflow_id, id, &m,
+					   pgqrs_when_clock(workflow->workflow_id, &m.when));
+	fill_run(run, rows->runs, workflow, r, message);
+}
+
+/*
+ * Finds the run that has a key.  Each run keeps the scope that it was triggered
+ * with, so after a change of the workflow's either kind may have it: one that
+ * is kept, or one that has not ended.
+ */
+bool
+pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs,
+				 TupleTableSlot *run, int64 workflow_id, const char *key, int64 *id)
+{
+	Datum keys[2] = {Int64GetDatum(workflow_id), CStringGetTextDatum(key)};
+
+	if (pgqrs_row_fetch(runs, INDEX_RUNS_KEY, 2, keys, run))
+		*id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+	else if (pgqrs_message_by_key(messages, workflow_id, key, message))
+		*id = DatumGetInt64(pgqrs_get(message, Messages_message_id));
+	else
+		return false;
+	return true;
+}
+
+static void
+note_created(const PgqrsNewRun *r, int64 id)
+{
+	pgqrs_event(EVENT_CREATED, id, .parent_run_id = r->parent_run_id,
+				.rerun_of = r->rerun_of);
+	if (r->parent_run_id != 0)
+		pgqrs_event(EVENT_CHILD_STARTED, r->parent_run_id,
+					.step_id = r->parent_step_id, .child_run_id = id);
+	if (r->rerun_of != 0)
+		pgqrs_event(EVENT_RERUN, r->rerun_of, .new_run_id = id);
+}
+
+/* Stores a run without a key. */
+static void
+insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+		   const PgqrsNewRun *r, int64 id)
+{
+	PgqrsRow message;
+	PgqrsRow run;
+
+	fill(rows, workflow, r, id, &message, &run);
+	pgqrs_row_insert(rows->runs, &run);
+	pgqrs_row_insert(rows->messages, &message);
+	note_created(r, id);
+}
+
+/* Stores a run unless its key is taken; the row with the key goes first. */
+static bool
+insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+			 const PgqrsRow *message, const PgqrsRow *run)
+{
+	if (workflow->key_scope == KEY_ACTIVE)
+	{
+		if (!pgqrs_row_insert_unique(rows->messages, message, INDEX_MESSAGES_KEY))
+			return false;
+		pgqrs_row_insert(rows->runs, run);
+	}
+	else
+	{
+		if (!pgqrs_row_insert_unique(rows->runs, run, INDEX_RUNS_KEY))
+			return false;
+		pgqrs_row_insert(rows->messages, message);
+	}
+	return true;
+}
+
+/*
+ * The same for a trigger.  The workflow's key_scope may just have been changed,
+ * and an open transaction may have stored the key where it was kept before: the
+ * end of that is waited for.
+ */
+static bool
+find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
+			int64 *id)
+{
+	bool active = workflow->key_scope == KEY_ACTIVE;
+	Datum keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
+
+	if (active ? pgqrs_message_by_key(rows->messages, workflow->workflow_id,
+									  key, rows->message) :
+				 pgqrs_row_fetch(rows->runs, INDEX_RUNS_KEY, 2, keys, rows->run))
+	{
+		*id = active ?
+			DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)) :
+			DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+		return true;
+	}
+	return pgqrs_row_await_writer(active ? rows->runs : rows->messages,
+								  active ? INDEX_RUNS_KEY : INDEX_MESSAGES_KEY,
+								  2, keys) &&
+		pgqrs_run_by_key(rows->messages, rows->message, rows->runs, rows->run,
+						 workflow->workflow_id, key, id);
+}
+
+/*
+ * Takes the key from a run that ended badly, for one that is started anew in
+ * its place: as if it had been kept until the end only, so that a replay of the
+ * old one finds it taken.  Its dead letter goes first, as in a replay.  False:
+ * it keeps the key.
+ */
+static bool
+release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
+{
+	PgqrsTable *archive;
+	TupleTableSlot *letter;
+	bool released = false;
+	PgqrsRow row;
+
+	if (r->failed_by == 0)
+		return false;
+	archive = pgqrs_table_open(TABLE_ARCHIVE, true);
+	letter = pgqrs_table_slot(archive);
+	if (pgqrs_row_fetch_locked(archive, id, LockTupleExclusive, letter) &&
+		pgqrs_row_fetch_locked(rows->runs, id, LockTupleNoKeyExclusive, rows->run) &&
+		(pgqrs_run_status(rows->run) == RUN_ERROR ||
+		 pgqrs_run_status(rows->run) == RUN_CANCELLED) &&
+		DatumGetTimestampTz(pgqrs_get(rows->run, Runs_completed_at)) <= r->failed_by)
+	{
+		pgqrs_row_copy(&row, rows->runs, rows->run);
+		pgqrs_set(&row, Runs_key_scope,
+				  pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_ACTIVE));
+		pgqrs_row_update(rows->runs, rows->run, &row);
+		pgqrs_row_copy(&row, archive, letter);
+		pgqrs_set(&row, Archive_idempotency_key,
+				  CStringGetTextDatum(r->idempotency_key));
+		pgqrs_row_update(archive, letter, &row);
+		released = true;
+	}
+	pgqrs_table_close(archive);
+	return released;
+}
+
+/* Starts a run under the given id unless its key is taken; the id that has it. */
+static int64
+trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+			  const PgqrsNewRun *r, int64 id)
+{
+	PgqrsRow message;
+	PgqrsRow run;
+	int64 other;
+
+	for (;;)
+	{
+		if (find_by_key(rows, workflow, r->idempotency_key, &other))
+		{
+			if (release_key(rows, r, other))
+				continue;
+			if (r->on_duplicate == DUPLICATE_RAISE)
+				ereport(ERROR,
+						(errcode(ERRCODE_UNIQUE_VIOLATION),
+						 errmsg("workflow \"%s\" has a run with idempotency key \"%s\"",
+								workflow->name, r->idempotency_key),
+						 errdetail("It is run " INT64_FORMAT ".", other),
+						 errhint("Use that run, or another key.")));
+			return r->on_duplicate == DUPLICATE_NULL ? 0 : other;
+		}
+		if (id == 0)
+			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		fill(rows, workflow, r, id, &message, &run);
+		if (insert_keyed(rows, workflow, &message, &run))
+		{
+			note_created(r, id);
+			return id;
+		}
+	}
+}
+
+/* Refuses an instant so far away that no deadline after it can be stored. */
+static void
+check_deadline(const PgqrsNewRun *r)
+{
+	if (pgqrs_when_visible(&r->when, pgqrs_clock()) >= END_TIMESTAMP - r->timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the deadline of the run is out of range"),
+				 errhint("Use an earlier \"run_at\" or a shorter \"timeout\".")));
+}
+
+void
+pgqrs_run_check(const char *name, const PgqrsNewRun *r, PgqrsWorkflow *workflow)
+{
+	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
+	if (r->has_retry_policy)
+	{
+		PgqrsRetryPolicy policy = workflow->retry;
+
+		pgqrs_retry_policy_merge(&policy, r->retry_policy);
+	}
+}
+
+/* Looks the workflow up and completes what the trigger left to it. */
+static void
+prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
+{
+	pgqrs_run_check(name, r, workflow);
+	if (r->timeout < 0)
+		r->timeout = workflow->timeout;
+	if (r->timeout > 0)
+		check_deadline(r);
+	if (!r->no_warning)
+		check_served(workflow, r->require_worker);
+}
+
+int64
+pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
+{
+	PgqrsRunRows rows;
+	PgqrsWorkflow workflow;
+	int64 id;
+
+	pgqrs_run_open(&rows);
+	prepare(name, r, &workflow);
+	if (r->idempotency_key != NULL)
+		id = trigger_keyed(&rows, &workflow, r, 0);
+	else
+	{
+		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		insert_run(&rows, &workflow, r, id);
+	}
+	pgqrs_run_close(&rows);
+	return id;
+}
+
+/*
+ * Items with keys one by one, in the order of their keys, so that two batches
+ * never wait for each other.
+ */
+static void
+trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+					PgqrsNewRun *r, int count, const Datum *inputs,
+					const bool *no_inputs, char **keys, int64 *ids)
+{
+	int *order = pgqrs_key_order(keys, count);
+
+	for (int i = 0; i < count; i++)
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	for (int i = 0; i < count; i++)
+	{
+		int item = order[i];
+
+		r->has_input = !no_inputs[item];
+		r->input = inputs[item];
+		r->idempotency_key = keys[item];
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[item];
+		if (keys[item] != NULL)
+			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
+		else
+			insert_run(rows, workflow, r, ids[item]);
+	}
+	pfree(order);
+}
+
+/* keys: NULL, or one per item, each of which may be NULL; they differ. */
+void
+pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
+						const Datum *inputs, const bool *no_inputs, char **keys,
+						int64 *ids)
+{
+	PgqrsRunRows rows;
+	PgqrsWorkflow workflow;
+	PgqrsRow *messages;
+	PgqrsRow *runs;
+
+	pgqrs_run_open(&rows);
+	r->no_warning |= count == 0;
+	prepare(name, r, &workflow);
+	if (keys != NULL)
+	{
+		trigger_batch_keyed(&rows, &workflow, r, count, inputs, no_inputs, keys,
+							ids);
+		pgqrs_run_close(&rows);
+		return;
+	}
+	messages = palloc(count * sizeof(PgqrsRow));
+	runs = palloc(count * sizeof(PgqrsRow));
+	for (int i = 0; i < count; i++)
+	{
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+		r->has_input = !no_inputs[i];
+		r->input = inputs[i];
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[i];
+		fill(&rows, &workflow, r, ids[i], &messages[i], &runs[i]);
+	}
+	pgqrs_row_insert_many(rows.runs, runs, count);
+	pgqrs_row_insert_many(rows.messages, messages, count);
+	for (int i = 0; i < count; i++)
+	{
+		if (r->parent_step_ids != NULL)
+			r->parent_step_id = r->parent_step_ids[i];
+		note_created(r, ids[i]);
+	}
+	pfree(runs);
+	pfree(messages);
+	pgqrs_run_close(&rows);
+}
+
+/*
+ * Finding and fencing
+ */
+
+/* PQ003 or 42501 unless the role has the privilege on the run's workflow. */
+static void
+check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
+				PgqrsPrivilege privilege)
+{
+	bool visible = false;
+
+	if (!pgqrs_queue_by_id(workflow_id, &rows->queue))
+		pgqrs_error_run_not_found(run_id);
+	if (pgqrs_queue_allows(&rows->queue, privilege, &visible))
+		return;
+	if (!visible)
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+					   rows->queue.name);
+}
+
+/*
+ * Locks the message that was read, or deletes it, which is a lock as well;
+ * false: it has changed.
+ */
+static bool
+lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool take)
+{
+	PgqrsLockResult result = take ?
+		pgqrs_row_try_delete(rows->messages, rows->message, LockWaitBlock) :
+		pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitBlock);
+
+	rows->taken = take && result == ROW_LOCKED;
+	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+	return result == ROW_LOCKED;
+}
+
+/*
+ * Finds a run and locks its message, or takes it, for a run that is about to
+ * end.  lease: unless it is NULL, only the holder of that lease locks it; nobody
+ * else shall hold up a run by guessing.  Then pgqrs_run_fence() has what it
+ * needs to say why not.
+ */
+static void
+require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+			LockTupleMode mode, bool take, const int64 *lease)
+{
+	for (int misses = 0; misses < MAX_LOOKS;)
+	{
+		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
+											   rows->message);
+		if (rows->has_message)
+		{
+			if (pgqrs_is_null(rows->message, Messages_run_id))
+				pgqrs_error_run_not_found(run_id);
+			check_privilege(rows,
+							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+							run_id, privilege);
+			if ((lease == NULL || pgqrs_lease_is(rows->message, *lease)) &&
+				!lock_message(rows, mode, take))
+				continue;
+		}
+		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
+			pgqrs_error_run_not_found(run_id);
+		if (rows->has_message)
+			return;
+		check_privilege(rows, DatumGetInt64(pgqrs_get(rows->run, Runs_workflow_id)),
+						run_id, privilege);
+		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
+			return;
+		misses++; /* replayed between our two looks */
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("run " INT64_FORMAT " has no message", run_id),
+			 errhint("It was deleted past the functions of pgqrs, or a restore has not come to it yet.")));
+}
+
+void
+pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+				  LockTupleMode mode)
+{
+	require_run(rows, run_id, privilege, mode, false, NULL);
+}
+
+void
+pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id, int64 lease,
+					   LockTupleMode mode)
+{
+	require_run(rows, run_id, PRIVILEGE_WORK, mode, false, &lease);
+}
+
+static bool
+is_late(TupleTableSlot *message)
+{
+	return !pgqrs_is_null(message, Messages_deadline_at) &&
+		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <=
+		pgqrs_clock();
+}
+
+static void
+touch_worker(TupleTableSlot *message)
+{
+	if (!pgqrs_is_null(message, Messages_worker_id))
+		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(message, Messages_worker_id)));
+}
+
+bool
+pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease)
+{
+	do
+	{
+		bool visible;
+
+		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
+											   rows->message);
+		if (!rows->has_message || !pgqrs_lease_is(rows->message, lease) ||
+			pgqrs_is_null(rows->message, Messages_run_id) ||
+			!pgqrs_queue_by_id(DatumGetInt64(
+								   pgqrs_get(rows->message, Messages_queue_id)),
+							   &rows->queue) ||
+			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK, &visible))
+			return false;
+	} while (!lock_message(rows, LockTupleKeyShare, false));
+	if (is_late(rows->message))
+		return false;
+	touch_worker(rows->message);
+	return true;
+}
+
+/* The lease is the current one, or the one under which the run ended. */
+static bool
+lease_is_of_run(PgqrsRunRows *rows, int64 lease)
+{
+	if (rows->has_message)
+		return pgqrs_lease_is(rows->message, lease);
+	return !pgqrs_is_null(rows->run, Runs_lease) &&
+		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
+}
+
+void
+pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
+{
+	PgqrsRunStatus status = pgqrs_run_status(rows->run);
+	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+
+	if (!lease_is_of_run(rows, lease))
+		pgqrs_error_lease_lost("run", run_id);
+	if (status == RUN_CANCELLED ||
+		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
+		pgqrs_error_run_cancelled(run_id);
+	if (pgqrs_run_is_terminal(status))
+		pgqrs_error_ended("run", run_id, pgqrs_enum_label(ENUM_RUN_STATUS, status));
+	if (is_late(rows->message))
+		pgqrs_error_run_late(run_id);
+	touch_worker(rows->message);
+}
+
+static bool
+ended_under(PgqrsRunRows *rows, int64 lease, PgqrsRunStatus status)
+{
+	return pgqrs_run_status(rows->run) == status && lease_is_of_run(rows, lease);
+}
+
+bool
+pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease)
+{
+	return ended_under(rows, lease, RUN_SUCCESS);
+}
+
+bool
+pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
+{
+	return ended_under(rows, lease, RUN_CANCELLED);
+}
+
+/*
+ * Ending
+ */
+
+/* How the message of a run ends. */
+static PgqrsOutcome
+outcome_of(PgqrsRunStatus status)
+{
+	switch (status)
+	{
+		case RUN_SUCCESS:
+			return OUTCOME_DONE;
+		case RUN_ERROR:
+			return OUTCOME_DEAD;
+		default:
+			return OUTCOME_CANCELLED;
+	}
+}
+
+/*
+ * The run has ended badly: its children are to be cancelled.  That is noted
+ * where it outlasts us; who carries it out is cancel.c.
+ */
+static void
+leave_children(PgqrsRunRows *rows)
+{
+	Datum id = pgqrs_get(rows->run, Runs_run_id);
+	PgqrsTable *archive = rows->messages->archive;
+	TupleTableSlot *slot;
+	PgqrsRow row;
+
+	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_PARENT, 1, &id,
+						 pgqrs_table_slot(rows->runs)) &&
+		!pgqrs_family_has_joined(DatumGetInt64(id)))
+		return;
+	slot = pgqrs_table_slot(archive);
+	if (!pgqrs_row_fetch_id(archive, DatumGetInt64(id), slot))
+		elog(ERROR, "message " INT64_FORMAT " is not in the archive",
+			 DatumGetInt64(id));
+	pgqrs_row_copy(&row, archive, slot);
+	pgqrs_set(&row, Archive_waiting_for,
+			  CStringGetTextDatum(PGQRS_LEFT_CHILDREN "0"));
+	pgqrs_row_update(archive, slot, &row);
+	pgqrs_commit_due(DUE_CHILDREN, 0);
+}
+
+static const char *
+cancel_reason(const PgqrsRow *row)
+{
+	return row->nulls[Runs_cancel_reason - 1] ?
+		NULL :
+		TextDatumGetCString(row->values[Runs_cancel_reason - 1]);
+}
+
+/* row: the version in which the run has ended */
+static void
+note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
+{
+	static const PgqrsEventKind kinds[RUN_STATUS_COUNT] = {
+		[RUN_SUCCESS] = EVENT_FINISHED,
+		[RUN_ERROR] = EVENT_DEAD,
+		[RUN_CANCELLED] = EVENT_CANCELLED,
+	};
+
+	pgqrs_event(kinds[status], DatumGetInt64(row->values[Runs_run_id - 1]),
+				.attempt = DatumGetInt32(row->values[Runs_attempt - 1]),
+				.worker_id = DatumGetInt64(row->values[Runs_worker_id - 1]),
+				.reason = status == RUN_CANCELLED ? cancel_reason(row) : NULL,
+				.error = error);
+}
+
+/*
+ * Stores the end of a run with the lease under which it ended, if one was held:
+ * its holder is told what became of the run.  row: the run's new version, in
+ * which the caller may have changed more.
+ */
+static void
+end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
+	const Datum *output, const Datum *error)
+{
+	TimestampTz now = pgqrs_clock();
+
+	pgqrs_run_move(row, rows->run, status);
+	pgqrs_set(row, Runs_completed_at, TimestampTzGetDatum(now));
+	pgqrs_set_null(row, Runs_paused_at);
+	pgqrs_set_null(row, Runs_waiting_for);
+	if (pgqrs_is_null(rows->message, Messages_lease))
+		pgqrs_set_null(row, Runs_lease);
+	if (output != NULL)
+		pgqrs_set(row, Runs_output, *output);
+	if (error != NULL)
+		pgqrs_set(row, Runs_error, *error);
+	pgqrs_row_update(rows->runs, rows->run, row);
+	(rows->taken ? pgqrs_message_keep :
+				   pgqrs_message_end)(rows->messages, rows->message,
+									  &rows->queue, outcome_of(status),
+									  rows->failures, error != NULL,
+									  error != NULL ? *error : (Datum) 0);
+	note_end(row, status, error);
+	pgqrs_outbox_send(rows->messages, &rows->queue, row);
+	if (status != RUN_SUCCESS)
+		leave_children(rows);
+	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
+		pgqrs_parked_sent(DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
+	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
+		!pgqrs_is_null(rows->run, Runs_idempotency_key))
+		pgqrs_family_tell(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
+	pgqrs_wake_mark_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
+						status, now);
+}
+
+void
+pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, const Datum *output,
+			  const Datum *error)
+{
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	end(rows, &row, status, output, error);
+}
+
+/* What a failure makes of a run. */
+static PgqrsRunStatus
+failed_status(PgqrsRunRows *rows)
+{
+	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ? RUN_ERROR :
+																RUN_CANCELLED;
+}
+
+void
+pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
+{
+	pgqrs_run_end(rows, failed_status(rows), NULL, &error);
+}
+
+/* An error whose type begins with one of the prefixes is permanent. */
+static bool
+is_permanent(const PgqrsRetryPolicy *policy, Datum error)
+{
+	char *type = pgqrs_json_text(error, "type");
+	ListCell *lc;
+
+	if (type == NULL)
+		return false;
+	foreach(lc, policy->non_retryable)
+		if (strncmp(type, lfirst(lc), strlen(lfirst(lc))) == 0)
+			return true;
+	return false;
+}
+
+bool
+pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
+					Datum error, int64 retry_after, TimestampTz *retry_at)
+{
+	PgqrsWorkflow workflow;
+
+	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+		return false;
+	if (!pgqrs_workflow_by_id(rows->queue.queue_id, &workflow))
+		pgqrs_error_workflow_not_found(rows->queue.name);
+	if (!pgqrs_is_null(rows->run, Runs_retry_policy))
+		pgqrs_retry_policy_merge(&workflow.retry,
+								 pgqrs_get(rows->run, Runs_retry_policy));
+	if (max_attempts == 0)
+		max_attempts = workflow.retry.max_attempts;
+	if ((max_attempts != -1 && failures >= max_attempts) ||
+		is_permanent(&workflow.retry, error))
+		return false;
+	if (retry_after < 0)
+		retry_after = pgqrs_backoff_delay(&workflow.retry.backoff, failures);
+	*retry_at = pgqrs_floor_writer_clock(rows->queue.queue_id, retry_after,
+										 DT_NOBEGIN) +
+		retry_after;
+
+	/* a retry that could not start in time is none */
+	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
+		*retry_at <
+		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
+}
+
+/*
+ * The failures that pgqrs_fail_run() counted.  The message of a run that was
+ * never given up for an error says so, and the run is not read for that.
+ */
+static void
+forget_failures(PgqrsRunRows *rows, int64 run_id)
+{
+	PgqrsRow row;
+
+	if (pgqrs_is_null(rows->message, Messages_last_error))
+		return;
+	pgqrs_run_open_runs(rows);
+	if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run) ||
+		DatumGetInt32(pgqrs_get(rows->run, Runs_failures)) == 0)
+		return;
+	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleNoKeyExclusive,
+								rows->run))
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_set(&row, Runs_failures, Int32GetDatum(0));
+	pgqrs_row_update(rows->runs, rows->run, &row);
+}
+
+void
+pgqrs_run_forget_crashes(PgqrsRunRows *rows)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+	PgqrsRow row;
+
+	forget_failures(rows, run_id);
+	if (rows->failures == 0)
+		return;
+	if (!pgqrs_row_fetch_locked(rows->messages, run_id, LockTupleNoKeyExclusive,
+								rows->message))
+		pgqrs_error_lease_lost("run", run_id);
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
+	pgqrs_row_update(rows->messages, rows->message, &row);
+}
+
+void
+pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
+{
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, rows->messages, rows->message);
+	pgqrs_message_give_up(&row, visible_after);
+	pgqrs_set(&row, Messages_last_error, error);
+	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_message_note_room(rows->message, &rows->queue);
+	pgqrs_event_of_message(EVENT_RETRIED, rows->message, .until = visible_after,
+						   .error = &error);
+}
+
+/*
+ * The worker's calls
+ */
+
+bool
+pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
+{
+	PgqrsRunRows rows;
+	bool repeated;
+
+	pgqrs_run_open(&rows);
+	require_run(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive, true, &lease);
+	repeated = pgqrs_run_completed_under(&rows, lease);
+	if (!repeated)
+	{
+		pgqrs_run_fence(&rows, lease, false);
+		pgqrs_run_end(&rows, RUN_SUCCESS, &output, NULL);
+	}
+	pgqrs_run_close(&rows);
+	return !repeated;
+}
+
+/* True and the time of the retry, or false: the run has ended. */
+bool
+pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
+			   int64 retry_after, TimestampTz *retry_at)
+{
+	PgqrsRunRows rows;
+	PgqrsRow row;
+	int failures;
+	bool retry;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	pgqrs_run_fence(&rows, lease, false);
+	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
+	error = pgqrs_json_cap_error(error);
+	retry = retryable &&
+		pgqrs_run_may_retry(&rows, failures, 0, error, retry_after, retry_at);
+
+	pgqrs_row_copy(&row, rows.runs, rows.run);
+	pgqrs_set(&row, Runs_failures, Int32GetDatum(failures));
+	if (retry)
+	{
+		pgqrs_run_give_up(&rows, *retry_at, error);
+		pgqrs_row_update(rows.runs, rows.run, &row);
+	}
+	else
+		end(&rows, &row, failed_status(&rows), NULL, &error);
+	pgqrs_run_close(&rows);
+	return retry;
+}
+
+/*
+ * Steps running in parallel may all report progress, so the run's row is
+ * locked here.
+ */
+void
+pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress, Datum progress)
+{
+	PgqrsRunRows rows;
+	PgqrsRow row;
+
+	pgqrs_run_open(&rows);
+	pgqrs_run_require_held(&rows, run_id, lease, LockTupleKeyShare);
+	pgqrs_run_fence(&rows, lease, false);
+	if (!pgqrs_row_fetch_locked(rows.runs, run_id, LockTupleNoKeyExclusive, rows.run))
+		pgqrs_error_run_not_found(run_id);
+	pgqrs_row_copy(&row, rows.runs, rows.run);
+	if (has_progress)
+		pgqrs_set(&row, Runs_progress, progress);
+	else
+		pgqrs_set_null(&row, Runs_progress);
+	pgqrs_row_update(rows.runs, rows.run, &row);
+	pgqrs_run_close(&rows);
+}

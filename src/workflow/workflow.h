@@ -1,0 +1,55 @@
+/*
+ * workflow.h
+ *	  Definitions of workflows.
+ */
+#ifndef PGQRS_WORKFLOW_H
+#define PGQRS_WORKFLOW_H
+
+#include "postgres.h"
+
+#include "base/backoff.h"
+#include "base/catalog.h"
+#include "nodes/pg_list.h"
+#include "queue/queue.h"
+#include "store/rows.h"
+
+/* How failures of steps and runs are retried. */
+typedef struct PgqrsRetryPolicy
+{
+	PgqrsBackoff backoff;
+	int max_attempts;	 /* -1: unlimited */
+	List *non_retryable; /* of char *: prefixes of error types */
+} PgqrsRetryPolicy;
+
+typedef struct PgqrsWorkflow
+{
+	int64 workflow_id; /* also the id of its queue */
+	int64 timeout;	   /* microseconds, 0: none */
+	PgqrsKeyScope key_scope;
+	PgqrsRetryPolicy retry;
+	char name[PGQRS_NAME_SIZE];
+	char outbox_queue[PGQRS_NAME_SIZE]; /* empty: none */
+} PgqrsWorkflow;
+
+/* By name for a role that has the privilege: else PQ002, or 42501 if it may see it. */
+extern void pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
+								   PgqrsWorkflow *workflow);
+extern bool pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow);
+
+/* The workflow's row goes; its runs have gone before. */
+extern void pgqrs_workflow_delete_row(int64 workflow_id);
+
+/* The name of its outbox, copied, or NULL. */
+extern const char *pgqrs_workflow_outbox(int64 workflow_id);
+
+/*
+ * The policy with the keys of a run's retry_policy laid over it.  Keys:
+ * max_attempts, initial_interval, backoff_coefficient, max_interval, jitter,
+ * non_retryable; intervals as text.  Anything else: 22023.
+ */
+extern void pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides);
+
+/* 22023 unless every number of the policy is within its bounds. */
+extern void pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy);
+
+#endif /* PGQRS_WORKFLOW_H */
