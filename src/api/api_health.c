@@ -132,7 +132,7 @@ may_see_sessions(void)
 }
 
 /*
- * Who a session is, which other roles are not told
+ * Sessions: a role is told only of those of roles that it is a member of
  */
 
 static bool

@@ -70,7 +70,10 @@ pgqrs_ended_shmem_init(void)
 	shared->lock = &GetNamedLWLockTranche("pgqrs ended runs")->lock;
 }
 
-/* There is one place for it: who has it already looks without being told why. */
+/*
+ * One database can be noted.  The worker of the one that was noted before is
+ * told at once to look at all of its parked runs.
+ */
 static void
 lose(Oid db)
 {

@@ -333,6 +333,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	pgqrs_row_delete(queues, queue);
 	if (force)
 	{
+		/* what was made before lock_queue() had the queue's row */
 		if (is_workflow)
 			pgqrs_schedule_drop_all_of(name);
 		else
