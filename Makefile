@@ -4,14 +4,14 @@
 #   make test               all tests, on a private copy of PostgreSQL
 #   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap, model) or file names
 #   make demo [DIR=…]       the zip_files workflow, killed and resumed
-#   make bench [QUICK=1]    measures speed against others; test/bench/run says more
+#   make bench [QUICK=1]    measures speed against others; test/perf/bench/run says more
 #   make latency            how soon those that wait are woken
 #   make model              the protocol of the floors, explored by spin; FULL=1: more of it
-#   make stress             looks for lost messages for minutes; test/stress/run says more
+#   make stress             looks for lost messages for minutes; test/soak/stress/run says more
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
-#   make chaos              kills everything for ten minutes and looks for broken promises; test/chaos/run says more
-#   make retention          what it costs to remove 10 million archived messages; test/retention/run says more
-#   make tenants            what one tenant takes from another one; test/tenants/run says more
+#   make chaos              kills everything for ten minutes and looks for broken promises; test/soak/chaos/run says more
+#   make retention          what it costs to remove 10 million archived messages; test/perf/retention/run says more
+#   make tenants            what one tenant takes from another one; test/perf/tenants/run says more
 #   make size              how long reading takes with 10 million archived messages
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
@@ -71,52 +71,52 @@ $(OBJS): Makefile pgqrs.control
 $(DATA_built): $(SQL_PARTS) Makefile pgqrs.control
 	cat $(SQL_PARTS) > $@
 
-# Warnings are errors for developers, and in test/private, but not for users.
+# Warnings are errors for developers, and in tools/private, but not for users.
 objects: CFLAGS += -Werror
 objects: $(OBJS)
 
 test:
-	@bash test/run $(ONLY)
+	@bash tools/run $(ONLY)
 
 demo:
-	@bash test/demo
+	@bash tools/demo
 
 bench:
-	@bash test/bench/run
+	@bash test/perf/bench/run
 
 latency:
-	@bash test/bench/latency
+	@bash test/perf/latency/run
 
 listener:
-	@bash test/bench/listener
+	@bash test/perf/latency/listener
 
 model:
-	@bash test/packages
-	@FULL=$(FULL) bash test/model/run
+	@bash tools/packages
+	@FULL=$(FULL) bash test/soak/model/run
 
 stress:
-	@bash test/stress/run
+	@bash test/soak/stress/run
 
 stress-broken:
-	@bash test/stress/run broken $(ONLY)
+	@bash test/soak/stress/run broken $(ONLY)
 
 chaos:
-	@bash test/chaos/run
+	@bash test/soak/chaos/run
 
 size:
-	@bash test/size/run
+	@bash test/perf/size/run
 
 retention:
-	@bash test/retention/run
+	@bash test/perf/retention/run
 
 tenants:
-	@bash test/tenants/run
+	@bash test/perf/tenants/run
 
 idle:
-	@bash test/idle/run
+	@bash test/perf/idle/run
 
 check-layers:
-	@perl test/check_layers src
+	@perl tools/check_layers src
 
 CLANG_FORMAT ?= clang-format-14
 

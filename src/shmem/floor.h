@@ -14,7 +14,7 @@
 
 /*
  * A build for the stress test waits at random wherever others may come in
- * between, and breaks the protocol where the letter says; see test/stress.
+ * between, and breaks the protocol where the letter says; see test/soak/stress.
  */
 #ifdef PGQRS_BREAK_FLOOR
 #define PGQRS_FLOOR_BROKEN(letter) (PGQRS_BREAK_FLOOR == (letter))

@@ -1,6 +1,6 @@
 # Everything at once under kills: clients that run random workflows, a server
 # and clients that are killed, and a check of what was acknowledged against what
-# the tables hold; test/chaos/checker.py has the rules.  `make chaos` does the
+# the tables hold; test/soak/chaos/checker.py has the rules.  `make chaos` does the
 # same for ten minutes.  When something is violated the folder stays.
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use File::Temp qw(tempdir);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $chaos = dirname(abs_path(__FILE__)) . '/../chaos/chaos.py';
+my $chaos = dirname(abs_path(__FILE__)) . '/../soak/chaos/chaos.py';
 my $folder = tempdir('pgqrs-chaos.XXXXXX', TMPDIR => 1);
 my $seed = $ENV{CHAOS_SEED} // int rand 1e6;
 $ENV{PYTHONDONTWRITEBYTECODE} = 1;

@@ -20,7 +20,7 @@ sub check
 		append_to_file("$dir/$file", $files{$file});
 	}
 	my ($out, $err) = run_command(
-		[ $^X, "$FindBin::Bin/../check_layers", $dir ]);
+		[ $^X, "$FindBin::Bin/../../tools/check_layers", $dir ]);
 	return $err;
 }
 

@@ -1,5 +1,5 @@
 # What background work costs where there is nothing to do, and that a pass
-# costs by what is due, not by what there is.  test/idle measures longer.
+# costs by what is due, not by what there is.  test/perf/idle measures longer.
 use strict;
 use warnings;
 

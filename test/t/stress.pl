@@ -3,7 +3,7 @@
 # restart or a sweep; then the same across a crash with prepared transactions.
 # Nothing is held by two at once either.
 #
-# STRESS_SECONDS: how long, 10 unless given.  test/stress/run does this for
+# STRESS_SECONDS: how long, 10 unless given.  test/soak/stress/run does this for
 # longer, and shows that it finds what it is meant to find.
 use strict;
 use warnings;
@@ -32,7 +32,7 @@ deadlock_timeout = 50ms
 autovacuum_naptime = 1s
 log_statement = none
 CONF
-$node->psql('postgres', slurp_file(dirname(abs_path(__FILE__)) . '/../stress/load.sql'),
+$node->psql('postgres', slurp_file(dirname(abs_path(__FILE__)) . '/../soak/stress/load.sql'),
 	on_error_die => 1, on_error_stop => 1);
 
 my $phase = 0;

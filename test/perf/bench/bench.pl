@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Runs all workloads in turn on the private cluster that test/bench/run has
+# Runs all workloads in turn on the private cluster that test/perf/bench/run has
 # started, prints their tables and writes them, with everything needed to do
 # it again, to the file BENCH_RESULTS.
 #

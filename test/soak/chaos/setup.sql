@@ -1,4 +1,4 @@
--- What the clients of test/chaos work on.
+-- What the clients of test/soak/chaos work on.
 CREATE EXTENSION pgqrs;
 CREATE SCHEMA chaos;
 

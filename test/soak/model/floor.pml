@@ -2,7 +2,7 @@
  * floor.pml
  *	  The protocol of src/shmem/floor.c, for the model checker spin.
  *
- * "make model" runs it, see test/model/run: each configuration is explored
+ * "make model" runs it, see test/soak/model/run: each configuration is explored
  * completely and must hold, and each variant, in which one rule of the
  * protocol is left out, must lose a message.
  *
