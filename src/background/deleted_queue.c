@@ -16,15 +16,15 @@
 #include "background/deleted_queue.h"
 
 #include "base/clock.h"
-#include "shmem/faulty.h"
 #include "miscadmin.h"
 #include "queue/queue.h"
-#include "workflow/run.h"
+#include "shmem/quarantine.h"
+#include "shmem/writers.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "workflow/run.h"
 #include "workflow/workflow.h"
-#include "shmem/writers.h"
 
 /* Messages that a pass ends. */
 #define MAX_ENDED 1000

@@ -7,8 +7,8 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "background/retention.h"
+#include "datatype/timestamp.h"
 
 /*
  * Ends and removes some of it, with rests if gently; cancelled: the runs ended.

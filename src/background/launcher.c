@@ -4,7 +4,7 @@
  *
  * One per server, while it is no standby.  It is connected to no database and
  * reads nothing but pg_database, once a minute and when somebody changed it.
- * What each database needs, and when, is in shared memory (databases.c); the
+ * What each database needs, and when, is in shared memory (database_registry.c); the
  * launcher sleeps until the earliest of it or until it is woken.
  *
  * There are at most pgqrs.max_workers workers.  Where more databases need one,
@@ -22,7 +22,7 @@
  *	too many databases				some get no entry: what is not to be served
  *									makes room, and so does what is dropped
  *	DROP, RENAME, SET TABLESPACE,
- *	or use as a TEMPLATE			held by utility.c: the worker leaves first
+ *	or use as a TEMPLATE			held by ddl_hooks.c: the worker leaves first
  *	a worker ends in an error		tried again after 1 s, 2 s ... 60 s
  *	the launcher ends				the postmaster starts another, which finds
  *									the workers in shared memory
@@ -35,18 +35,18 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_database.h"
 #include "base/clock.h"
 #include "base/compat.h"
-#include "shmem/databases.h"
-#include "shmem/ended.h"
 #include "base/guc.h"
+#include "catalog/pg_database.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "shmem/ready.h"
+#include "shmem/database_registry.h"
+#include "shmem/finished_runs.h"
+#include "shmem/queue_wakeups.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/procsignal.h"

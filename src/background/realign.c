@@ -17,25 +17,25 @@
  *
  * Runs in a background worker and in pgqrs_maintain().  Never waits for a lock;
  * what another transaction has is left to another look.  A new key is never
- * earlier than the reading of the clock for it, as floor.c demands.
+ * earlier than the reading of the clock for it, as claim_floor.c demands.
  */
 #include "background/realign.h"
 
 #include "base/catalog.h"
 #include "base/clock.h"
-#include "shmem/commit.h"
-#include "shmem/databases.h"
-#include "shmem/faulty.h"
-#include "shmem/floor.h"
 #include "base/json.h"
-#include "queue/message.h"
+#include "delivery/worker.h"
 #include "miscadmin.h"
-#include "workflow/park.h"
-#include "workflow/parked.h"
-#include "workflow/run.h"
+#include "queue/message.h"
+#include "shmem/claim_floor.h"
+#include "shmem/database_registry.h"
+#include "shmem/quarantine.h"
+#include "shmem/xact_hooks.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "delivery/worker.h"
+#include "workflow/run.h"
+#include "workflow/run_wakeup.h"
+#include "workflow/wait_step.h"
 
 #define MAX_MOVED	1000  /* messages changed by one batch */
 #define MAX_ENTRIES 20000 /* index entries looked at by one batch */

@@ -28,17 +28,17 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "workflow/family.h"
-#include "shmem/faulty.h"
-#include "queue/grants.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "queue/privileges.h"
 #include "queue/queue.h"
-#include "workflow/run.h"
-#include "workflow/schedule.h"
+#include "shmem/quarantine.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
+#include "workflow/family.h"
+#include "workflow/run.h"
+#include "workflow/schedule.h"
 
 /* A pass ends when it has removed so many rows, or after this time. */
 #define MAX_ROWS 10000

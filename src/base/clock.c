@@ -6,10 +6,10 @@
  */
 #include "base/clock.h"
 
+#include "base/guc.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "common/int.h"
-#include "base/guc.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "portability/instr_time.h"

@@ -9,7 +9,7 @@
  *
  * A message that was held is locked exclusively first, so that the holder and
  * the claim exclude each other.  One without a lease is updated at once, if it is
- * free; see taken.c.
+ * free; see claim_hints.c.
  *
  * What may not be delivered is ended, in a subtransaction, so that one that
  * cannot be ended keeps nobody from the others.
@@ -17,26 +17,26 @@
 #include "delivery/claim.h"
 
 #include "base/clock.h"
-#include "shmem/commit.h"
-#include "common/pg_prng.h"
 #include "base/errors.h"
-#include "queue/events.h"
-#include "shmem/faulty.h"
-#include "shmem/floor.h"
 #include "base/json.h"
-#include "queue/lease.h"
-#include "shmem/levels.h"
+#include "base/name.h"
+#include "base/status.h"
+#include "common/pg_prng.h"
+#include "delivery/queue_probe.h"
 #include "miscadmin.h"
-#include "base/names.h"
-#include "delivery/probe.h"
-#include "shmem/ready.h"
-#include "base/states.h"
-#include "shmem/taken.h"
+#include "queue/audit.h"
+#include "queue/lease_limits.h"
+#include "queue/worker_registry.h"
+#include "shmem/claim_floor.h"
+#include "shmem/claim_hints.h"
+#include "shmem/levels.h"
+#include "shmem/quarantine.h"
+#include "shmem/queue_wakeups.h"
+#include "shmem/xact_hooks.h"
+#include "shmem/xact_wakeups.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
-#include "shmem/wake.h"
-#include "queue/worker_registry.h"
 
 /* One call may end this many messages that are due to end. */
 #define MAX_ENDED 1000
@@ -451,7 +451,7 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 
 /*
  * What is due at one priority, from its floor on.  What the floor's protocol
- * asks of a scan is in floor.c: the clock and what is pending are read before
+ * asks of a scan is in claim_floor.c: the clock and what is pending are read before
  * the snapshot is taken.
  */
 static void

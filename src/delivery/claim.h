@@ -7,8 +7,8 @@
 
 #include "postgres.h"
 
-#include "workflow/run.h"
 #include "queue/worker_registry.h"
+#include "workflow/run.h"
 
 /* A message handed out.  What it points to is good during the call only. */
 typedef struct PgqrsDelivery

@@ -11,16 +11,16 @@
  */
 #include "delivery/worker.h"
 
-#include "workflow/cancel.h"
-#include "delivery/claim.h"
 #include "base/clock.h"
-#include "shmem/commit.h"
-#include "queue/events.h"
-#include "shmem/faulty.h"
-#include "shmem/floor.h"
+#include "base/int64_list.h"
+#include "delivery/claim.h"
+#include "queue/audit.h"
 #include "queue/message.h"
-#include "base/numbers.h"
+#include "shmem/claim_floor.h"
+#include "shmem/quarantine.h"
+#include "shmem/xact_hooks.h"
 #include "utils/timestamp.h"
+#include "workflow/cancel.h"
 
 /* Time for those who have a message of a stopped worker locked. */
 #define LEFTOVERS_AFTER (1 * USECS_PER_SEC)

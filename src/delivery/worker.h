@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 #include "base/catalog.h"
-#include "workflow/run.h"
 #include "queue/worker_registry.h"
+#include "workflow/run.h"
 
 /* What became of one lease when a worker extended all of its. */
 typedef struct PgqrsExtended

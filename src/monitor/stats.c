@@ -15,12 +15,12 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/int64_list.h"
 #include "miscadmin.h"
-#include "base/numbers.h"
-#include "store/rows.h"
-#include "workflow/run.h"
+#include "store/table.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "workflow/run.h"
 
 /* A table as of the reader's moment, and a slot for its rows. */
 typedef struct Source

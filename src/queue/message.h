@@ -10,7 +10,7 @@
 #include "base/catalog.h"
 #include "datatype/timestamp.h"
 #include "queue/queue.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 /* When a message may first be claimed. */
 typedef struct PgqrsWhen
@@ -49,7 +49,7 @@ extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
-/* The clock for whoever writes a message that becomes visible then, see floor.c. */
+/* The clock for whoever writes a message that becomes visible then, see claim_floor.c. */
 extern TimestampTz pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when);
 
 /* Sending: the id of the new message, or what on_duplicate says where the key is taken. */

@@ -9,7 +9,7 @@
 
 #include "base/catalog.h"
 #include "nodes/pg_list.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 #define PGQRS_NAME_SIZE 256 /* 255 bytes and the end */
 
@@ -52,7 +52,7 @@ extern void pgqrs_queue_remember_all(void);
  */
 extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
 
-/* Queues by their ids, each with its place in ready.c, or -1. */
+/* Queues by their ids, each with its place in queue_wakeups.c, or -1. */
 typedef struct PgqrsQueueIds
 {
 	int count;

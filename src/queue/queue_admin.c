@@ -11,12 +11,12 @@
 #include "queue/queue_admin.h"
 
 #include "base/clock.h"
-#include "shmem/commit.h"
 #include "base/errors.h"
-#include "queue/grants.h"
+#include "queue/privileges.h"
+#include "shmem/xact_hooks.h"
+#include "shmem/xact_wakeups.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "shmem/wake.h"
 
 static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
 	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,

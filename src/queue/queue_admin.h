@@ -7,8 +7,8 @@
 
 #include "postgres.h"
 
-#include "store/rows.h"
-#include "queue/settings.h"
+#include "queue/options.h"
+#include "store/table.h"
 
 /* The settings of a queue, in the order of the arguments. */
 typedef enum PgqrsQueueSetting

@@ -7,7 +7,7 @@
 
 #include "postgres.h"
 
-#include "store/rows.h"
+#include "store/table.h"
 
 /* What a role is called that was dropped: no role can be. */
 #define PGQRS_NO_ROLE "none"

@@ -7,8 +7,8 @@
  * life and the search for silent workers never do: whoever holds the row is
  * writing a sign of life or an end, and either will do.
  *
- * A worker is silent if neither its row nor heartbeat.c knows of a recent call.
- * The row is written rarely; where there is no heartbeat.c it is all there is.
+ * A worker is silent if neither its row nor heartbeats.c knows of a recent call.
+ * The row is written rarely; where there is no heartbeats.c it is all there is.
  *
  * A worker belongs to the role that registered it.  Names are unique per role,
  * another role's worker does not exist for the caller.  The extension's owner,
@@ -19,22 +19,22 @@
 #include "queue/worker_registry.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "base/clock.h"
-#include "shmem/commit.h"
 #include "base/errors.h"
-#include "shmem/faulty.h"
-#include "queue/grants.h"
-#include "queue/roles.h"
 #include "base/guc.h"
-#include "shmem/heartbeat.h"
+#include "base/name.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "base/names.h"
+#include "queue/privileges.h"
 #include "queue/roles.h"
+#include "queue/roles.h"
+#include "shmem/heartbeats.h"
+#include "shmem/quarantine.h"
+#include "shmem/xact_hooks.h"
+#include "shmem/xact_wakeups.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "shmem/wake.h"
 
 #define SEEN_SIZE 16 /* workers that a backend remembers */
 
@@ -45,7 +45,7 @@ static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
 };
 
 /*
- * When workers that heartbeat.c does not know were last known to have been
+ * When workers that heartbeats.c does not know were last known to have been
  * written, as hints that save reading the row.  What this transaction wrote
  * counts too, so whatever undoes a write forgets everything.
  */
@@ -233,7 +233,7 @@ pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue)
 
 /*
  * Writes a sign of life unless the row holds a fresh one or is being written.
- * is_known: heartbeat.c has noted the call.
+ * is_known: heartbeats.c has noted the call.
  */
 static void
 write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)

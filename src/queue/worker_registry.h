@@ -12,7 +12,7 @@
 #include "base/catalog.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 typedef struct PgqrsWorker
 {

@@ -18,7 +18,7 @@
  * A rollback may bring entries back that the transaction could not see, those
  * of a truncated table: rollback and PREPARE take all that their session
  * remembers.  So does whatever changes the table's relation, such as the trigger
- * that tells of rows that are written by hand, and each sweep (sweep.c).
+ * that tells of rows that are written by hand, and each sweep (floor_sweep.c).
  *
  * Runs in every backend that writes or claims messages.  The counters alone are
  * in shared memory.

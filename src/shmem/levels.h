@@ -27,7 +27,7 @@ extern void pgqrs_levels_note_none(int64 queue_id, uint64 count);
 extern void pgqrs_levels_forget_all(void);
 extern void pgqrs_levels_forget(void);
 
-/* The end of a transaction, called by commit.c: before it commits or is prepared, and after. */
+/* The end of a transaction, called by xact_hooks.c: before it commits or is prepared, and after. */
 extern void pgqrs_levels_pre_end(void);
 extern void pgqrs_levels_end(void);
 

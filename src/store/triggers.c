@@ -15,10 +15,10 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "base/catalog.h"
-#include "shmem/commit.h"
 #include "base/compat.h"
-#include "store/rows.h"
+#include "shmem/xact_hooks.h"
 #include "storage/lmgr.h"
+#include "store/table.h"
 
 static const PgqrsTableId watched[] = {
 	TABLE_QUEUES,	 TABLE_MESSAGES, TABLE_WORKFLOWS,

@@ -7,7 +7,7 @@
  * together have a step each and one of their own, which notes all ids.  Starting
  * locks the parent's message like any step; the step's row is written before the
  * child, so that of two calls at once only one starts any.  Awaiting is a wait
- * like others (park.c).  No child's message is ever locked here: that a child
+ * like others (wait_step.c).  No child's message is ever locked here: that a child
  * has ended is read from its run.
  *
  * A child that failed is a step that failed: a replay of the parent makes it
@@ -21,15 +21,15 @@
 #include "access/detoast.h"
 #include "base/clock.h"
 #include "base/errors.h"
-#include "workflow/family.h"
 #include "base/guc.h"
+#include "base/name.h"
 #include "miscadmin.h"
-#include "base/names.h"
-#include "workflow/park.h"
-#include "workflow/parked.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
+#include "workflow/family.h"
+#include "workflow/run_wakeup.h"
+#include "workflow/wait_step.h"
 
 /*
  * Starting

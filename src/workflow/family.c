@@ -16,8 +16,8 @@
 
 #include "base/errors.h"
 #include "miscadmin.h"
-#include "workflow/parked.h"
 #include "utils/builtins.h"
+#include "workflow/run_wakeup.h"
 
 /* So many ancestors are looked at for the run itself. */
 #define MAX_ANCESTORS 1000

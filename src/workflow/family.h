@@ -7,8 +7,8 @@
 
 #include "postgres.h"
 
-#include "base/numbers.h"
-#include "store/rows.h"
+#include "base/int64_list.h"
+#include "store/table.h"
 
 /*
  * The run becomes a child of another parent, unless it is one of its own; that

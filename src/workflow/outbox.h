@@ -8,7 +8,7 @@
 #include "postgres.h"
 
 #include "queue/queue.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 /*
  * Sends the event of a run that has ended, if its workflow has an outbox; run:

@@ -10,15 +10,15 @@
  */
 #include "workflow/rerun.h"
 
-#include "workflow/child.h"
 #include "base/clock.h"
 #include "base/errors.h"
 #include "base/json.h"
 #include "miscadmin.h"
-#include "workflow/run.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "workflow/child.h"
+#include "workflow/run.h"
 
 static void
 check_ended(TupleTableSlot *run, int64 run_id)

@@ -8,7 +8,7 @@
 #include "postgres.h"
 
 #include "queue/message.h"
-#include "store/rows.h"
+#include "store/table.h"
 #include "workflow/workflow.h"
 
 /*

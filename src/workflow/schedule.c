@@ -17,22 +17,22 @@
  */
 #include "workflow/schedule.h"
 
-#include "workflow/cancel.h"
 #include "base/clock.h"
-#include "shmem/commit.h"
-#include "workflow/cron.h"
 #include "base/errors.h"
-#include "shmem/faulty.h"
-#include "queue/grants.h"
+#include "base/int64_list.h"
 #include "miscadmin.h"
-#include "base/numbers.h"
+#include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
-#include "workflow/run.h"
+#include "shmem/quarantine.h"
+#include "shmem/xact_hooks.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
+#include "workflow/cancel.h"
+#include "workflow/cron_expr.h"
+#include "workflow/run.h"
 
 /* How many schedules one call takes. */
 #define MAX_DUE 1000

@@ -10,15 +10,15 @@
 #include "workflow/step.h"
 
 #include "base/clock.h"
-#include "shmem/commit.h"
 #include "base/errors.h"
-#include "queue/events.h"
 #include "base/json.h"
-#include "workflow/run.h"
-#include "base/states.h"
+#include "base/status.h"
+#include "queue/audit.h"
+#include "shmem/xact_hooks.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/timestamp.h"
+#include "workflow/run.h"
 
 /* A run under its lease, and one step of it. */
 typedef struct StepRows

@@ -9,7 +9,7 @@
 
 #include "base/catalog.h"
 #include "datatype/timestamp.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 /* The answer to step_begin. */
 typedef struct PgqrsStepState

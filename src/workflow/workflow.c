@@ -10,10 +10,10 @@
 
 #include <math.h>
 
-#include "catalog/pg_type.h"
 #include "base/clock.h"
 #include "base/errors.h"
-#include "queue/grants.h"
+#include "catalog/pg_type.h"
+#include "queue/privileges.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"

@@ -11,7 +11,7 @@
 #include "base/catalog.h"
 #include "nodes/pg_list.h"
 #include "queue/queue.h"
-#include "store/rows.h"
+#include "store/table.h"
 
 /* How failures of steps and runs are retried. */
 typedef struct PgqrsRetryPolicy

@@ -26,31 +26,31 @@ sub check
 
 my %sound = (
 	'base/compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
-	'store/rows.c' => qq(#include "executor/executor.h"\n#include "base/compat.h"\n),
-	'store/rows.h' => '',
+	'store/table.c' => qq(#include "executor/executor.h"\n#include "base/compat.h"\n),
+	'store/table.h' => '',
 	'queue/queue.h' => '',
-	'queue/message.h' => qq(#include "store/rows.h"\n),
+	'queue/message.h' => qq(#include "store/table.h"\n),
 	'queue/message.c' => qq(#include "queue/message.h"\n#include "queue/queue.h"\n),
-	'api/api_message.c' => qq(#include "queue/message.h"\n#include "api/args.h"\n),
+	'api/message.c' => qq(#include "queue/message.h"\n#include "api/args.h"\n),
 	'api/args.h' => '',
 	'pgqrs.c' => qq(#include "api/args.h"\n));
 
 is(check(%sound), '', 'a sound tree has no faults');
 
 my @faults = (
-	[ 'a higher folder', 'store/tids.c', '#include "queue/message.h"',
+	[ 'a higher folder', 'store/tid_set.c', '#include "queue/message.h"',
 		qr{store/tids\.c:1: queue/message\.h is in a higher folder} ],
-	[ 'a header that includes upwards', 'store/rows.h', "\n# include \"queue/queue.h\"",
+	[ 'a header that includes upwards', 'store/table.h', "\n# include \"queue/queue.h\"",
 		qr{store/rows\.h:2: queue/queue\.h is in a higher folder} ],
 	[ 'a circle', 'queue/queue.h', '#include "queue/message.h"' . "\n" . '#include "queue/queue.h"',
 		qr{queue/queue\.h: includes itself by way of} ],
-	[ 'the executor outside of store/', 'queue/grants.c',
+	[ 'the executor outside of store/', 'queue/privileges.c',
 		'#include "executor/executor.h"',
 		qr{queue/grants\.c:1: only store/ may include} ],
 	[ 'a table access method outside of store/', 'workflow/step.c',
 		'#include "access/tableam.h"',
 		qr{workflow/step\.c:1: only store/ may include} ],
-	[ 'a version test', 'store/rows.c', '#if PG_VERSION_NUM >= 170000',
+	[ 'a version test', 'store/table.c', '#if PG_VERSION_NUM >= 170000',
 		qr{store/rows\.c:1: PG_VERSION_NUM belongs in base/compat\.h} ],
 	[ 'an unknown folder', 'misc/helpers.c', '', qr{misc/helpers\.c: is in no known folder} ]);
 

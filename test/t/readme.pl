@@ -172,7 +172,7 @@ my $errors = slurp_file("$root/src/base/errors.h");
 push @codes, join '', $1 =~ /'(.)'/g while $errors =~ /MAKE_SQLSTATE\(([^)]*)\)/g;
 is_deeply([ section('### Errors') =~ /^\| (PQ\d+) \|/gm ], [ sort @codes ], 'SQLSTATEs');
 
-my $states = slurp_file("$root/src/base/states.c");
+my $states = slurp_file("$root/src/base/status.c");
 for my $kind ('run', 'step', 'message')
 {
 	my $prefix = uc $kind;

@@ -1,6 +1,6 @@
 /*
  * floor.pml
- *	  The protocol of src/shmem/floor.c, for the model checker spin.
+ *	  The protocol of src/shmem/claim_floor.c, for the model checker spin.
  *
  * "make model" runs it, see test/soak/model/run: each configuration is explored
  * completely and must hold, and each variant, in which one rule of the
@@ -25,7 +25,7 @@
  * system's clock that jumps forward changes nothing, one that is set back is
  * the configuration SET_BACK.
  *
- * Steps of the model and functions of src/shmem/floor.c:
+ * Steps of the model and functions of src/shmem/claim_floor.c:
  *
  *	read_clock			pgqrs_clock()
  *	open, close			open_key() and close_key(), called by
@@ -41,7 +41,7 @@
  *	scan_primary		scan_priority() in src/delivery/claim.c, which begins with
  *						pgqrs_floor_scan_begin(): the floor, the clock, and
  *	  read_pending		  read_pending()
- *	  take_snapshot		  pgqrs_scan_begin() in src/store/rows.c
+ *	  take_snapshot		  pgqrs_scan_begin() in src/store/table.c
  *	  find_first		  what that scan returns
  *	  choose_gap		  add_gaps(), for any two of its rows or bounds
  *	  claim				  claim_message(): lock or pass over, publish, write
@@ -59,7 +59,7 @@
  *						clock was set back by more than it creeps
  *	unknown				a row that came to be below the floor without anybody
  *						knowing, as by DML with the trigger disabled
- *	sweep				pgqrs_sweep() in src/delivery/sweep.c, pgqrs_floor_sweep_next() and
+ *	sweep				pgqrs_sweep() in src/delivery/floor_sweep.c, pgqrs_floor_sweep_next() and
  *						pgqrs_floor_sweep_found()
  *
  * Not modelled: several queues (a key published for any concerns all),

@@ -1,0 +1,558 @@
+/*
+ * args.c
+ *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ */
+#include "api/args.h"
+
+#include "access/detoast.h"
+#include "access/htup_details.h"
+#include "base/catalog.h"
+#include "base/clock.h"
+#include "base/errors.h"
+#include "base/json.h"
+#include "base/name.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#define MAX_TEXT_BYTES 8192
+
+/* Every function that has arguments requires one. */
+static void
+require(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	pgqrs_called = fcinfo->flinfo->fn_oid;
+	if (PG_ARGISNULL(n))
+		pgqrs_error_null(name);
+}
+
+int64
+pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return PG_GETARG_INT64(n);
+}
+
+int64
+pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing)
+{
+	return PG_ARGISNULL(n) ? missing : PG_GETARG_INT64(n);
+}
+
+int
+pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name, int min, int max)
+{
+	int value;
+
+	require(fcinfo, n, name);
+	value = PG_GETARG_INT32(n);
+	if (value < min || value > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is %d", name, value),
+				 errhint("Use a value from %d to %d.", min, max)));
+	return value;
+}
+
+int
+pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name, int min,
+				 int max, int missing)
+{
+	return PG_ARGISNULL(n) ? missing : pgqrs_arg_int(fcinfo, n, name, min, max);
+}
+
+bool
+pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return PG_GETARG_BOOL(n);
+}
+
+bool
+pgqrs_arg_bool_or(FunctionCallInfo fcinfo, int n, bool missing)
+{
+	return PG_ARGISNULL(n) ? missing : PG_GETARG_BOOL(n);
+}
+
+/* A smallint, given as int. */
+int
+pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing)
+{
+	return pgqrs_arg_int_or(fcinfo, n, "priority", -PGQRS_MAX_PRIORITY,
+							PGQRS_MAX_PRIORITY, missing);
+}
+
+/* Refuses a text that is longer than any that has a use. */
+static void
+check_text(Datum value, const char *name)
+{
+	Size bytes = toast_raw_datum_size(value) - VARHDRSZ;
+
+	if (bytes > MAX_TEXT_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is too long", name),
+				 errdetail("It has %zu bytes.", bytes),
+				 errhint("Use at most %d bytes.", MAX_TEXT_BYTES)));
+}
+
+char *
+pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	check_text(PG_GETARG_DATUM(n), name);
+	return text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+char *
+pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_text(fcinfo, n, name);
+}
+
+char *
+pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_name(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_pattern(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_pattern(fcinfo, n, name);
+}
+
+char *
+pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char *value = pgqrs_arg_text(fcinfo, n, name);
+
+	pgqrs_check_key(value, name);
+	return value;
+}
+
+char *
+pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	return PG_ARGISNULL(n) ? NULL : pgqrs_arg_key(fcinfo, n, name);
+}
+
+int
+pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name, int nlabels,
+				const char *const *labels)
+{
+	char *value = pgqrs_arg_text(fcinfo, n, name);
+	StringInfoData known;
+
+	for (int i = 0; i < nlabels; i++)
+		if (strcmp(labels[i], value) == 0)
+			return i;
+
+	initStringInfo(&known);
+	for (int i = 0; i < nlabels; i++)
+		appendStringInfo(&known, "%s\"%s\"", i ? ", " : "", labels[i]);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("argument \"%s\" is \"%s\"", name, value),
+			 errhint("Use one of %s.", known.data)));
+}
+
+int
+pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
+				   int nlabels, const char *const *labels, int missing)
+{
+	return PG_ARGISNULL(n) ? missing :
+							 pgqrs_arg_label(fcinfo, n, name, nlabels, labels);
+}
+
+int64
+pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	require(fcinfo, n, name);
+	return pgqrs_duration(PG_GETARG_INTERVAL_P(n), name);
+}
+
+int64
+pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n, const char *name, int64 missing)
+{
+	return PG_ARGISNULL(n) ? missing : pgqrs_arg_duration(fcinfo, n, name);
+}
+
+TimestampTz
+pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	TimestampTz at;
+
+	require(fcinfo, n, name);
+	at = PG_GETARG_TIMESTAMPTZ(n);
+	if (TIMESTAMP_IS_NOEND(at))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is infinity", name),
+				 errhint("Use a finite instant.")));
+	return Max(at, MIN_TIMESTAMP);
+}
+
+PgqrsWhen
+pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
+{
+	PgqrsWhen when;
+
+	when.delay = pgqrs_arg_duration_or(fcinfo, delay, "delay", 0);
+	when.run_at = PG_ARGISNULL(run_at) ?
+		0 :
+		pgqrs_arg_instant(fcinfo, run_at, "run_at");
+	if (when.delay != 0 && !PG_ARGISNULL(run_at))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("both \"delay\" and \"run_at\" are given"),
+				 errhint("Give one of them.")));
+	return when;
+}
+
+bool
+pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name, Datum *value)
+{
+	if (PG_ARGISNULL(n))
+		return false;
+	*value = PG_GETARG_DATUM(n);
+	pgqrs_json_check(*value, name, 0);
+	return true;
+}
+
+Datum
+pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	Datum value;
+
+	require(fcinfo, n, name);
+	pgqrs_arg_json(fcinfo, n, name, &value);
+	return value;
+}
+
+int
+pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
+				bool refuse_nulls, Datum **values, bool **nulls)
+{
+	ArrayType *array;
+	int16 typlen;
+	bool typbyval;
+	char typalign;
+	int count;
+
+	require(fcinfo, n, name);
+	array = PG_GETARG_ARRAYTYPE_P(n);
+	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_NDIM(array) > 1 || count > PGQRS_MAX_BATCH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" has %d dimensions and %d elements", name,
+						ARR_NDIM(array), count),
+				 errhint("Pass a one-dimensional array of at most %d elements.",
+						 PGQRS_MAX_BATCH)));
+	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
+	deconstruct_array(array, type, typlen, typbyval, typalign, values, nulls,
+					  &count);
+	for (int i = 0; refuse_nulls && i < count; i++)
+		if ((*nulls)[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("item %d of \"%s\" must not be null", i + 1, name),
+					 errhint("Pass a value for every item.")));
+	for (int i = 0; type == TEXTOID && i < count; i++)
+		if (!(*nulls)[i])
+			check_text((*values)[i], psprintf("%s[%d]", name, i + 1));
+	return count;
+}
+
+void
+pgqrs_arg_same_length(int count, const char *name, int other_count,
+					  const char *other_name)
+{
+	if (count != other_count)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" has %d elements, \"%s\" has %d", name,
+						count, other_name, other_count),
+				 errhint("Pass arrays of the same length.")));
+}
+
+PgqrsOnDuplicate
+pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n)
+{
+	static const char *const labels[] = {
+		[DUPLICATE_RETURN] = "return",
+		[DUPLICATE_RAISE] = "raise",
+		[DUPLICATE_NULL] = "null",
+		[DUPLICATE_NULL + 1] = "replace",
+		[DUPLICATE_NULL + 2] = "replace_input",
+	};
+	int label = pgqrs_arg_label_or(fcinfo, n, "on_duplicate", lengthof(labels),
+								   labels, DUPLICATE_RETURN);
+
+	if (label > DUPLICATE_NULL)
+		pgqrs_error_not_built(psprintf("on_duplicate => '%s'", labels[label]));
+	return label;
+}
+
+/* NULL: none is given. */
+static char **
+get_keys(FunctionCallInfo fcinfo, int n, const char *name, int count,
+		 const char *items_name)
+{
+	Datum *values;
+	bool *nulls;
+	char **keys;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	pgqrs_arg_same_length(count, items_name,
+						  pgqrs_arg_array(fcinfo, n, name, TEXTOID, false,
+										  &values, &nulls),
+						  name);
+	keys = palloc0(count * sizeof(char *));
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			continue;
+		keys[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_key(keys[i], psprintf("%s[%d]", name, i + 1));
+	}
+	return keys;
+}
+
+char **
+pgqrs_arg_idempotency_keys(FunctionCallInfo fcinfo, int n, int count,
+						   const char *items_name)
+{
+	char **keys = get_keys(fcinfo, n, "idempotency_keys", count, items_name);
+
+	if (keys != NULL)
+		pgqrs_check_distinct(keys, count, "idempotency_keys");
+	return keys;
+}
+
+void
+pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n)
+{
+	if (pgqrs_arg_key_or_null(fcinfo, n, "concurrency_key") != NULL)
+		pgqrs_error_not_built("concurrency_key");
+}
+
+void
+pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n, int count,
+						   const char *items_name)
+{
+	char **keys = get_keys(fcinfo, n, "concurrency_keys", count, items_name);
+
+	for (int i = 0; keys != NULL && i < count; i++)
+		if (keys[i] != NULL)
+			pgqrs_error_not_built("concurrency_keys");
+}
+
+/* item and earlier: places from 0. */
+static void
+refuse_duplicate(const char *name, int item, int earlier, const char *value)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("item %d of \"%s\" repeats item %d: \"%s\"", item + 1, name,
+					earlier + 1, value),
+			 errhint("Pass every value once.")));
+}
+
+void
+pgqrs_check_distinct(char **keys, int count, const char *name)
+{
+	int *order = pgqrs_key_order(keys, count);
+
+	for (int i = 1; i < count && keys[order[i]] != NULL; i++)
+		if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
+			refuse_duplicate(name, order[i], order[i - 1], keys[order[i]]);
+	pfree(order);
+}
+
+static int
+compare_ids(const void *a, const void *b, void *arg)
+{
+	const int64 *ids = arg;
+	int x = *(const int *) a;
+	int y = *(const int *) b;
+
+	if (ids[x] != ids[y])
+		return ids[x] > ids[y] ? 1 : -1;
+	return x - y;
+}
+
+int *
+pgqrs_ascending(const int64 *ids, int count)
+{
+	int *order = palloc(count * sizeof(int));
+
+	for (int i = 0; i < count; i++)
+		order[i] = i;
+	qsort_arg(order, count, sizeof(int), compare_ids, unconstify(int64 *, ids));
+	return order;
+}
+
+static int64 *
+to_int64(const Datum *values, int count)
+{
+	int64 *result = palloc(count * sizeof(int64));
+
+	for (int i = 0; i < count; i++)
+		result[i] = DatumGetInt64(values[i]);
+	return result;
+}
+
+int
+pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
+				 int64 **ids, int64 **leases)
+{
+	Datum *values;
+	bool *nulls;
+	int count = pgqrs_arg_array(fcinfo, ids_arg, "message_ids", INT8OID, true,
+								&values, &nulls);
+	int *order;
+
+	*ids = to_int64(values, count);
+	pgqrs_arg_same_length(count, "message_ids",
+						  pgqrs_arg_array(fcinfo, leases_arg, "leases", INT8OID,
+										  true, &values, &nulls),
+						  "leases");
+	*leases = to_int64(values, count);
+
+	order = pgqrs_ascending(*ids, count);
+	for (int i = 1; i < count; i++)
+		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
+			refuse_duplicate("message_ids", order[i], order[i - 1],
+							 psprintf(INT64_FORMAT, (*ids)[order[i]]));
+	pfree(order);
+	return count;
+}
+
+int64
+pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n)
+{
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "visibility_timeout", -1);
+
+	if (timeout == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"visibility_timeout\" is zero"),
+				 errhint("Use a positive duration, or NULL for the queue's.")));
+	return timeout;
+}
+
+int64
+pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n)
+{
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, n, "timeout", -1);
+
+	if (timeout == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"timeout\" is zero"),
+				 errhint("Use a positive duration, or NULL for the workflow's.")));
+	return timeout;
+}
+
+int
+pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n)
+{
+	const char *labels[RUN_STATUS_COUNT];
+
+	if (PG_ARGISNULL(n))
+		return -1;
+	for (int i = 0; i < RUN_STATUS_COUNT; i++)
+		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
+	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
+}
+
+int
+pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
+{
+	int value;
+
+	if (PG_ARGISNULL(n))
+		return 0;
+	value = PG_GETARG_INT32(n);
+	if (value < 1 && value != -1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"max_attempts\" is %d", value),
+				 errhint("Use 1 or more, or -1 for no limit.")));
+	return value;
+}
+
+Datum
+pgqrs_int64_array(const int64 *values, int count)
+{
+	Datum *datums = palloc(count * sizeof(Datum));
+
+	for (int i = 0; i < count; i++)
+		datums[i] = Int64GetDatum(values[i]);
+	return PointerGetDatum(construct_array(datums, count, INT8OID, sizeof(int64),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/*
+ * The row that a function with OUT parameters returns.  To make it from the
+ * catalog at each call costs as much as a small read does, so the session keeps
+ * it: no command changes the OUT parameters of a function that exists.
+ */
+TupleDesc
+pgqrs_result_desc(FunctionCallInfo fcinfo)
+{
+	static HTAB *known = NULL;
+	struct
+	{
+		Oid function;
+		TupleDesc desc;
+	} * entry;
+	TupleDesc desc;
+	MemoryContext caller;
+
+	if (known == NULL)
+	{
+		HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(*entry)};
+
+		known = hash_create("pgqrs results", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	}
+	entry = hash_search(known, &fcinfo->flinfo->fn_oid, HASH_FIND, NULL);
+	if (entry != NULL)
+		return entry->desc;
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (desc->tdtypeid != RECORDOID)
+		return desc;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	desc = BlessTupleDesc(CreateTupleDescCopy(desc));
+	MemoryContextSwitchTo(caller);
+	entry = hash_search(known, &fcinfo->flinfo->fn_oid, HASH_ENTER, NULL);
+	entry->desc = desc;
+	return desc;
+}
+
+Datum
+pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	return HeapTupleGetDatum(
+		heap_form_tuple(pgqrs_result_desc(fcinfo), values, nulls));
+}

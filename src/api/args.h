@@ -1,0 +1,123 @@
+/*
+ * args.h
+ *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ *
+ * Every function here raises 22004 for a NULL where none is allowed and 22023
+ * for a value out of its bounds, naming the argument.  An argument that has a
+ * default in SQL is read by a function whose name ends in _or, or _or_null:
+ * NULL means the default, which stands in both places; test/pgtap/defaults.sql
+ * compares them for every function.
+ */
+#ifndef PGQRS_API_ARGS_H
+#define PGQRS_API_ARGS_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "queue/message.h"
+#include "utils/timestamp.h"
+
+#define PGQRS_MAX_BATCH	   10000
+#define PGQRS_MAX_PRIORITY 100
+
+extern int64 pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name);
+extern int64 pgqrs_arg_int64_or(FunctionCallInfo fcinfo, int n, int64 missing);
+extern int pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name,
+						 int min, int max);
+extern int pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name,
+							int min, int max, int missing);
+extern bool pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name);
+extern bool pgqrs_arg_bool_or(FunctionCallInfo fcinfo, int n, bool missing);
+extern int pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing);
+
+/* A text of at most 8192 bytes. */
+extern char *pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_text_or_null(FunctionCallInfo fcinfo, int n,
+									const char *name);
+extern char *pgqrs_arg_name(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_pattern(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n,
+									   const char *name);
+extern char *pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* One of the labels; the number of the one given. */
+extern int pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
+						   int nlabels, const char *const *labels);
+extern int pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
+							  int nlabels, const char *const *labels, int missing);
+
+/* Microseconds; no months, no infinity, not negative. */
+extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
+extern int64 pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n,
+								   const char *name, int64 missing);
+
+/* An instant; infinity is refused, -infinity is the beginning of time. */
+extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n,
+									 const char *name);
+
+/* delay and run_at, of which only one may be given. */
+extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);
+
+/* False for NULL; PQ008 for a value that is too large. */
+extern bool pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name,
+						   Datum *value);
+extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n,
+									 const char *name);
+
+/*
+ * A one-dimensional array of at most 10000 elements (refuse_nulls: none of them
+ * NULL, naming the 1-based index).  Returns the number of elements.
+ */
+extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
+						   Oid type, bool refuse_nulls, Datum **values,
+						   bool **nulls);
+
+extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
+								  const char *other_name);
+
+/* 22023 if a key stands twice, naming the items; NULL keys do not count. */
+extern void pgqrs_check_distinct(char **keys, int count, const char *name);
+
+/* What to do when the idempotency key is taken. */
+extern PgqrsOnDuplicate pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n);
+
+/*
+ * The idempotency keys of a batch, one for each of its items, any of which may
+ * be NULL, all different; NULL: none is given.
+ */
+extern char **pgqrs_arg_idempotency_keys(FunctionCallInfo fcinfo, int n,
+										 int count, const char *items_name);
+
+/* 0A000 unless it is NULL, or all of them are. */
+extern void pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n);
+extern void pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n,
+									   int count, const char *items_name);
+
+/* Arrays of message ids, all different, and their leases, of one length. */
+extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
+							int leases_arg, int64 **ids, int64 **leases);
+
+/* The time a lease is to last: more than nothing, or -1 for the queue's. */
+extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
+
+/* A deadline's distance, 0 would be one that has passed; -1: the workflow's. */
+extern int64 pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n);
+
+/* The status of a run, -1 for NULL. */
+extern int pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n);
+
+/* -1 for unlimited, 1 or more, or 0 where it is not given. */
+extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
+
+/* The places of the ids in ascending order of the ids. */
+extern int *pgqrs_ascending(const int64 *ids, int count);
+
+/* A result of bigint[] */
+extern Datum pgqrs_int64_array(const int64 *values, int count);
+
+/* A result of one row of the function's declared type. */
+extern TupleDesc pgqrs_result_desc(FunctionCallInfo fcinfo);
+extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+#endif /* PGQRS_API_ARGS_H */

@@ -1,0 +1,83 @@
+/*
+ * queue_admin.c
+ *	  SQL functions that administer queues.
+ */
+#include "api/args.h"
+
+#include "api/settings.h"
+#include "base/clock.h"
+#include "queue/queue_admin.h"
+#include "workflow/drop.h"
+
+static void
+get_settings(const PgqrsSettingArgs *args)
+{
+	pgqrs_queue_defaults(args->settings);
+	pgqrs_arg_setting_duration(args, QUEUE_VISIBILITY_TIMEOUT, 1,
+							   PGQRS_MAX_VISIBILITY_TIMEOUT);
+	pgqrs_arg_setting_int(args, QUEUE_MAX_ATTEMPTS, 1);
+	pgqrs_arg_setting_int(args, QUEUE_MAX_IN_FLIGHT, 1);
+	pgqrs_arg_setting_duration(args, QUEUE_RETENTION, 0, PGQRS_MAX_DURATION);
+	pgqrs_arg_setting_duration(args, QUEUE_DEAD_RETENTION, 0, PGQRS_MAX_DURATION);
+	pgqrs_arg_setting_flow(args, QUEUE_FLOW);
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_create_queue);
+Datum
+pgqrs_create_queue(PG_FUNCTION_ARGS)
+{
+	PgqrsSettings settings;
+	PgqrsSettingArgs args = {fcinfo, &settings};
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+
+	get_settings(&args);
+	pgqrs_arg_replace(&args);
+	PG_RETURN_INT64(pgqrs_queue_create(queue, &settings));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_alter_queue);
+Datum
+pgqrs_alter_queue(PG_FUNCTION_ARGS)
+{
+	PgqrsSettings settings;
+	PgqrsSettingArgs args = {fcinfo, &settings};
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+
+	get_settings(&args);
+	pgqrs_arg_reset(&args);
+	pgqrs_queue_alter(queue, &settings);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_delete_queue);
+Datum
+pgqrs_delete_queue(PG_FUNCTION_ARGS)
+{
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	bool force = pgqrs_arg_bool_or(fcinfo, 1, false);
+
+	PG_RETURN_BOOL(pgqrs_queue_delete(queue, force));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_purge_queue);
+Datum
+pgqrs_purge_queue(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(pgqrs_queue_purge(pgqrs_arg_name(fcinfo, 0, "queue")));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_pause_queue);
+Datum
+pgqrs_pause_queue(PG_FUNCTION_ARGS)
+{
+	pgqrs_queue_pause(pgqrs_arg_name(fcinfo, 0, "queue"), true);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_resume_queue);
+Datum
+pgqrs_resume_queue(PG_FUNCTION_ARGS)
+{
+	pgqrs_queue_pause(pgqrs_arg_name(fcinfo, 0, "queue"), false);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,113 @@
+/*
+ * worker.c
+ *	  The SQL functions of workers.
+ */
+#include "api/args.h"
+
+#include <limits.h>
+
+#include "base/compat.h"
+#include "base/name.h"
+#include "catalog/pg_type.h"
+#include "delivery/worker.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+/* An array of different patterns. */
+static Datum
+arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	Datum *values;
+	bool *nulls;
+	int count = pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, &values, &nulls);
+	char **patterns = palloc(count * sizeof(char *));
+
+	if (count == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("array \"%s\" is empty", name),
+				 errhint("Pass the names or patterns of what the worker serves.")));
+	for (int i = 0; i < count; i++)
+	{
+		patterns[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_pattern(patterns[i], psprintf("%s[%d]", name, i + 1));
+	}
+	pgqrs_check_distinct(patterns, count, name);
+	return PointerGetDatum(
+		construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_register_worker);
+Datum
+pgqrs_register_worker(PG_FUNCTION_ARGS)
+{
+	PgqrsNewWorker w;
+
+	w.name = pgqrs_arg_key(fcinfo, 0, "name");
+	w.queues = arg_patterns(fcinfo, 1, "queues");
+	w.hostname = pgqrs_arg_key_or_null(fcinfo, 2, "hostname");
+	w.port = pgqrs_arg_int_or(fcinfo, 3, "port", 1, 65535, 0);
+	w.version = pgqrs_arg_key_or_null(fcinfo, 4, "version");
+	w.max_concurrent = pgqrs_arg_int_or(fcinfo, 5, "max_concurrent", 1, INT_MAX, 0);
+	w.has_labels = pgqrs_arg_json(fcinfo, 6, "labels", &w.labels);
+	PG_RETURN_INT64(pgqrs_worker_register(&w));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_heartbeat);
+Datum
+pgqrs_heartbeat(PG_FUNCTION_ARGS)
+{
+	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
+	PgqrsWorkerStatus status = pgqrs_worker_heartbeat(worker_id);
+
+	PG_RETURN_TEXT_P(cstring_to_text(pgqrs_enum_label(ENUM_WORKER_STATUS, status)));
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_extend_worker);
+Datum
+pgqrs_extend_worker(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 1);
+	PgqrsExtended *answers;
+	int count;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	count = pgqrs_worker_extend(worker_id, timeout, &answers);
+	for (int i = 0; i < count; i++)
+	{
+		Datum values[4];
+		bool nulls[4] = {false};
+
+		values[0] = values[1] = Int64GetDatum(answers[i].message_id);
+		nulls[1] = !answers[i].is_run;
+		values[2] = BoolGetDatum(answers[i].extended);
+		values[3] = BoolGetDatum(answers[i].cancel_requested);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_suspend_worker);
+Datum
+pgqrs_suspend_worker(PG_FUNCTION_ARGS)
+{
+	pgqrs_worker_suspend(pgqrs_arg_int64(fcinfo, 0, "worker_id"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_resume_worker);
+Datum
+pgqrs_resume_worker(PG_FUNCTION_ARGS)
+{
+	pgqrs_worker_resume(pgqrs_arg_int64(fcinfo, 0, "worker_id"));
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(pgqrs_stop_worker);
+Datum
+pgqrs_stop_worker(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(pgqrs_worker_stop(pgqrs_arg_int64(fcinfo, 0, "worker_id")));
+}

@@ -1,0 +1,313 @@
+/*
+ * ddl_hooks.c
+ *	  Commands that the background processes have to know of.
+ *
+ * Runs in any backend, as hooks around utility commands and where objects are
+ * dropped: the extension may go with its schema or its owner.  Who waits in the
+ * server learns of that, too.
+ *
+ * A database that is dropped, renamed, moved to another tablespace or used as
+ * a template must have nobody connected, so it is held before: its worker
+ * leaves, and none is started until the transaction has ended, however it
+ * ends.  The server itself waits for connections to go for another 5 s, with
+ * an error after that.
+ *
+ * What a command may have changed is told when the transaction commits, and
+ * may turn out to be nothing: only COMMIT PREPARED has done it when it returns.
+ *
+ * COPY, TRUNCATE and pg_restore --disable-triggers fill and empty the extension's
+ * tables, in part without its triggers: once such a command has committed, claims,
+ * background duties and waiting backends look at everything.
+ */
+#include "background/ddl_hooks.h"
+
+#include "access/table.h"
+#include "base/compat.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "shmem/claim_floor.h"
+#include "shmem/database_registry.h"
+#include "shmem/xact_hooks.h"
+#include "shmem/xact_wakeups.h"
+#include "store/triggers.h"
+#include "tcop/utility.h"
+#include "utils/inval.h"
+
+/* How long a worker may take to leave. */
+#define HOLD_TIMEOUT 4000 /* milliseconds */
+
+static ProcessUtility_hook_type previous_hook = NULL;
+static object_access_hook_type previous_access_hook = NULL;
+
+static DefElem *
+find_option(List *options, const char *name)
+{
+	ListCell *lc;
+
+	foreach(lc, options)
+		if (strcmp(((DefElem *) lfirst(lc))->defname, name) == 0)
+			return lfirst(lc);
+	return NULL;
+}
+
+/* The database to which nobody may be connected; NULL: none. */
+static const char *
+database_to_hold(Node *statement)
+{
+	DefElem *option;
+
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			return ((DropdbStmt *) statement)->dbname;
+		case T_RenameStmt:
+			return ((RenameStmt *) statement)->renameType == OBJECT_DATABASE ?
+				((RenameStmt *) statement)->subname :
+				NULL;
+		case T_AlterDatabaseStmt:
+			return find_option(((AlterDatabaseStmt *) statement)->options,
+							   "tablespace") != NULL ?
+				((AlterDatabaseStmt *) statement)->dbname :
+				NULL;
+		case T_CreatedbStmt:
+			option = find_option(((CreatedbStmt *) statement)->options, "template");
+			return option != NULL && option->arg != NULL ? defGetString(option) :
+														   NULL;
+		default:
+			return NULL;
+	}
+}
+
+/* Who may not do it is refused by the command itself, and holds up nobody. */
+static void
+hold_database(Node *statement)
+{
+	const char *name = database_to_hold(statement);
+	Oid db = name != NULL ? get_database_oid(name, true) : InvalidOid;
+
+	if (OidIsValid(db) && db != MyDatabaseId &&
+		pgqrs_owns_database(db, GetUserId()) && pgqrs_commit_hold(db))
+		pgqrs_database_await(db, HOLD_TIMEOUT);
+}
+
+static void
+note_changes(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+			pgqrs_commit_databases_changed();
+			break;
+		case T_RenameStmt:
+			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
+				pgqrs_commit_databases_changed();
+			if (((RenameStmt *) statement)->renameType == OBJECT_ROLE)
+				pgqrs_commit_roles_changed();
+			break;
+		case T_CreateExtensionStmt:
+		case T_AlterExtensionStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			pgqrs_commit_probe();
+			break;
+		case T_DropRoleStmt:
+			pgqrs_commit_roles_changed();
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Rows written past the functions
+ */
+
+/* The extension's table of that name, locked by the command before; or NULL. */
+static Relation
+open_own_table(RangeVar *name)
+{
+	Oid extension;
+	Oid oid;
+
+	/* the name first: this is asked for each COPY of anything */
+	if (name == NULL || creating_extension ||
+		strncmp(name->relname, "pgqrs_", strlen("pgqrs_")) != 0)
+		return NULL;
+	extension = get_extension_oid("pgqrs", true);
+	oid = RangeVarGetRelid(name, NoLock, true);
+	if (!OidIsValid(extension) || !OidIsValid(oid) ||
+		getExtensionOfObject(RelationRelationId, oid) != extension)
+		return NULL;
+	return table_open(oid, NoLock);
+}
+
+static void
+note_rows_written(RangeVar *name)
+{
+	Relation rel = open_own_table(name);
+
+	if (rel == NULL)
+		return;
+	CacheInvalidateRelcache(rel);
+	pgqrs_commit_tables_written();
+	table_close(rel, NoLock);
+}
+
+/* What it does to triggers: 1: it enables some, -1: it disables some. */
+static int
+trigger_change(AlterTableStmt *statement)
+{
+	int change = 0;
+	ListCell *lc;
+
+	foreach(lc, statement->cmds)
+		switch (((AlterTableCmd *) lfirst(lc))->subtype)
+		{
+			case AT_EnableTrig:
+			case AT_EnableAlwaysTrig:
+			case AT_EnableReplicaTrig:
+			case AT_EnableTrigAll:
+			case AT_EnableTrigUser:
+				return 1;
+			case AT_DisableTrig:
+			case AT_DisableTrigAll:
+			case AT_DisableTrigUser:
+				change = -1;
+				break;
+			default:
+				break;
+		}
+	return change;
+}
+
+/* A trigger that is left disabled is for maintenance to mend. */
+static void
+note_triggers_changed(AlterTableStmt *statement)
+{
+	int change = trigger_change(statement);
+	Relation rel = change != 0 ? open_own_table(statement->relation) : NULL;
+
+	if (rel == NULL)
+		return;
+	if (change > 0)
+	{
+		pgqrs_trigger_mend(rel, false);
+		pgqrs_commit_tables_written();
+	}
+	else
+		pgqrs_commit_due(DUE_SWEEP, 0);
+	table_close(rel, NoLock);
+}
+
+/* After the command. */
+static void
+note_writes(Node *statement)
+{
+	ListCell *lc;
+
+	switch (nodeTag(statement))
+	{
+		case T_CopyStmt:
+			if (((CopyStmt *) statement)->is_from)
+				note_rows_written(((CopyStmt *) statement)->relation);
+			break;
+		case T_TruncateStmt:
+			foreach(lc, ((TruncateStmt *) statement)->relations)
+				note_rows_written(lfirst(lc));
+			break;
+		case T_AlterTableStmt:
+			note_triggers_changed((AlterTableStmt *) statement);
+			break;
+		default:
+			break;
+	}
+}
+
+static bool
+is_commit_prepared(Node *statement)
+{
+	return IsA(statement, TransactionStmt) &&
+		((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
+/*
+ * What became due with a prepared transaction.  Which parked runs it has something
+ * for is in xact_wakeups.c, unless it was prepared before the start and that is not known yet.
+ */
+static void
+note_prepared(bool is_known)
+{
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		if (kind != DUE_PARKED || !is_known)
+			pgqrs_database_poke(kind, 0);
+}
+
+static void
+process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *receiver,
+				QueryCompletion *completion)
+{
+	Node *statement = planned->utilityStmt;
+	bool was_prepared = is_commit_prepared(statement);
+	bool is_known = was_prepared && pgqrs_floor_knows_prepared();
+	Oid dropped = InvalidOid;
+
+	if (IsA(statement, DropdbStmt))
+		dropped = get_database_oid(((DropdbStmt *) statement)->dbname, true);
+	hold_database(statement);
+	note_changes(statement);
+	if (previous_hook != NULL)
+		previous_hook(planned, query, read_only_tree, context, params,
+					  environment, receiver, completion);
+	else
+		standard_ProcessUtility(planned, query, read_only_tree, context, params,
+								environment, receiver, completion);
+	note_writes(statement);
+	if (OidIsValid(dropped))
+		pgqrs_floor_forget_database(dropped);
+	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
+		note_prepared(is_known);
+}
+
+static bool
+is_pgqrs(Oid extension)
+{
+	char *name = get_extension_name(extension);
+
+	return name != NULL && strcmp(name, "pgqrs") == 0;
+}
+
+static void
+access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
+			  void *arg)
+{
+	if (previous_access_hook != NULL)
+		previous_access_hook(access, class, object, sub_object, arg);
+	if (access == OAT_DROP && class == ExtensionRelationId && is_pgqrs(object))
+	{
+		pgqrs_commit_probe();
+		pgqrs_floor_forget_database(MyDatabaseId);
+		pgqrs_wake_mark_everything();
+	}
+}
+
+void
+pgqrs_utility_init(void)
+{
+	previous_access_hook = object_access_hook;
+	object_access_hook = access_object;
+	previous_hook = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}

@@ -1,0 +1,51 @@
+/*
+ * duties.h
+ *	  What has to happen though nobody calls for it.
+ */
+#ifndef PGQRS_DUTIES_H
+#define PGQRS_DUTIES_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "shmem/database_registry.h"
+
+/*
+ * One bounded batch of a duty, which adds to done[] what it did.  Returns when
+ * the duty is due again: 0 if at once, DT_NOEND if nothing is known to be.
+ */
+typedef TimestampTz (*PgqrsDuty)(int64 *done);
+
+/*
+ * All duties, in the order of a pass.  They are independent of each other:
+ * whatever the error, it ends the batch of the one that failed.
+ */
+typedef struct PgqrsDutyEntry
+{
+	PgqrsDue id;
+	PgqrsDuty duty;
+	PgqrsDuty gentle; /* for one that comes again soon and has other duties */
+	const char *name;
+	const char *activity; /* what a background worker says that it does */
+} PgqrsDutyEntry;
+
+extern const PgqrsDutyEntry pgqrs_duties[];
+extern const int pgqrs_duty_count;
+
+extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDue id);
+
+extern TimestampTz pgqrs_maintain_retention(int64 *done);
+
+/* One batch, whatever single rows are in its way. */
+extern TimestampTz pgqrs_maintain_run(PgqrsDuty duty, int64 *done);
+
+/*
+ * One batch of each; calling again soon enough leaves nothing undone.  A duty
+ * that fails is told as a WARNING.  Returns the errors by PgqrsDue, or NULL.
+ */
+extern ErrorData **pgqrs_maintain_pass(int64 *done);
+
+/* What a count is called in the result of pgqrs_maintain(). */
+extern const char *pgqrs_maintain_label(PgqrsDone count);
+
+#endif /* PGQRS_DUTIES_H */

@@ -1,0 +1,41 @@
+/*
+ * int64_list.c
+ *	  Lists of 64-bit numbers, such as ids.
+ */
+#include "base/int64_list.h"
+
+#include "utils/memutils.h"
+
+#define FIRST_ROOM 64
+
+void
+pgqrs_numbers_add(PgqrsNumbers *list, int64 value)
+{
+	if (list->values == NULL)
+	{
+		list->room = FIRST_ROOM;
+		list->values = palloc(list->room * sizeof(int64));
+	}
+	else if (list->count == list->room)
+	{
+		list->room *= 2;
+		list->values = repalloc_huge(list->values, list->room * sizeof(int64));
+	}
+	list->values[list->count++] = value;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	int64 x = *(const int64 *) a;
+	int64 y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+void
+pgqrs_numbers_sort(int64 *values, int count)
+{
+	if (count > 1)
+		qsort(values, count, sizeof(int64), compare);
+}

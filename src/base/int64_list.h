@@ -1,0 +1,23 @@
+/*
+ * int64_list.h
+ *	  Lists of 64-bit numbers, such as ids.
+ */
+#ifndef PGQRS_INT64_LIST_H
+#define PGQRS_INT64_LIST_H
+
+#include "postgres.h"
+
+/* All zero: an empty list. */
+typedef struct PgqrsNumbers
+{
+	int64 *values;
+	int count;
+	int room;
+} PgqrsNumbers;
+
+/* Appends; the list is where the first one was appended to it. */
+extern void pgqrs_numbers_add(PgqrsNumbers *list, int64 value);
+
+extern void pgqrs_numbers_sort(int64 *values, int count);
+
+#endif /* PGQRS_INT64_LIST_H */

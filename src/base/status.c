@@ -1,0 +1,89 @@
+/*
+ * status.c
+ *	  The states of runs, steps and messages, and the moves between them.
+ *
+ * The one place that says what may become what.  Who changes a row asks here,
+ * having locked it, and README.md shows the same.
+ */
+#include "base/status.h"
+
+/*
+ * Out of ERROR only a replay leads; RUNNING to RUNNING is the next claim after
+ * a retry or a crash.
+ */
+static const bool run_moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
+	[RUN_QUEUED][RUN_RUNNING] = true,	[RUN_QUEUED][RUN_ERROR] = true,
+	[RUN_QUEUED][RUN_CANCELLED] = true, [RUN_RUNNING][RUN_RUNNING] = true,
+	[RUN_RUNNING][RUN_PAUSED] = true,	[RUN_RUNNING][RUN_SUCCESS] = true,
+	[RUN_RUNNING][RUN_ERROR] = true,	[RUN_RUNNING][RUN_CANCELLED] = true,
+	[RUN_PAUSED][RUN_RUNNING] = true,	[RUN_PAUSED][RUN_ERROR] = true,
+	[RUN_PAUSED][RUN_CANCELLED] = true, [RUN_ERROR][RUN_QUEUED] = true,
+};
+
+/*
+ * RUNNING to RUNNING is the next attempt after a crash.  PENDING ends without
+ * having been RUNNING when the begin of its last attempt was lost in a crash.
+ * Out of ERROR only a replay leads, which also makes a child that had not
+ * ended PENDING.
+ */
+static const bool step_moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
+	[STEP_PENDING][STEP_RUNNING] = true, [STEP_PENDING][STEP_PENDING] = true,
+	[STEP_PENDING][STEP_SUCCESS] = true, [STEP_PENDING][STEP_ERROR] = true,
+	[STEP_PENDING][STEP_PAUSED] = true,	 [STEP_RUNNING][STEP_RUNNING] = true,
+	[STEP_RUNNING][STEP_PENDING] = true, [STEP_RUNNING][STEP_SUCCESS] = true,
+	[STEP_RUNNING][STEP_ERROR] = true,	 [STEP_RUNNING][STEP_PAUSED] = true,
+	[STEP_PAUSED][STEP_PAUSED] = true,	 [STEP_PAUSED][STEP_SUCCESS] = true,
+	[STEP_PAUSED][STEP_ERROR] = true,	 [STEP_PAUSED][STEP_PENDING] = true,
+	[STEP_ERROR][STEP_PENDING] = true,
+};
+
+/*
+ * WAITING to WAITING is an operator's or a wake-up's; HELD to HELD a claim
+ * after the lease ran out.  Only what is held can be done or deleted; what
+ * waits can die, since a deadline and a limit also count then.
+ */
+static const bool message_moves[MESSAGE_STATE_COUNT][MESSAGE_STATE_COUNT] = {
+	[MESSAGE_WAITING][MESSAGE_WAITING] = true,
+	[MESSAGE_WAITING][MESSAGE_HELD] = true,
+	[MESSAGE_WAITING][MESSAGE_DEAD] = true,
+	[MESSAGE_WAITING][MESSAGE_CANCELLED] = true,
+	[MESSAGE_HELD][MESSAGE_HELD] = true,
+	[MESSAGE_HELD][MESSAGE_WAITING] = true,
+	[MESSAGE_HELD][MESSAGE_DONE] = true,
+	[MESSAGE_HELD][MESSAGE_DEAD] = true,
+	[MESSAGE_HELD][MESSAGE_DELETED] = true,
+	[MESSAGE_HELD][MESSAGE_CANCELLED] = true,
+	[MESSAGE_DEAD][MESSAGE_WAITING] = true,
+	[MESSAGE_DEAD][MESSAGE_DELETED] = true,
+};
+
+bool
+pgqrs_state_run_may(PgqrsRunStatus from, PgqrsRunStatus to)
+{
+	return run_moves[from][to];
+}
+
+bool
+pgqrs_state_step_may(PgqrsStepStatus from, PgqrsStepStatus to)
+{
+	return step_moves[from][to];
+}
+
+bool
+pgqrs_state_message_may(PgqrsMessageState from, PgqrsMessageState to)
+{
+	return message_moves[from][to];
+}
+
+PgqrsMessageState
+pgqrs_state_of_outcome(PgqrsOutcome outcome)
+{
+	static const PgqrsMessageState states[OUTCOME_COUNT] = {
+		[OUTCOME_DONE] = MESSAGE_DONE,
+		[OUTCOME_DEAD] = MESSAGE_DEAD,
+		[OUTCOME_DELETED] = MESSAGE_DELETED,
+		[OUTCOME_CANCELLED] = MESSAGE_CANCELLED,
+	};
+
+	return states[outcome];
+}

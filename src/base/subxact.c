@@ -1,0 +1,40 @@
+/*
+ * subxact.c
+ *	  Doing something that can be undone by itself.
+ *
+ * Runs in any backend inside a transaction.  Memory context and resource owner
+ * are the caller's again afterwards, whatever happened.
+ */
+#include "base/subxact.h"
+
+#include "access/xact.h"
+#include "utils/resowner.h"
+
+ErrorData *
+pgqrs_subtransaction(bool (*work)(void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (work(arg))
+			ReleaseCurrentSubTransaction();
+		else
+			RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}

@@ -1,0 +1,689 @@
+/*
+ * client_wait.c
+ *	  Sleeping in the server until there is something to do, or a result.
+ *
+ * Runs in the backend of whoever waits.  A loop of looks and sleeps.  A look
+ * is a transaction: it first says what may wake this backend, then reads, so
+ * that nothing is missed between the two.  A sleep has a transaction around
+ * it, which has done nothing yet: no snapshot, no lock.
+ *
+ * Who waits for work looks at all of its queues once, and from then on only at
+ * those of which it was told.  A commit wakes as many as there are messages.
+ * For what becomes due, one waiter of each queue keeps the time; it looks,
+ * and wakes others if there is more than one for itself.  Whoever leaves with
+ * a wake-up that it did not use, or with the time of a queue, hands it on: in
+ * an error and at the end of the session, too.  Should the client of the one
+ * that was told have gone, somebody looks again a moment later.
+ *
+ * Where nobody can be woken, that is, without shared memory and on a standby,
+ * it polls, at growing intervals.
+ */
+#include "delivery/client_wait.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/guc.h"
+#include "delivery/claim.h"
+#include "delivery/queue_probe.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "monitor/run_list.h"
+#include "portability/instr_time.h"
+#include "postmaster/interrupt.h"
+#include "queue/lease_limits.h"
+#include "queue/worker_registry.h"
+#include "shmem/queue_wakeups.h"
+#include "shmem/wait_slots.h"
+#include "shmem/xact_hooks.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "workflow/run.h"
+
+/* Milliseconds */
+#define MAX_SLEEP	10000 /* then see whether the client is there */
+#define FIRST_POLL	10
+#define LAST_POLL	1000
+#define AGAIN_PAUSE 1000 /* after somebody was told, look whether he came */
+
+/* One look may find so many messages for others. */
+#define MAX_FOUND 64
+
+/* A queue that is waited for. */
+typedef struct WaitQueue
+{
+	int64 queue_id;
+	int slot; /* -1: has no place */
+	bool look;
+	bool due; /* its due instant was taken, so somebody has to look */
+	bool kept;
+} WaitQueue;
+
+typedef struct Wait
+{
+	instr_time start;
+	int64 timeout;
+	MemoryContext context; /* of this struct's lists, to the end */
+	MemoryContext look;	   /* of one look */
+
+	int64 run_id; /* 0: for work */
+	TupleDesc desc;
+	HeapTuple result; /* in context */
+
+	const char *queue;
+	int64 worker_id;
+	bool has_status;
+	PgqrsWorkerStatus status; /* of the worker when the wait began */
+	bool ended;				  /* it has another one by now */
+	bool may_take;			  /* the worker is ready and has room */
+	bool locked;			  /* that could not be told: its limit is locked */
+	int count;
+	WaitQueue *queues;
+	PgqrsQueueSet *set; /* of the queues, if they are many */
+	int64 found;		/* the queue that has something, or 0 */
+
+	bool polls;
+	int64 poll;			 /* the next pause, if it polls */
+	TimestampTz look_at; /* at everything, at the latest */
+	int64 slept;		 /* since the last look */
+
+	bool has_taken; /* a wake-up, of which nobody has made anything yet */
+	PgqrsWaitEvent taken;
+} Wait;
+
+/*
+ * Time
+ */
+
+static int64
+passed(const Wait *w)
+{
+	instr_time now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, w->start);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
+}
+
+static bool
+is_over(const Wait *w)
+{
+	return passed(w) >= w->timeout;
+}
+
+/* Milliseconds from now on, rounded up. */
+static int64
+until(TimestampTz at)
+{
+	TimestampTz now = pgqrs_clock_peek();
+
+	if (at == DT_NOEND)
+		return PG_INT64_MAX;
+	return at <= now ? 0 : (at - now + 999) / 1000;
+}
+
+/* How long a worker may sleep before it has to give a sign of life. */
+static int64
+heartbeat_interval(const Wait *w)
+{
+	return w->worker_id != 0 ? pgqrs_worker_timeout / 3 : PG_INT64_MAX;
+}
+
+/*
+ * Leaving
+ */
+
+static PgqrsWaitEvent
+queue_event(const WaitQueue *q)
+{
+	return (PgqrsWaitEvent){EVENT_QUEUE, q->queue_id, q->slot};
+}
+
+/* A wake-up goes to others: for its queue, or for all of ours but the one found. */
+static void
+hand_on(const Wait *w, PgqrsWaitEvent event)
+{
+	if (event.kind == EVENT_QUEUE)
+		pgqrs_waiter_wake(event, 1);
+	for (int i = 0; event.kind == EVENT_NONE && i < w->count; i++)
+		if (w->queues[i].queue_id != w->found)
+			pgqrs_waiter_wake(queue_event(&w->queues[i]), 1);
+}
+
+/*
+ * Another one shall keep the queue's time if nobody does, also where we did not:
+ * we may have been told to, and leave before we could.
+ */
+static void
+release(WaitQueue *q)
+{
+	if (q->slot >= 0 && pgqrs_ready_release(q->slot))
+		pgqrs_waiter_nudge(queue_event(q));
+	q->kept = false;
+}
+
+static void
+forget_queues(Wait *w)
+{
+	for (int i = 0; i < w->count; i++)
+	{
+		if (w->queues[i].due)
+			pgqrs_ready_lower(w->queues[i].queue_id, 0);
+		release(&w->queues[i]);
+	}
+	w->count = 0;
+}
+
+static PgqrsWaitEvent
+found_event(const Wait *w)
+{
+	return (PgqrsWaitEvent){EVENT_QUEUE, w->found, pgqrs_ready_slot(w->found)};
+}
+
+/* At the end of the wait, in whatever way. */
+static void
+leave(int code, Datum arg)
+{
+	Wait *w = (Wait *) DatumGetPointer(arg);
+	PgqrsWaitEvent untaken;
+	bool woken;
+
+	if (!pgqrs_waiter_possible())
+		return;
+	woken = pgqrs_waiter_leave(&untaken);
+	if (woken)
+		hand_on(w, untaken);
+	if (w->has_taken)
+		hand_on(w, w->taken);
+	w->has_taken = false;
+	if (w->found != 0 && pgqrs_waiter_count(found_event(w)) > 0)
+		pgqrs_ready_lower(w->found,
+						  pgqrs_clock_peek() + AGAIN_PAUSE * INT64CONST(1000));
+	forget_queues(w);
+}
+
+/*
+ * Sleeping
+ */
+
+static void
+check_client(void)
+{
+	if (!pgqrs_client_is_there())
+	{
+		ClientConnectionLost = true;
+		InterruptPending = true;
+	}
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Becomes the keeper of queues that have none; the earliest instant of those kept. */
+static TimestampTz
+keep_time(Wait *w)
+{
+	TimestampTz next = w->look_at;
+
+	for (int i = 0; i < w->count && w->may_take; i++)
+	{
+		WaitQueue *q = &w->queues[i];
+
+		if (q->slot < 0)
+			continue;
+		q->kept = pgqrs_ready_keep(q->slot, q->queue_id);
+		if (q->kept)
+			next = Min(next, pgqrs_ready_due(q->slot));
+	}
+	return next;
+}
+
+/* Takes what is due of the queues that are kept. */
+static bool
+take_dues(Wait *w)
+{
+	TimestampTz now = pgqrs_clock_peek();
+	bool any = false;
+
+	for (int i = 0; i < w->count; i++)
+	{
+		WaitQueue *q = &w->queues[i];
+
+		if (!q->kept || !pgqrs_ready_take_due(q->slot, q->queue_id, now))
+			continue;
+		q->due = q->look = any = true;
+	}
+	return any;
+}
+
+/* Whether there is a reason to look, now that the backend is awake. */
+static bool
+must_look(Wait *w)
+{
+	if (w->look_at != DT_NOEND && until(w->look_at) == 0)
+	{
+		for (int i = 0; i < w->count; i++)
+			w->queues[i].look = true;
+		take_dues(w);
+		return true;
+	}
+	return take_dues(w) || pgqrs_waiter_woken() ||
+		w->slept >= heartbeat_interval(w);
+}
+
+/* How often the worker has to give a sign of life may have changed. */
+static void
+heed_reload(void)
+{
+	if (!ConfigReloadPending)
+		return;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	/* the check of a setting may have looked at catalogs */
+	InvalidateCatalogSnapshot();
+}
+
+/* Ends the transaction, and sleeps until there is a reason to look. */
+static void
+doze(Wait *w)
+{
+	static uint32 wait_event = 0;
+	int64 last = passed(w);
+	int64 checked = last;
+
+	SPI_commit();
+	pgqrs_transaction_timeout(false);
+	w->slept = 0;
+	while (!is_over(w) && !must_look(w))
+	{
+		TimestampTz next = keep_time(w);
+		int64 now = passed(w);
+		int64 time = Min(until(next), w->timeout - now);
+
+		time = Min(time, heartbeat_interval(w) - w->slept);
+		time = Min(time, MAX_SLEEP);
+		Assert(!TransactionIdIsValid(MyProc->xmin));
+		if (time > 0)
+		{
+			(void) WaitLatch(MyLatch,
+							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 (long) time,
+							 pgqrs_wait_event(&wait_event, "PgqrsWait"));
+			ResetLatch(MyLatch);
+		}
+		CHECK_FOR_INTERRUPTS();
+		heed_reload();
+		now = passed(w);
+		w->slept += now - last;
+		last = now;
+		if (now - checked >= MAX_SLEEP || pgqrs_waiter_woken())
+		{
+			check_client();
+			checked = now;
+		}
+	}
+	pgqrs_transaction_timeout(true);
+}
+
+/*
+ * Looking
+ */
+
+/* Before a look; what it allocates is gone at the next. */
+static MemoryContext
+begin_look(Wait *w)
+{
+	MemoryContextReset(w->look);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	w->polls = !pgqrs_waiter_possible() || RecoveryInProgress();
+	w->look_at = DT_NOEND;
+	w->has_taken = pgqrs_waiter_woken() && pgqrs_waiter_take(&w->taken);
+	return MemoryContextSwitchTo(w->look);
+}
+
+static void
+end_look(Wait *w, MemoryContext old)
+{
+	MemoryContextSwitchTo(old);
+	PopActiveSnapshot();
+	if (w->polls)
+	{
+		TimestampTz at = pgqrs_clock_peek() + w->poll * INT64CONST(1000);
+
+		w->look_at = Min(w->look_at, at);
+		w->poll = Min(2 * w->poll, LAST_POLL);
+	}
+}
+
+static bool
+look_for_run(Wait *w)
+{
+	PgqrsWaitEvent events[] = {{EVENT_RUN, w->run_id}, {EVENT_RUNS, 0}};
+	MemoryContext old = begin_look(w);
+	HeapTuple result;
+	Datum status;
+	bool isnull;
+
+	if (!w->polls)
+		pgqrs_waiter_watch(events, lengthof(events), NULL);
+	result = pgqrs_read_result(w->run_id, w->desc);
+	status = heap_getattr(result, 1, w->desc, &isnull);
+	if (pgqrs_run_is_terminal(
+			pgqrs_enum_parse(ENUM_RUN_STATUS, TextDatumGetCString(status))))
+	{
+		MemoryContextSwitchTo(w->context);
+		w->result = heap_copytuple(result);
+	}
+	w->has_taken = false;
+	end_look(w, old);
+	return w->result != NULL;
+}
+
+/* Says what may wake us.  Who may take nothing is not woken for messages. */
+static void
+watch(Wait *w)
+{
+	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
+	const PgqrsQueueSet *set = NULL;
+	int count = 0;
+
+	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
+	if (w->worker_id != 0)
+	{
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_STATUS, w->worker_id};
+	}
+	if (w->locked)
+		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_LIMIT, w->worker_id};
+	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
+	{
+		events[count++] = (PgqrsWaitEvent){EVENT_QUEUE_SET, 0};
+		set = w->set;
+	}
+	else
+	{
+		for (int i = 0; i < w->count && w->may_take; i++)
+			events[count++] = queue_event(&w->queues[i]);
+	}
+	pgqrs_waiter_watch(events, count, set);
+	for (int i = 0; i < w->count && !w->may_take; i++)
+		release(&w->queues[i]);
+}
+
+static void
+look_again_soon(Wait *w)
+{
+	w->look_at = Min(w->look_at, pgqrs_clock_peek() + LAST_POLL * INT64CONST(1000));
+}
+
+/*
+ * Whether the worker has room.  If its limit is locked, this says first that
+ * the end of that wakes us.
+ */
+static void
+look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
+{
+	int room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
+										 worker->max_concurrent);
+
+	w->locked = room == PGQRS_LIMIT_LOCKED;
+	if (w->locked && !w->polls)
+	{
+		watch(w);
+		room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
+										 worker->max_concurrent);
+	}
+	w->may_take = room > 0;
+	if (!w->may_take)
+		look_again_soon(w); /* no event tells of a lease that runs out */
+}
+
+/* The worker has to be live when the wait begins; whether it may take something. */
+static void
+check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
+{
+	w->may_take = true;
+	w->locked = false;
+	if (w->worker_id == 0)
+		return;
+	if (w->has_status)
+		pgqrs_worker_require(w->worker_id, worker);
+	else
+		pgqrs_worker_require_live(w->worker_id, worker);
+	w->ended = w->has_status && worker->status != w->status;
+	w->has_status = true;
+	w->status = worker->status;
+	if (w->ended)
+		return;
+	pgqrs_worker_touch(w->worker_id);
+	w->may_take = worker->status == WORKER_READY;
+	if (w->may_take && worker->max_concurrent > 0)
+		look_for_room(w, messages, worker);
+}
+
+/*
+ * Makes the list of queues anew; all are to be looked at, but where there are
+ * many those that are known to have nothing.
+ */
+static void
+list_queues(Wait *w, const PgqrsWorker *worker)
+{
+	const PgqrsQueueIds *queues = pgqrs_claim_queues(w->queue, worker);
+	bool many = queues->count > PGQRS_MAX_EVENTS;
+	TimestampTz now = pgqrs_clock_peek();
+
+	forget_queues(w);
+	if (w->queues != NULL)
+		pfree(w->queues);
+	w->queues = MemoryContextAllocHuge(w->context,
+									   Max(1, queues->count) * sizeof(WaitQueue));
+	for (int i = 0; i < queues->count; i++)
+		w->queues[w->count++] = (WaitQueue){
+			.queue_id = queues->ids[i],
+			.slot = w->polls ? -1 : queues->slots[i],
+			.look = w->polls || !many ||
+				!pgqrs_ready_is_idle(queues->slots[i], queues->ids[i], now),
+		};
+	if (w->set == NULL && many)
+		w->set = MemoryContextAlloc(w->context, sizeof(PgqrsQueueSet));
+	if (!many)
+		return;
+	memset(w->set, 0, sizeof(PgqrsQueueSet));
+	for (int i = 0; i < w->count; i++)
+		pgqrs_queue_set_add(w->set, w->queues[i].slot);
+}
+
+/* Whatever changes after this wakes us, and what is read after it is not older. */
+static void
+watch_first(Wait *w)
+{
+	watch(w);
+	AcceptInvalidationMessages();
+}
+
+/* The queue that the wake-up is of; NULL if it is none of ours. */
+static WaitQueue *
+taken_queue(Wait *w)
+{
+	for (int i = 0; i < w->count && w->taken.kind == EVENT_QUEUE; i++)
+		if (w->queues[i].queue_id == w->taken.id)
+			return &w->queues[i];
+	return NULL;
+}
+
+static bool
+may_work_on(int64 queue_id)
+{
+	PgqrsQueue queue;
+	bool visible;
+
+	return pgqrs_queue_by_id(queue_id, &queue) &&
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+}
+
+/*
+ * What the wake-up says is to be looked at.  If that is a queue which we do not
+ * wait for or may not take from, the list is made anew, so that the wake-up does
+ * not come back when it is handed on.
+ */
+static void
+heed(Wait *w, const PgqrsWorker *worker)
+{
+	bool is_queue = w->has_taken && w->taken.kind == EVENT_QUEUE;
+	WaitQueue *q;
+
+	if (w->queues == NULL || w->polls || (w->has_taken && !is_queue) ||
+		(is_queue && (taken_queue(w) == NULL || !may_work_on(w->taken.id))))
+		list_queues(w, worker);
+	q = w->has_taken ? taken_queue(w) : NULL;
+	if (q != NULL)
+		q->look = true;
+}
+
+static void
+look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
+{
+	PgqrsProbe probe = {.ready = 0, .next = DT_NOEND};
+	PgqrsQueue queue;
+	bool wants;
+	bool due = q->due;
+
+	q->look = false;
+	if (!pgqrs_queue_by_id(q->queue_id, &queue))
+	{
+		q->due = false;
+		return;
+	}
+	wants = w->may_take && w->found == 0 && may_work_on(q->queue_id);
+	if (due)
+		probe.ready = pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, wants);
+	else if (wants)
+	{
+		pgqrs_probe_queue(messages, slot, &queue, 1, &probe);
+		if (!w->polls)
+			pgqrs_ready_lower(q->queue_id, probe.next);
+		if (w->polls)
+			w->look_at = Min(w->look_at, probe.next);
+		else if (q->slot < 0)
+			look_again_soon(w);
+	}
+	if (wants && probe.ready > 0)
+		w->found = q->queue_id;
+	q->due = false;
+}
+
+/*
+ * After the look, the wake-up is used, unless we may take nothing or not from
+ * that queue, or have found something else.  Where queues have no place, those
+ * that wait look once in a while anyway.
+ */
+static void
+heeded(Wait *w)
+{
+	bool is_queue = w->taken.kind == EVENT_QUEUE;
+	bool used = w->may_take &&
+		(w->found == 0 || (is_queue && w->taken.id == w->found)) &&
+		(!is_queue || taken_queue(w) != NULL || w->taken.slot < 0);
+
+	if (w->has_taken && !used)
+		hand_on(w, w->taken);
+	w->has_taken = false;
+}
+
+static void
+look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+
+	heed(w, worker);
+	if (!w->polls)
+		watch(w);
+	for (int i = 0; i < w->count; i++)
+		if (w->queues[i].look)
+			look_at_queue(w, &w->queues[i], messages, slot);
+	heeded(w);
+}
+
+/* Whether the wait is over: something was found, or the worker has another status. */
+static bool
+look_for_work(Wait *w)
+{
+	MemoryContext old = begin_look(w);
+	PgqrsTable *messages;
+	PgqrsWorker worker;
+
+	pgqrs_require_writable();
+	if (w->has_taken && w->taken.kind == EVENT_WORKER_STATUS)
+	{
+		/* it may have taken the place of any other */
+		w->taken.kind = EVENT_NONE;
+		end_look(w, old);
+		return true;
+	}
+	pgqrs_commit_claim_begin();
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	if (w->queues == NULL && !w->polls)
+		watch_first(w);
+	check_worker(w, messages, &worker);
+	if (!w->ended)
+		look_at_queues(w, messages, w->worker_id != 0 ? &worker : NULL);
+	pgqrs_table_close(messages);
+	pgqrs_commit_claim_end();
+	end_look(w, old);
+	return w->found != 0 || w->ended;
+}
+
+/*
+ * The wait
+ */
+
+static void
+wait_for(Wait *w, int64 timeout, bool (*look)(Wait *w))
+{
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	INSTR_TIME_SET_CURRENT(w->start);
+	w->timeout = timeout;
+	w->poll = FIRST_POLL;
+	w->look_at = DT_NOEND;
+	w->look = AllocSetContextCreate(CurrentMemoryContext, "pgqrs look",
+									ALLOCSET_SMALL_SIZES);
+
+	PG_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(w));
+	{
+		while (!look(w) && !is_over(w))
+			doze(w);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(w));
+	leave(0, PointerGetDatum(w));
+	SPI_finish();
+}
+
+HeapTuple
+pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc)
+{
+	Wait w = {.context = CurrentMemoryContext, .run_id = run_id, .desc = desc};
+
+	wait_for(&w, timeout, look_for_run);
+	return w.result;
+}
+
+bool
+pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
+{
+	Wait w = {
+		.context = CurrentMemoryContext,
+		.queue = queue,
+		.worker_id = worker_id,
+	};
+
+	wait_for(&w, timeout, look_for_work);
+	return w.found != 0;
+}

@@ -1,0 +1,313 @@
+/*
+ * queue_probe.c
+ *	  Looking whether a queue has something to claim, without claiming it.
+ *
+ * Runs in any backend, locks nothing.  Walks the claim index from the floors,
+ * as a claim does, and raises them as a claim does.  What it costs depends on
+ * what is ready, at most as much of it as is asked for, and never on what is
+ * delayed: of that only the first is looked for, and given up after some
+ * entries that turn out to be dead.  What finds nothing says so in queue_wakeups.c, unless
+ * its transaction had modified messages before: that may be undone.
+ */
+#include "delivery/queue_probe.h"
+
+#include "base/clock.h"
+#include "miscadmin.h"
+#include "queue/lease_limits.h"
+#include "shmem/claim_floor.h"
+#include "shmem/quarantine.h"
+#include "shmem/queue_wakeups.h"
+#include "utils/timestamp.h"
+#include "workflow/run.h"
+
+#define HIGHEST_PRIORITY 100
+
+/* So many dead entries before the next that is delayed; then look again there. */
+#define MAX_DEAD 200
+
+/* Messages that are due but locked are looked at again after this. */
+#define BUSY_PAUSE (200 * INT64CONST(1000))
+
+/* A queue is looked at no sooner than this after it was. */
+#define MIN_PAUSE (5 * INT64CONST(1000))
+
+typedef struct Probe
+{
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	PgqrsTable *runs; /* NULL: not open */
+	TupleTableSlot *run;
+	const PgqrsQueue *queue;
+	int wanted;
+	bool busy;
+	bool passed_over; /* a message that no claim would deliver or end */
+	PgqrsProbe *result;
+} Probe;
+
+static const char *
+run_damage(Probe *p)
+{
+	if (p->runs == NULL)
+	{
+		p->runs = pgqrs_table_open(TABLE_RUNS, false);
+		p->run = pgqrs_table_slot(p->runs);
+	}
+	return pgqrs_run_damage(p->runs,
+							DatumGetInt64(pgqrs_get(p->slot, Messages_run_id)),
+							p->run);
+}
+
+/*
+ * Whether a claim would deliver the message in the slot, or try to end it.
+ * Where work at it has failed, that was its end, unless it needs none.
+ */
+static bool
+is_claimable(Probe *p, int64 id)
+{
+	bool is_run = !pgqrs_is_null(p->slot, Messages_run_id);
+
+	if (is_run && run_damage(p) != NULL)
+		return false;
+	if (is_run && pgqrs_row_update_waits(p->run))
+	{
+		p->busy = true;
+		return false;
+	}
+	if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, id))
+		return true;
+	return pgqrs_is_null(p->slot, Messages_lease) &&
+		DatumGetInt32(pgqrs_get(p->slot, Messages_failures)) <
+		p->queue->max_attempts &&
+		(pgqrs_is_null(p->slot, Messages_deadline_at) ||
+		 DatumGetTimestampTz(pgqrs_get(p->slot, Messages_deadline_at)) >
+			 pgqrs_clock_peek()) &&
+		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at));
+}
+
+/* What the scan finds in a part. */
+static void
+probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
+{
+	while (p->result->ready < p->wanted && pgqrs_scan_next_key(scan))
+	{
+		PgqrsFloorKey key = {
+			.visible_after = DatumGetTimestampTz(
+				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+		};
+
+		CHECK_FOR_INTERRUPTS();
+		if (!pgqrs_scan_fetch(scan, p->slot))
+		{
+			pgqrs_floor_scan_saw_dead(floor);
+			continue;
+		}
+		pgqrs_floor_scan_saw(floor, key);
+		if (pgqrs_row_is_busy(p->slot))
+			p->busy = true;
+		else if (is_claimable(p, key.message_id))
+			p->result->ready++;
+		else
+			p->passed_over = true;
+	}
+}
+
+/* What is due at one priority, from its floor on; when the scan ended. */
+static TimestampTz
+probe_ready(Probe *p, int priority)
+{
+	PgqrsFloorScan floor;
+	PgqrsScan scan;
+	PgqrsKey keys[] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
+		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
+	};
+
+	pgqrs_floor_probe_begin(&floor, p->queue->queue_id, priority);
+	keys[2].value = TimestampTzGetDatum(floor.until);
+	keys[3].value = TimestampTzGetDatum(floor.from.visible_after);
+	keys[3].next_value = Int64GetDatum(floor.from.message_id);
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, lengthof(keys), keys);
+	for (;;)
+	{
+		probe_part(p, &floor, &scan);
+		if (p->result->ready >= p->wanted || !pgqrs_floor_scan_next_part(&floor))
+			break;
+		pgqrs_scan_set_pair(&scan, TimestampTzGetDatum(floor.from.visible_after),
+							Int64GetDatum(floor.from.message_id));
+		pgqrs_scan_restart(&scan, 2, TimestampTzGetDatum(floor.until));
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_floor_scan_end(&floor);
+	return floor.now;
+}
+
+/* The first that is due after an instant. */
+static void
+probe_next(Probe *p, int priority, TimestampTz after)
+{
+	PgqrsScan scan;
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(after)},
+	};
+	int dead = 0;
+
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_CLAIM, 3, keys);
+	while (pgqrs_scan_next_key(&scan))
+	{
+		TimestampTz at = DatumGetTimestampTz(
+			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
+
+		if (at >= p->result->next)
+			break;
+		if (pgqrs_scan_fetch(&scan, p->slot) || ++dead == MAX_DEAD)
+		{
+			p->result->next = at;
+			break;
+		}
+	}
+	pgqrs_scan_end(&scan);
+}
+
+/*
+ * The entry that the scan has found is the first of its priority, dead or not.
+ * If that is delayed, nothing is due there; if it has a message, that is next.
+ */
+static bool
+is_all_delayed(Probe *p, PgqrsScan *levels)
+{
+	TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
+
+	if (at <= pgqrs_clock())
+		return false;
+	if (at < p->result->next)
+	{
+		if (!pgqrs_scan_fetch(levels, p->slot))
+			return false;
+		p->result->next = at;
+	}
+	return true;
+}
+
+/* At one priority. */
+static void
+probe_priority(Probe *p, int priority)
+{
+	TimestampTz now = p->result->ready < p->wanted ? probe_ready(p, priority) :
+													 pgqrs_clock();
+
+	probe_next(p, priority, now);
+}
+
+/* The priorities from high to low, as a claim finds them. */
+static void
+probe_priorities(Probe *p)
+{
+	int priority = HIGHEST_PRIORITY;
+	PgqrsScan levels;
+	PgqrsKey keys[2] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
+	};
+
+	pgqrs_scan_begin(&levels, p->messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	pgqrs_scan_raw(&levels);
+	while (pgqrs_scan_next_key(&levels))
+	{
+		CHECK_FOR_INTERRUPTS();
+		priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
+		if (!is_all_delayed(p, &levels))
+			probe_priority(p, priority);
+		if (!pgqrs_scan_restart_below(&levels, 1, priority))
+			break;
+	}
+	pgqrs_scan_end(&levels);
+}
+
+/* What a call finds that has begun. */
+static void
+probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
+			int max, int place, PgqrsProbe *result)
+{
+	Probe p = {
+		.messages = messages,
+		.slot = slot,
+		.queue = queue,
+		.wanted = max,
+		.result = result,
+	};
+	TimestampTz start = pgqrs_clock();
+	uint64 look;
+
+	*result = (PgqrsProbe){.next = DT_NOEND};
+	if (queue->paused)
+		return;
+	look = pgqrs_ready_begin_look(place);
+	if (queue->max_in_flight > 0)
+	{
+		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
+											 queue->queue_id, queue->max_in_flight);
+
+		p.busy = room == PGQRS_LIMIT_LOCKED;
+		p.wanted = Max(0, Min(max, room));
+	}
+	probe_priorities(&p);
+	if (p.runs != NULL)
+		pgqrs_table_close(p.runs);
+	if (p.passed_over)
+		result->next = Min(result->next, start + PGQRS_FAULTY_PAUSE);
+	if (result->ready == 0 && p.busy)
+		result->next = Min(result->next, start + BUSY_PAUSE);
+	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())
+		pgqrs_ready_end_look(place, look, result->next);
+	result->next = Max(result->next, start + MIN_PAUSE);
+}
+
+void
+pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
+{
+	pgqrs_floor_call_begin();
+	probe_queue(messages, slot, queue, max, pgqrs_ready_slot(queue->queue_id),
+				result);
+}
+
+void
+pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
+				 const PgqrsQueue *queue, int place)
+{
+	PgqrsProbe probe;
+
+	if (place < 0 || queue->paused || !pgqrs_floor_call_is_clean())
+		return;
+	probe_queue(messages, slot, queue, 1, place, &probe);
+	pgqrs_ready_lower(queue->queue_id, probe.next);
+}
+
+void
+pgqrs_probe_gone(int64 queue_id)
+{
+	PgqrsQueue queue;
+
+	pgqrs_ready_forget(queue_id);
+	pgqrs_floor_forget(queue_id);
+	if (pgqrs_queue_by_id(queue_id, &queue))
+		pgqrs_ready_unknown();
+}
+
+int
+pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
+				const PgqrsQueue *queue, int max, int own)
+{
+	PgqrsProbe probe;
+
+	pgqrs_probe_queue(messages, slot, queue, max, &probe);
+	pgqrs_ready_lower(queue->queue_id, probe.next);
+	if (probe.ready > 0)
+		pgqrs_ready_mark(queue->queue_id, probe.ready - own);
+	return probe.ready;
+}

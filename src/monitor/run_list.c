@@ -1,0 +1,884 @@
+/*
+ * run_list.c
+ *	  Runs, steps and waiting messages, for whoever has a privilege on them.
+ *
+ * Runs in any backend, takes no row lock and changes nothing.  A call reads
+ * all of its rows under one snapshot, taken when it begins, so that a run fits
+ * its message whatever happens to both at the same time.
+ *
+ * A role sees what is in the queues on which it has any privilege; for all
+ * else it gets the answer that it would get if there were no such thing.
+ */
+#include "monitor/run_list.h"
+
+#include "access/htup_details.h"
+#include "base/errors.h"
+#include "base/int64_list.h"
+#include "base/json.h"
+#include "base/name.h"
+#include "miscadmin.h"
+#include "queue/privileges.h"
+#include "queue/queue.h"
+#include "store/table.h"
+#include "store/tid_set.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "workflow/run.h"
+#include "workflow/workflow.h"
+
+/* The columns of the type pgqrs_run, in the order of sql/60_reading.sql. */
+enum
+{
+	Run_run_id,
+	Run_workflow,
+	Run_status,
+	Run_waiting_for,
+	Run_visible_after,
+	Run_attempt,
+	Run_failures,
+	Run_crashes,
+	Run_priority,
+	Run_input,
+	Run_output,
+	Run_error,
+	Run_progress,
+	Run_tags,
+	Run_headers,
+	Run_idempotency_key,
+	Run_parent_run_id,
+	Run_parent_step_id,
+	Run_rerun_of,
+	Run_schedule_slot,
+	Run_worker,
+	Run_worker_version,
+	Run_created_at,
+	Run_started_at,
+	Run_paused_at,
+	Run_completed_at,
+	Run_deadline_at,
+	Run_cancel_requested_at,
+	Run_cancel_reason,
+	Run_deleted_at,
+	Run_delete_reason,
+	Run_natts
+};
+
+/* Where each of them is stored; 0 for those that are not taken as they are. */
+static const AttrNumber run_columns[Run_natts] = {
+	[Run_run_id] = Runs_run_id,
+	[Run_waiting_for] = Runs_waiting_for,
+	[Run_attempt] = Runs_attempt,
+	[Run_failures] = Runs_failures,
+	[Run_input] = Runs_input,
+	[Run_output] = Runs_output,
+	[Run_error] = Runs_error,
+	[Run_progress] = Runs_progress,
+	[Run_tags] = Runs_tags,
+	[Run_headers] = Runs_headers,
+	[Run_idempotency_key] = Runs_idempotency_key,
+	[Run_parent_run_id] = Runs_parent_run_id,
+	[Run_parent_step_id] = Runs_parent_step_id,
+	[Run_rerun_of] = Runs_rerun_of,
+	[Run_schedule_slot] = Runs_schedule_slot,
+	[Run_worker_version] = Runs_worker_version,
+	[Run_created_at] = Runs_created_at,
+	[Run_started_at] = Runs_started_at,
+	[Run_paused_at] = Runs_paused_at,
+	[Run_completed_at] = Runs_completed_at,
+	[Run_deadline_at] = Runs_deadline_at,
+	[Run_cancel_requested_at] = Runs_cancel_requested_at,
+	[Run_cancel_reason] = Runs_cancel_reason,
+	[Run_deleted_at] = Runs_deleted_at,
+	[Run_delete_reason] = Runs_delete_reason,
+};
+
+/* The same for pgqrs_list_steps() ... */
+enum
+{
+	Step_step_id,
+	Step_kind,
+	Step_status,
+	Step_attempt,
+	Step_failures,
+	Step_input,
+	Step_output,
+	Step_error,
+	Step_history,
+	Step_started_at,
+	Step_completed_at,
+	Step_natts
+};
+
+static const AttrNumber step_columns[Step_natts] = {
+	[Step_step_id] = Steps_step_id,
+	[Step_attempt] = Steps_attempt,
+	[Step_failures] = Steps_failures,
+	[Step_input] = Steps_input,
+	[Step_output] = Steps_output,
+	[Step_error] = Steps_error,
+	[Step_history] = Steps_history,
+	[Step_started_at] = Steps_started_at,
+	[Step_completed_at] = Steps_completed_at,
+};
+
+/* ... and for pgqrs_peek(). */
+enum
+{
+	Peek_message_id,
+	Peek_priority,
+	Peek_visible_after,
+	Peek_enqueued_at,
+	Peek_attempt,
+	Peek_failures,
+	Peek_leased,
+	Peek_run_id,
+	Peek_payload,
+	Peek_headers,
+	Peek_natts
+};
+
+static const AttrNumber peek_columns[Peek_natts] = {
+	[Peek_message_id] = Messages_message_id,
+	[Peek_visible_after] = Messages_visible_after,
+	[Peek_enqueued_at] = Messages_enqueued_at,
+	[Peek_attempt] = Messages_attempt,
+	[Peek_failures] = Messages_failures,
+	[Peek_run_id] = Messages_run_id,
+	[Peek_payload] = Messages_payload,
+	[Peek_headers] = Messages_headers,
+};
+
+/* The tables that runs are put together from, seen as of one moment. */
+typedef struct Reader
+{
+	Snapshot snapshot;
+	PgqrsTable *runs;
+	PgqrsTable *messages;
+	PgqrsTable *archive;
+	PgqrsTable *workers;
+	TupleTableSlot *run;
+	TupleTableSlot *message;
+	TupleTableSlot *ended;
+	TupleTableSlot *worker;
+} Reader;
+
+static void
+reader_open(Reader *r)
+{
+	r->runs = pgqrs_table_open(TABLE_RUNS, false);
+	r->messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	r->archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	r->workers = pgqrs_table_open(TABLE_WORKERS, false);
+	r->run = pgqrs_table_slot(r->runs);
+	r->message = pgqrs_table_slot(r->messages);
+	r->ended = pgqrs_table_slot(r->archive);
+	r->worker = pgqrs_table_slot(r->workers);
+	r->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	r->runs->snapshot = r->snapshot;
+	r->messages->snapshot = r->snapshot;
+	r->archive->snapshot = r->snapshot;
+	r->workers->snapshot = r->snapshot;
+}
+
+static void
+reader_close(Reader *r)
+{
+	pgqrs_table_close(r->workers);
+	pgqrs_table_close(r->archive);
+	pgqrs_table_close(r->messages);
+	pgqrs_table_close(r->runs);
+	UnregisterSnapshot(r->snapshot);
+}
+
+static void
+copy_columns(TupleTableSlot *slot, const AttrNumber *columns, int count,
+			 Datum *values, bool *nulls)
+{
+	for (int i = 0; i < count; i++)
+	{
+		nulls[i] = true;
+		if (columns[i] != 0)
+			values[i] = slot_getattr(slot, columns[i], &nulls[i]);
+	}
+}
+
+static void
+set(Datum *values, bool *nulls, int column, Datum value)
+{
+	values[column] = value;
+	nulls[column] = false;
+}
+
+/* The label of a stored enum value, whatever it is. */
+static Datum
+label_of(TupleTableSlot *slot, AttrNumber column)
+{
+	char *label = DatumGetCString(
+		DirectFunctionCall1(enum_out, pgqrs_get(slot, column)));
+
+	return CStringGetTextDatum(label);
+}
+
+/*
+ * Fetches a run and finds its workflow's queue; PQ003 if the run does not
+ * exist for the current role.
+ */
+static void
+require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *queue)
+{
+	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
+		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue) ||
+		pgqrs_grants_on(queue->name) == 0)
+		pgqrs_error_run_not_found(run_id);
+}
+
+/* The run in the reader's slot as a row of type pgqrs_run. */
+static HeapTuple
+form_run(Reader *r, const char *workflow, TupleDesc desc)
+{
+	Datum values[Run_natts];
+	bool nulls[Run_natts];
+	int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
+	int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(r->run, Runs_status));
+
+	copy_columns(r->run, run_columns, Run_natts, values, nulls);
+	set(values, nulls, Run_workflow, CStringGetTextDatum(workflow));
+	set(values, nulls, Run_status, label_of(r->run, Runs_status));
+	set(values, nulls, Run_priority,
+		Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
+	if (status >= 0 && pgqrs_run_is_terminal(status))
+	{
+		if (pgqrs_row_fetch_id(r->archive, run_id, r->ended))
+			set(values, nulls, Run_crashes, pgqrs_get(r->ended, Archive_failures));
+	}
+	else if (pgqrs_row_fetch_id(r->messages, run_id, r->message))
+	{
+		set(values, nulls, Run_visible_after,
+			pgqrs_get(r->message, Messages_visible_after));
+		set(values, nulls, Run_crashes, pgqrs_get(r->message, Messages_failures));
+	}
+	if (!pgqrs_is_null(r->run, Runs_worker_id) &&
+		pgqrs_row_fetch_id(r->workers,
+						   DatumGetInt64(pgqrs_get(r->run, Runs_worker_id)),
+						   r->worker))
+		set(values, nulls, Run_worker, pgqrs_get(r->worker, Workers_name));
+	return heap_form_tuple(desc, values, nulls);
+}
+
+/* Whether the current role may read what a row of this queue says. */
+static bool
+readable(TupleTableSlot *slot, AttrNumber queue_id)
+{
+	PgqrsQueue queue;
+
+	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue) &&
+		pgqrs_grants_on(queue.name) != 0;
+}
+
+/* The column of the run's message, or of what its end left in the archive. */
+static bool
+read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
+			 int64 run_id, int *crashes)
+{
+	PgqrsTable *table = pgqrs_table_open(id, false);
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool found;
+
+	table->snapshot = GetActiveSnapshot();
+	found = pgqrs_row_fetch_id(table, run_id, slot) && readable(slot, queue_id);
+	if (found)
+		*crashes = DatumGetInt32(pgqrs_get(slot, column));
+	pgqrs_table_close(table);
+	return found;
+}
+
+bool
+pgqrs_read_crashes(int64 run_id, int *crashes)
+{
+	return read_crashes(TABLE_MESSAGES, Messages_queue_id, Messages_failures,
+						run_id, crashes) ||
+		read_crashes(TABLE_ARCHIVE, Archive_queue_id, Archive_failures, run_id,
+					 crashes);
+}
+
+HeapTuple
+pgqrs_read_run(int64 run_id, TupleDesc desc)
+{
+	Reader r;
+	PgqrsQueue queue;
+	HeapTuple row;
+
+	reader_open(&r);
+	require_run(r.runs, run_id, r.run, &queue);
+	row = form_run(&r, queue.name, desc);
+	reader_close(&r);
+	return row;
+}
+
+HeapTuple
+pgqrs_read_result(int64 run_id, TupleDesc desc)
+{
+	static const AttrNumber columns[] = {0, Runs_output, Runs_error};
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+	PgqrsQueue queue;
+	Datum values[lengthof(columns)];
+	bool nulls[lengthof(columns)];
+	HeapTuple row;
+
+	require_run(runs, run_id, run, &queue);
+	copy_columns(run, columns, lengthof(columns), values, nulls);
+	set(values, nulls, 0,
+		CStringGetTextDatum(
+			pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_run_status(run))));
+	row = heap_form_tuple(desc, values, nulls);
+	pgqrs_table_close(runs);
+	return row;
+}
+
+int64
+pgqrs_read_find_run(const char *name, const char *key)
+{
+	Reader r;
+	PgqrsQueue queue;
+	PgqrsWorkflow workflow;
+	int64 run_id = 0;
+
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0 ||
+		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
+		pgqrs_error_workflow_not_found(name);
+
+	reader_open(&r);
+	pgqrs_run_by_key(r.messages, r.message, r.runs, r.run, queue.queue_id, key,
+					 &run_id);
+	reader_close(&r);
+	return run_id;
+}
+
+/*
+ * Lists
+ */
+
+/*
+ * A status or tags that few runs have are looked for in so many before they are
+ * left.
+ */
+#define PATIENCE 1000
+
+/* The index of tags is asked for so many runs; it takes 0.1 us for each. */
+#define MAX_EXPECTED 100000
+
+/* So many runs that may have the tags are all looked at, in 2 us each. */
+#define MAX_TAGGED 20000
+
+/* A row of a result and what it is sorted by. */
+typedef struct SortedRow
+{
+	int64 number;
+	const char *name;
+	HeapTuple row;
+} SortedRow;
+
+/* The newest runs found so far, and what was found since they were sorted. */
+typedef struct RunPage
+{
+	SortedRow *rows; /* room for twice the size */
+	int count;		 /* sorted */
+	int end;
+	int size;
+	int64 oldest; /* of a full page: what older runs cannot enter */
+} RunPage;
+
+/* What a call lists, and how far it has come. */
+typedef struct Listing
+{
+	Reader r;
+	const PgqrsRunFilter *filter;
+	List *workflows; /* as PgqrsQueue *, by id */
+	TupleDesc desc;
+	MemoryContext scratch;
+	RunPage page;
+	int patience;	  /* how many runs may still be looked at in vain */
+	bool asked_index; /* only these may have the tags: */
+	PgqrsTids tagged;
+} Listing;
+
+static int
+compare_newest_first(const void *a, const void *b)
+{
+	int64 x = ((const SortedRow *) a)->number;
+	int64 y = ((const SortedRow *) b)->number;
+
+	return (x < y) - (x > y);
+}
+
+/* The workflows that match and that the current role may read, by id. */
+static List *
+readable_workflows(const char *pattern)
+{
+	List *result = NIL;
+	PgqrsQueue *queue = palloc(sizeof(PgqrsQueue));
+	PgqrsNumbers ids = pgqrs_grants_readable_queues();
+
+	for (int i = 0; i < ids.count; i++)
+	{
+		if (pgqrs_queue_by_id(ids.values[i], queue) && queue->is_workflow &&
+			(pattern == NULL || pgqrs_pattern_matches(pattern, queue->name)))
+		{
+			result = lappend(result, queue);
+			queue = palloc(sizeof(PgqrsQueue));
+		}
+	}
+	return result;
+}
+
+static bool
+status_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
+{
+	return pgqrs_is_null(run, Runs_deleted_at) &&
+		(filter->status < 0 ||
+		 filter->status ==
+			 pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status)));
+}
+
+static bool
+run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
+{
+	if (!status_matches(run, filter))
+		return false;
+	if (filter->has_tags)
+		return !pgqrs_is_null(run, Runs_tags) &&
+			DatumGetBool(DirectFunctionCall2(jsonb_contains,
+											 pgqrs_get(run, Runs_tags),
+											 filter->tags));
+	return true;
+}
+
+/* Adds the run in the reader's slot if it matches; whether it does. */
+static bool
+add_run(Listing *l, const char *workflow)
+{
+	RunPage *page = &l->page;
+	MemoryContext caller = MemoryContextSwitchTo(l->scratch);
+	bool matches = run_matches(l->r.run, l->filter);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(l->scratch);
+	if (!matches)
+		return false;
+	page->rows[page->end].number = DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id));
+	page->rows[page->end++].row = form_run(&l->r, workflow, l->desc);
+	return true;
+}
+
+/*
+ * Whether a page was found since the last sort, so that older ones are not
+ * needed.
+ */
+static bool
+is_full(const RunPage *page)
+{
+	return page->end == page->count + page->size;
+}
+
+/* Keeps the newest of what was found. */
+static void
+sort_page(RunPage *page)
+{
+	if (page->end == page->count)
+		return;
+	qsort(page->rows, page->end, sizeof(SortedRow), compare_newest_first);
+	page->count = Min(page->end, page->size);
+	for (int i = page->count; i < page->end; i++)
+		heap_freetuple(page->rows[i].row);
+	page->end = page->count;
+	if (page->count == page->size)
+		page->oldest = page->rows[page->count - 1].number;
+}
+
+static void
+empty_page(RunPage *page)
+{
+	for (int i = 0; i < page->end; i++)
+		heap_freetuple(page->rows[i].row);
+	page->count = page->end = 0;
+	page->oldest = PG_INT64_MIN;
+}
+
+static bool
+is_live(int status)
+{
+	return status >= 0 && !pgqrs_run_is_terminal(status);
+}
+
+static bool
+is_failed(int status)
+{
+	return status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+/* Fetches the next run that may have the tags. */
+static bool
+next_run(Listing *l, PgqrsScan *scan)
+{
+	while (pgqrs_scan_next_key(scan))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((!l->asked_index || pgqrs_tids_have(&l->tagged, pgqrs_scan_tid(scan))) &&
+			pgqrs_scan_fetch(scan, l->r.run))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The runs of a workflow that can enter the page, newest first, while there is
+ * patience.
+ */
+static void
+walk_runs(Listing *l, const PgqrsQueue *workflow)
+{
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
+		{2, BTLessStrategyNumber, Int64GetDatum(l->filter->before)},
+		{2, BTGreaterEqualStrategyNumber, Int64GetDatum(l->page.oldest)},
+	};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, l->r.runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
+	scan.direction = BackwardScanDirection;
+	while (l->patience > 0 && !is_full(&l->page) && next_run(l, &scan))
+		if (!add_run(l, workflow->name))
+			l->patience--;
+	pgqrs_scan_end(&scan);
+	sort_page(&l->page);
+}
+
+/*
+ * The runs of all workflows; false: so many do not match that the page is left
+ * empty.
+ */
+static bool
+walk_all(Listing *l, int patience)
+{
+	ListCell *lc;
+
+	l->patience = patience;
+	foreach(lc, l->workflows)
+		walk_runs(l, lfirst(lc));
+	if (l->patience > 0)
+		return true;
+	empty_page(&l->page);
+	return false;
+}
+
+/*
+ * Runs of a workflow whose messages ended so; those that were replayed do not
+ * match.
+ */
+static void
+walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
+{
+	PgqrsTable *archive = l->r.archive;
+	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	PgqrsKey keys[] = {
+		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
+		{2, BTEqualStrategyNumber, pgqrs_enum_datum(ENUM_OUTCOME, outcome)},
+		{3, BTLessStrategyNumber, Int64GetDatum(l->filter->before)},
+	};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, archive, INDEX_ARCHIVE_FAILED, lengthof(keys), keys);
+	scan.direction = BackwardScanDirection;
+	while (!is_full(&l->page) && pgqrs_scan_next(&scan, slot))
+	{
+		int64 run_id = DatumGetInt64(pgqrs_get(slot, Archive_message_id));
+
+		if (run_id < l->page.oldest)
+			break;
+		if (pgqrs_row_fetch_id(l->r.runs, run_id, l->r.run))
+			add_run(l, workflow->name);
+	}
+	pgqrs_scan_end(&scan);
+	sort_page(&l->page);
+}
+
+/* Runs that ended in ERROR or CANCELLED, which few do. */
+static void
+list_failed(Listing *l)
+{
+	ListCell *lc;
+
+	foreach(lc, l->workflows)
+	{
+		if (l->filter->status == RUN_CANCELLED)
+			walk_archive(l, lfirst(lc), OUTCOME_CANCELLED);
+		else
+		{
+			/* a dead letter that was purged leaves the run as it is */
+			walk_archive(l, lfirst(lc), OUTCOME_DEAD);
+			walk_archive(l, lfirst(lc), OUTCOME_DELETED);
+		}
+	}
+}
+
+/* The runs of a workflow that have not ended and may have the status. */
+static void
+collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsNumbers *ids)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, l->r.messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	while (pgqrs_scan_next(&scan, l->r.message))
+	{
+		int64 id = DatumGetInt64(pgqrs_get(l->r.message, Messages_message_id));
+		PgqrsRunStatus status;
+
+		if (id < l->filter->before &&
+			(!pgqrs_run_status_of_message(l->r.message, &status) ||
+			 (int) status == l->filter->status))
+			pgqrs_numbers_add(ids, id);
+	}
+	pgqrs_scan_end(&scan);
+}
+
+/* The workflow of the run in the reader's slot, if it is one of those listed. */
+static const PgqrsQueue *
+find_workflow(const Listing *l)
+{
+	int64 id = DatumGetInt64(pgqrs_get(l->r.run, Runs_workflow_id));
+	int low = 0;
+	int high = list_length(l->workflows);
+
+	while (low < high)
+	{
+		int middle = (low + high) / 2;
+		const PgqrsQueue *workflow = list_nth(l->workflows, middle);
+
+		if (workflow->queue_id == id)
+			return workflow;
+		if (workflow->queue_id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+/* Those of the runs that match. */
+static void
+add_by_id(Listing *l, PgqrsNumbers *ids)
+{
+	pgqrs_numbers_sort(ids->values, ids->count);
+	for (int i = ids->count - 1; i >= 0 && !is_full(&l->page); i--)
+	{
+		const PgqrsQueue *workflow;
+
+		if (!pgqrs_row_fetch_id(l->r.runs, ids->values[i], l->r.run))
+			continue;
+		workflow = find_workflow(l);
+		if (workflow != NULL)
+			add_run(l, workflow->name);
+	}
+	sort_page(&l->page);
+}
+
+/* Runs that have not ended: each has a message. */
+static void
+list_live(Listing *l)
+{
+	PgqrsNumbers ids = {0};
+	ListCell *lc;
+
+	foreach(lc, l->workflows)
+		collect_live(l, lfirst(lc), &ids);
+	add_by_id(l, &ids);
+}
+
+/* Runs that may have the tags, all of them: they are found in no order. */
+static void
+list_tagged(Listing *l)
+{
+	PgqrsNumbers ids = {0};
+	ItemPointerData tid;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, l->r.runs);
+	while (pgqrs_tids_next(&l->tagged, &tid))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_scan_fetch_at(&scan, &tid, l->r.run) &&
+			DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) < l->filter->before &&
+			status_matches(l->r.run, l->filter) && find_workflow(l) != NULL)
+			pgqrs_numbers_add(&ids,
+							  DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)));
+	}
+	pgqrs_scan_end(&scan);
+	add_by_id(l, &ids);
+}
+
+/* Whether few runs have the tags, as far as is known. */
+static bool
+has_rare_tags(const Listing *l)
+{
+	return l->filter->has_tags &&
+		pgqrs_tids_expected(l->r.runs, Runs_tags, l->filter->tags) <= MAX_EXPECTED;
+}
+
+static void
+list_runs(Listing *l)
+{
+	int status = l->filter->status;
+	bool rare_tags = has_rare_tags(l);
+
+	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
+		return;
+	l->asked_index = rare_tags &&
+		pgqrs_tids_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS, l->filter->tags);
+	if (l->asked_index && l->tagged.count <= MAX_TAGGED)
+		list_tagged(l);
+	else if (is_failed(status))
+		list_failed(l);
+	else if (is_live(status))
+		list_live(l);
+	else
+		walk_all(l, INT_MAX);
+}
+
+/*
+ * One page of runs, newest first.  Each workflow's runs are walked in the
+ * order of their ids, backwards, and no further than the page can take, so
+ * that the cost depends on how many workflows match and on the size of the
+ * page, but not on how many runs there are.  Of a status that few have there
+ * is another way: an index has what failed, and what has not ended has a
+ * message.  Another index tells which runs have tags that are rare: few runs
+ * are all fetched, of more the entries are walked in the order of ids and only
+ * those fetched.  Only SUCCESS where hardly any run succeeds, and tags that many
+ * have but the newest do not, are looked for in all runs.
+ */
+void
+pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc desc)
+{
+	Listing l = {
+		.filter = filter,
+		.workflows = readable_workflows(filter->workflow),
+		.desc = desc,
+		.scratch = AllocSetContextCreate(CurrentMemoryContext, "pgqrs list",
+										 ALLOCSET_SMALL_SIZES),
+		.page = {.size = filter->page_size, .oldest = PG_INT64_MIN},
+	};
+
+	l.page.rows = palloc0(2 * l.page.size * sizeof(SortedRow));
+	reader_open(&l.r);
+	list_runs(&l);
+	reader_close(&l.r);
+	for (int i = 0; i < l.page.count; i++)
+		tuplestore_puttuple(store, l.page.rows[i].row);
+}
+
+static int
+compare_by_start(const void *a, const void *b)
+{
+	const SortedRow *x = a;
+	const SortedRow *y = b;
+
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* A step as a row of pgqrs_list_steps(). */
+static HeapTuple
+form_step(TupleTableSlot *step, TupleDesc desc)
+{
+	Datum values[Step_natts];
+	bool nulls[Step_natts];
+	copy_columns(step, step_columns, Step_natts, values, nulls);
+	set(values, nulls, Step_kind, label_of(step, Steps_kind));
+	set(values, nulls, Step_status, label_of(step, Steps_status));
+	return heap_form_tuple(desc, values, nulls);
+}
+
+/* The steps of a run in the order in which they were started first. */
+void
+pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = pgqrs_table_slot(steps);
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	PgqrsScan scan;
+	PgqrsQueue queue;
+	int count = 0;
+	int room = 32;
+	SortedRow *rows = palloc(room * sizeof(SortedRow));
+
+	/* the run may be removed while we read */
+	runs->snapshot = steps->snapshot = snapshot;
+	require_run(runs, run_id, pgqrs_table_slot(runs), &queue);
+	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (count == room)
+		{
+			room *= 2;
+			rows = repalloc_huge(rows, room * sizeof(SortedRow));
+		}
+		rows[count].number = DatumGetTimestampTz(pgqrs_get(slot, Steps_started_at));
+		rows[count].name = TextDatumGetCString(pgqrs_get(slot, Steps_step_id));
+		rows[count++].row = form_step(slot, desc);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(steps);
+	pgqrs_table_close(runs);
+	UnregisterSnapshot(snapshot);
+
+	qsort(rows, count, sizeof(SortedRow), compare_by_start);
+	for (int i = 0; i < count; i++)
+		tuplestore_puttuple(store, rows[i].row);
+}
+
+/*
+ * The first n messages of a queue in the order of claims, whether they are
+ * due, delayed or held.
+ */
+void
+pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
+{
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+	PgqrsQueue queue;
+	PgqrsKey key;
+
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0)
+		pgqrs_error_queue_not_found(name);
+
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	slot = pgqrs_table_slot(messages);
+	key = (PgqrsKey){1, BTEqualStrategyNumber, Int64GetDatum(queue.queue_id)};
+	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
+	for (int i = 0; i < n && pgqrs_scan_next(&scan, slot); i++)
+	{
+		Datum values[Peek_natts];
+		bool nulls[Peek_natts];
+
+		copy_columns(slot, peek_columns, Peek_natts, values, nulls);
+		set(values, nulls, Peek_priority,
+			Int32GetDatum(DatumGetInt16(pgqrs_get(slot, Messages_priority))));
+		set(values, nulls, Peek_leased,
+			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
+		if (!pgqrs_is_null(slot, Messages_run_id))
+			set(values, nulls, Peek_payload,
+				pgqrs_json_run_payload(
+					DatumGetInt64(pgqrs_get(slot, Messages_run_id))));
+		tuplestore_putvalues(store, desc, values, nulls);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(messages);
+}

@@ -1,0 +1,239 @@
+/*
+ * lease_limits.c
+ *	  Leases: whose is the current one, is it live, how many may there be.
+ *
+ * Runs in any backend.  Limits are derived from the live leases themselves; a
+ * counter could leak, and would be a row that everybody updates.
+ */
+#include "queue/lease_limits.h"
+
+#include "base/clock.h"
+#include "base/int64_list.h"
+#include "miscadmin.h"
+#include "shmem/xact_wakeups.h"
+#include "storage/lock.h"
+#include "utils/timestamp.h"
+
+bool
+pgqrs_lease_is(TupleTableSlot *message, int64 lease)
+{
+	return !pgqrs_is_null(message, Messages_lease) &&
+		DatumGetInt64(pgqrs_get(message, Messages_lease)) == lease;
+}
+
+bool
+pgqrs_lease_live(TupleTableSlot *message, TimestampTz now)
+{
+	return !pgqrs_is_null(message, Messages_lease) &&
+		DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after)) > now;
+}
+
+/*
+ * The locks of a row of pgqrs_queues or pgqrs_workers that has a limit.  A
+ * transaction that counts against the limit holds the one to its end; a call
+ * that extends a lease shares the other until it has written the message.
+ */
+typedef enum LimitLock
+{
+	LIMIT_COUNTED,
+	LIMIT_EXTENDING
+} LimitLock;
+
+static LOCKTAG
+limit_tag(LimitLock which, PgqrsTableId table, int64 id)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, pgqrs_catalog_table(table),
+					   (uint32) id, which);
+	return tag;
+}
+
+static bool
+lock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode, bool wait)
+{
+	LOCKTAG tag = limit_tag(which, table, id);
+
+	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+static void
+unlock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode)
+{
+	LOCKTAG tag = limit_tag(which, table, id);
+
+	LockRelease(&tag, mode, false);
+}
+
+static bool
+is_counted_by_others(PgqrsTableId table, int64 id)
+{
+	LOCKTAG tag = limit_tag(LIMIT_COUNTED, table, id);
+	int count;
+
+	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
+	return count > 0;
+}
+
+/* Whether the limit is locked, of which the end of that transaction tells then. */
+static bool
+must_await(PgqrsTableId table, int64 id)
+{
+	if (!is_counted_by_others(table, id))
+		return false;
+	pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+	return is_counted_by_others(table, id);
+}
+
+void
+pgqrs_lease_lock_limit(PgqrsTableId table, int64 id)
+{
+	lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, true);
+	pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
+}
+
+void
+pgqrs_lease_extending(PgqrsTableId table, int64 id)
+{
+	lock_limit(LIMIT_EXTENDING, table, id, ShareLock, true);
+}
+
+void
+pgqrs_lease_extended(PgqrsTableId table, int64 id)
+{
+	unlock_limit(LIMIT_EXTENDING, table, id, ShareLock);
+}
+
+/*
+ * Collects the messages that an index lists under the keys and that are under
+ * a lease later than now, be it one that a transaction has extended which is
+ * open.
+ */
+static void
+find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
+		  int nkeys, const PgqrsKey *keys, TimestampTz now, PgqrsNumbers *live)
+{
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, messages, index, nkeys, keys);
+	pgqrs_scan_uncommitted(&scan);
+	while (pgqrs_scan_next(&scan, slot))
+		if (pgqrs_lease_live(slot, now))
+			pgqrs_numbers_add(live,
+							  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+	pgqrs_scan_end(&scan);
+}
+
+/* How many different messages; a lease that is being extended was found twice. */
+static int
+count_distinct(PgqrsNumbers *live)
+{
+	int count = 0;
+
+	pgqrs_numbers_sort(live->values, live->count);
+	for (int i = 0; i < live->count; i++)
+		if (i == 0 || live->values[i] != live->values[i - 1])
+			count++;
+	if (live->values != NULL)
+		pfree(live->values);
+	return count;
+}
+
+static int
+count_in_worker(PgqrsTable *messages, int64 worker_id, TimestampTz now)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
+	PgqrsNumbers live = {0};
+
+	find_live(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_WORKER, 1,
+			  &key, now, &live);
+	return count_distinct(&live);
+}
+
+/*
+ * A live lease ends later than now, so what waits to be claimed is not looked
+ * at, however much it is; what is delayed is.
+ */
+static int
+count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
+{
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsKey keys[3] = {
+		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
+		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
+	};
+	PgqrsNumbers live = {0};
+	PgqrsScan levels;
+
+	pgqrs_scan_begin(&levels, messages, INDEX_MESSAGES_CLAIM, 2, keys);
+	keys[1].strategy = BTEqualStrategyNumber;
+	while (pgqrs_scan_next_key(&levels))
+	{
+		int priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
+
+		keys[1].value = Int16GetDatum(priority);
+		find_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now, &live);
+		if (!pgqrs_scan_restart_below(&levels, 1, priority))
+			break;
+	}
+	pgqrs_scan_end(&levels);
+	return count_distinct(&live);
+}
+
+static int
+count(PgqrsTable *messages, PgqrsTableId table, int64 id)
+{
+	TimestampTz now = pgqrs_clock();
+
+	return table == TABLE_QUEUES ? count_in_queue(messages, id, now) :
+								   count_in_worker(messages, id, now);
+}
+
+/*
+ * Between its look at a lease, which is live, and the new end of it a call that
+ * extends keeps this from counting.  From then on the new version counts, also
+ * while its transaction is open and the old one has run out.
+ */
+int
+pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
+{
+	int live;
+
+	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+	{
+		pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+		if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+			return 0;
+	}
+	lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, true);
+	live = count(messages, table, id);
+	unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
+	if (live >= limit)
+	{
+		pgqrs_lease_settle(table, id, false);
+		return 0;
+	}
+	return limit - live;
+}
+
+void
+pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used)
+{
+	if (used)
+	{
+		pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
+		return;
+	}
+	unlock_limit(LIMIT_COUNTED, table, id, ExclusiveLock);
+	pgqrs_wake_limit_free(table == TABLE_QUEUES, id);
+}
+
+int
+pgqrs_lease_look_for_room(PgqrsTable *messages, PgqrsTableId table, int64 id,
+						  int limit)
+{
+	if (must_await(table, id))
+		return PGQRS_LIMIT_LOCKED;
+	return Max(0, limit - count(messages, table, id));
+}

@@ -1,0 +1,1707 @@
+/*
+ * claim_floor.c
+ *	  Where the claims of a queue and priority may start.
+ *
+ * Dead index entries pile up at the head of a queue, and vacuum may not remove
+ * them while any old snapshot lives.  A floor is a key (visible_after,
+ * message_id) from which claims scan.  Invariant: every message that is
+ * claimable, or can become so by a commit or abort already under way, has a
+ * key at or above its floor.
+ *
+ * Runs in every backend that writes or claims messages.  Shared memory only; a
+ * floor is guarded by its spinlock, the list of floors and the parked entries
+ * by floors_lock, what a backend publishes is written by that backend alone.
+ *
+ * A scanner (1) reads the clock, (2) reads the published keys that concern its
+ * queue, (3) takes its snapshot, (4) scans from the floor to its reading, and
+ * (5) raises the floor to the first row that it saw, but not past what was
+ * published.  A writer publishes that it is about to write a key later than a
+ * reading, and only then reads the clock for the key; it publishes the key
+ * instead, and withdraws what it published at the end of its transaction, when
+ * the end is visible to snapshots.  So a writer that withdrew before (2) is in
+ * the scanner's snapshot, what was published by then caps the floor, and a key
+ * that is published later is later than the scanner's reading.
+ *
+ * The keys of a transaction are published as a few ranges, so that one that
+ * stays open does not hold up what comes after its last key: a floor has gaps.
+ * Invariant: nothing is in a gap that is claimable, or can become so by a
+ * commit or abort already under way.  Between two rows that a scan saw one after
+ * the other, or after the last one and before its reading, there is nothing
+ * that is in its snapshot; what is not yet visible is in the ranges that it
+ * read, or later than its reading.  So what is left when the ranges are taken
+ * away is a gap, and stays one: whatever is written later has a later key.
+ * A transaction that goes on after that may extend a range of its own over the
+ * gap, but writes nothing there.
+ *
+ * Rows that are written past our functions have any key.  A trigger publishes
+ * it, then lowers the floor, takes away the gap that the key is in, and counts
+ * that; a scan raises nothing if the count changed since before (1).
+ *
+ * A floor may be forgotten at any time: claims scan from the start then.  Its
+ * place keeps counting, so that a scan that began before raises nothing, neither
+ * the floor that has the place next nor the queue's own next one, which knew of
+ * nothing that was written by hand meanwhile.
+ *
+ * What a transaction itself has changed it does not see as others do, and may
+ * undo: a call raises a floor only if its transaction had modified no message
+ * before.
+ *
+ * A prepared transaction's key is parked until its xid is no longer in
+ * progress.  After a start, floors are off until the transactions that were
+ * prepared before it are known.
+ */
+#include "shmem/claim_floor.h"
+
+#include "access/transam.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/errors.h"
+#include "base/guc.h"
+#include "common/hashfn.h"
+#include "common/pg_prng.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "shmem/database_registry.h"
+#include "shmem/xact_wakeups.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+/*
+ * A floor is raised when scans have looked at this many index entries since it
+ * was: each claim leaves one that is dead.  A new gap has to be worth the descent
+ * of the index that each scan pays for it, and to be a good part of the dead
+ * entries that it is made for.
+ */
+#ifdef PGQRS_BREAK_FLOOR
+#define RAISE_AFTER 1
+#define GAP_AFTER	1
+#else
+#define RAISE_AFTER 8
+#define GAP_AFTER	16
+#endif
+#define GAP_SHARE 16
+
+/*
+ * A btree scan reads all that matches on a page at once, most of it in vain
+ * when one message is wanted.  So a scan is cut into parts: the first is a
+ * little shorter each time that it was enough, and each further one longer by
+ * this factor.
+ */
+#define REACH_FACTOR 8
+#define MAX_REACH	 (INT64CONST(366) * USECS_PER_DAY)
+
+/* How far a floor may stand from its place in the table. */
+#define MAX_PROBES 64
+
+/* A floor that was used a shorter while ago than this is missed by its queue. */
+#define MISSED_WITHIN USECS_PER_MINUTE
+
+/* Below the id of every message, also of one that was written by hand. */
+#define LOWEST_ID PG_INT64_MIN
+
+/*
+ * How many ranges of keys a transaction publishes, and how many of these are
+ * each of one queue; what has no room there is published for any queue.  A
+ * queue has two: keys are near the present or, leases and delays, far from it.
+ */
+#define RANGES		 16
+#define QUEUE_RANGES 14
+#define PER_QUEUE	 2
+
+/* Keys that are less than this apart, in microseconds, share a range. */
+#define NEAR 10000
+
+#define ANY_QUEUE 0
+
+/* Whose a floor is; changed under floors_lock, and read without. */
+typedef struct FloorName
+{
+	pg_atomic_uint32 state;
+	Oid db;
+	int64 queue_id;
+	int16 priority;
+} FloorName;
+
+typedef enum NameState
+{
+	NAME_FREE,
+	NAME_USED,
+	NAME_DEAD /* searches pass over it */
+} NameState;
+
+typedef struct PgqrsFloor
+{
+	slock_t mutex;
+	int16 priority; /* the name once more, */
+	Oid db;			/* invalid: nobody's */
+	int64 queue_id;
+	PgqrsFloorKey key;
+	uint32 epoch;	   /* of the clock that key and gaps were read from */
+	uint32 generation; /* changes when something may be below the key */
+	int entries;	   /* that were looked at since it was raised */
+	int gap_count;
+	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS]; /* above the key, in order, apart */
+	PgqrsFloorKey swept;				  /* the sweep goes on here */
+	int64 reach;		 /* how far the next scan reads at first */
+	TimestampTz used_at; /* by a scan */
+} PgqrsFloor;
+
+/* Statistics of a database, since the server started. */
+typedef struct Counters
+{
+	Oid db;
+	pg_atomic_uint64 claimed; /* messages */
+	pg_atomic_uint64 looked;  /* index entries looked at */
+	pg_atomic_uint64 raised;
+	pg_atomic_uint64 lowered; /* by the sweep */
+} Counters;
+
+/* Keys of one queue, or of any, that a transaction may have written. */
+typedef struct Range
+{
+	pg_atomic_uint64 queue_id;
+	pg_atomic_uint64 from;
+	pg_atomic_uint64 to;
+} Range;
+
+/*
+ * What a backend's transaction may have written, or be about to; written by
+ * that backend alone.  Ranges come and grow, until they are withdrawn.
+ */
+typedef struct Published
+{
+	pg_atomic_uint64 opening; /* a later key is about to be published; 0: none */
+	pg_atomic_uint64 opening_queue;
+	pg_atomic_uint32 count; /* of the ranges */
+	Oid db;
+	uint32 epoch;
+	Range ranges[RANGES];
+
+	Counters counters; /* what this backend has done for its database */
+} Published;
+
+typedef union PaddedPublished
+{
+	Published p;
+	char pad[TYPEALIGN(PG_CACHE_LINE_SIZE, sizeof(Published))];
+} PaddedPublished;
+
+/* The same of a prepared transaction; guarded by floors_lock. */
+typedef struct ParkedRange
+{
+	int64 queue_id;
+	TimestampTz from;
+	TimestampTz to;
+} ParkedRange;
+
+typedef struct Parked
+{
+	TransactionId xid; /* or invalid: free */
+	Oid db;
+	uint32 epoch;
+	int count;
+	ParkedRange ranges[RANGES];
+} Parked;
+
+typedef struct Floors
+{
+	LWLock *lock;
+	pg_atomic_uint32 backends;	   /* as many of the published are in use */
+	pg_atomic_uint32 parked;	   /* as many parked entries are taken */
+	pg_atomic_uint32 sweep_at;	   /* the next sweep begins at this floor */
+	pg_atomic_uint64 displaced_at; /* when a floor was last missed, or 0 */
+	bool prepared_known;		   /* guarded by lock; only ever set */
+	int max_parked;
+	int max_floors;
+	Counters counters[PGQRS_MAX_DATABASES]; /* of backends of the past; by lock */
+	PaddedPublished *published;				/* by backend */
+	Parked *parkings;
+	FloorName *names;
+	PgqrsFloor *floors;
+} Floors;
+
+static Floors *shared = NULL;
+
+/* Below every message. */
+static const PgqrsFloorKey lowest = {DT_NOBEGIN, LOWEST_ID};
+
+/* Whether the transaction has changed a message, and had when the call began. */
+static bool modified = false;
+static bool modified_before = false;
+
+/* Whether it has published anything, and the last reading of the clock that it wrote by. */
+static bool publishing = false;
+static TimestampTz last_reading;
+
+/* Where a build for the stress test lets others come in between. */
+static void
+widen(void)
+{
+#ifdef PGQRS_BREAK_FLOOR
+	if (pg_prng_uint64_range(&pg_global_prng_state, 0, 15) == 0)
+		pg_usleep(pg_prng_uint64_range(&pg_global_prng_state, 0, 30000));
+#endif
+}
+
+/*
+ * Shared memory
+ */
+
+static int
+max_parked(void)
+{
+	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
+}
+
+static Size
+published_size(void)
+{
+	return mul_size(MaxBackends + 1, sizeof(PaddedPublished));
+}
+
+static Size
+parkings_size(void)
+{
+	return MAXALIGN(mul_size(max_parked(), sizeof(Parked)));
+}
+
+static Size
+names_size(void)
+{
+	return MAXALIGN(mul_size(pgqrs_max_floors, sizeof(FloorName)));
+}
+
+Size
+pgqrs_floor_shmem_size(void)
+{
+	Size size = MAXALIGN(sizeof(Floors)) + PG_CACHE_LINE_SIZE;
+
+	size = add_size(size, published_size());
+	size = add_size(size, parkings_size());
+	size = add_size(size, names_size());
+	return add_size(size, mul_size(pgqrs_max_floors, sizeof(PgqrsFloor)));
+}
+
+static void
+init_counters(Counters *counters)
+{
+	pg_atomic_init_u64(&counters->claimed, 0);
+	pg_atomic_init_u64(&counters->looked, 0);
+	pg_atomic_init_u64(&counters->raised, 0);
+	pg_atomic_init_u64(&counters->lowered, 0);
+}
+
+static void
+init_published(Published *published)
+{
+	pg_atomic_init_u64(&published->opening, 0);
+	pg_atomic_init_u64(&published->opening_queue, ANY_QUEUE);
+	pg_atomic_init_u32(&published->count, 0);
+	for (int i = 0; i < RANGES; i++)
+	{
+		pg_atomic_init_u64(&published->ranges[i].queue_id, ANY_QUEUE);
+		pg_atomic_init_u64(&published->ranges[i].from, 0);
+		pg_atomic_init_u64(&published->ranges[i].to, 0);
+	}
+	init_counters(&published->counters);
+}
+
+/* Called by the postmaster, with AddinShmemInitLock held. */
+void
+pgqrs_floor_shmem_init(void)
+{
+	bool found;
+	char *p;
+
+	shared = ShmemInitStruct("pgqrs floors", pgqrs_floor_shmem_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, pgqrs_floor_shmem_size());
+	shared->lock = &GetNamedLWLockTranche("pgqrs floors")->lock;
+	pg_atomic_init_u32(&shared->backends, 0);
+	pg_atomic_init_u32(&shared->parked, 0);
+	pg_atomic_init_u32(&shared->sweep_at, 0);
+	pg_atomic_init_u64(&shared->displaced_at, 0);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+		init_counters(&shared->counters[i]);
+	shared->prepared_known = max_prepared_xacts == 0;
+	shared->max_parked = max_parked();
+	shared->max_floors = pgqrs_max_floors;
+
+	p = (char *) CACHELINEALIGN((char *) shared + MAXALIGN(sizeof(Floors)));
+	shared->published = (PaddedPublished *) p;
+	p += published_size();
+	shared->parkings = (Parked *) p;
+	p += parkings_size();
+	shared->names = (FloorName *) p;
+	p += names_size();
+	shared->floors = (PgqrsFloor *) p;
+
+	for (int i = 0; i <= MaxBackends; i++)
+		init_published(&shared->published[i].p);
+	for (int i = 0; i < pgqrs_max_floors; i++)
+	{
+		pg_atomic_init_u32(&shared->names[i].state, NAME_FREE);
+		SpinLockInit(&shared->floors[i].mutex);
+	}
+}
+
+/*
+ * Floors
+ */
+
+int
+pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b)
+{
+	if (a.visible_after != b.visible_after)
+		return a.visible_after < b.visible_after ? -1 : 1;
+	return (a.message_id > b.message_id) - (a.message_id < b.message_id);
+}
+
+static FloorName *
+name_of(PgqrsFloor *floor)
+{
+	return &shared->names[floor - shared->floors];
+}
+
+/* By its spinlock: whose the floor is. */
+static bool
+floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
+{
+	return floor->db == MyDatabaseId && floor->queue_id == queue_id &&
+		floor->priority == priority;
+}
+
+static int
+probes(void)
+{
+	return Min(MAX_PROBES, shared->max_floors);
+}
+
+/* The i-th place where the floor may be. */
+static int
+place_of(int64 queue_id, int16 priority, int i)
+{
+	uint32 hash = hash_combine(murmurhash32(MyDatabaseId),
+							   hash_combine(murmurhash32((uint32) queue_id),
+											murmurhash32((uint32) priority)));
+
+	return ((uint64) hash + i) % shared->max_floors;
+}
+
+/*
+ * Looks for a floor.  Without floors_lock it may have another name by the time
+ * its spinlock is held, see floor_is().
+ */
+static PgqrsFloor *
+look_up(int64 queue_id, int16 priority)
+{
+	for (int i = 0; i < probes(); i++)
+	{
+		int at = place_of(queue_id, priority, i);
+		FloorName *name = &shared->names[at];
+		uint32 state = pg_atomic_read_u32(&name->state);
+
+		if (state == NAME_FREE)
+			break;
+		pg_read_barrier();
+		if (state == NAME_USED && name->db == MyDatabaseId &&
+			name->queue_id == queue_id && name->priority == priority)
+			return &shared->floors[at];
+	}
+	return NULL;
+}
+
+/*
+ * The queue has no floor any more; floors_lock is held exclusively.  Dead names
+ * that no search has to pass over are free.
+ */
+static void
+forget_floor(PgqrsFloor *floor)
+{
+	int n = shared->max_floors;
+	int at = floor - shared->floors;
+
+	SpinLockAcquire(&floor->mutex);
+	floor->db = InvalidOid;
+	if (!PGQRS_FLOOR_BROKEN('f'))
+		floor->generation++;
+	SpinLockRelease(&floor->mutex);
+
+	pg_atomic_write_u32(&shared->names[at].state, NAME_DEAD);
+	if (pg_atomic_read_u32(&shared->names[(at + 1) % n].state) != NAME_FREE)
+		return;
+	while (pg_atomic_read_u32(&shared->names[at].state) == NAME_DEAD)
+	{
+		pg_atomic_write_u32(&shared->names[at].state, NAME_FREE);
+		at = (at + n - 1) % n;
+	}
+}
+
+/* The place of a new floor that nobody has; NULL: there is none. */
+static PgqrsFloor *
+find_unused(int64 queue_id, int16 priority)
+{
+	for (int i = 0; i < probes(); i++)
+	{
+		int at = place_of(queue_id, priority, i);
+
+		if (pg_atomic_read_u32(&shared->names[at].state) != NAME_USED)
+			return &shared->floors[at];
+	}
+	return NULL;
+}
+
+/* The one of the places that is used the least, and is not any more. */
+static PgqrsFloor *
+displace(int64 queue_id, int16 priority, TimestampTz now)
+{
+	PgqrsFloor *oldest = NULL;
+	TimestampTz oldest_at = DT_NOEND;
+
+	for (int i = 0; i < probes(); i++)
+	{
+		PgqrsFloor *floor = &shared->floors[place_of(queue_id, priority, i)];
+		TimestampTz used_at;
+
+		SpinLockAcquire(&floor->mutex);
+		used_at = floor->used_at;
+		SpinLockRelease(&floor->mutex);
+		if (oldest != NULL && used_at >= oldest_at)
+			continue;
+		oldest = floor;
+		oldest_at = used_at;
+	}
+	if (oldest == NULL)
+		return NULL;
+	if (oldest_at > now - MISSED_WITHIN)
+		pg_atomic_write_u64(&shared->displaced_at, (uint64) now);
+	forget_floor(oldest);
+	return oldest;
+}
+
+static void
+init_floor(PgqrsFloor *floor, int64 queue_id, int16 priority, TimestampTz now)
+{
+	FloorName *name = name_of(floor);
+
+	name->db = MyDatabaseId;
+	name->queue_id = queue_id;
+	name->priority = priority;
+	SpinLockAcquire(&floor->mutex);
+	floor->db = MyDatabaseId;
+	floor->queue_id = queue_id;
+	floor->priority = priority;
+	floor->key = lowest;
+	floor->swept = lowest;
+	floor->gap_count = 0;
+	floor->reach = MAX_REACH;
+	floor->entries = RAISE_AFTER;
+	floor->epoch = pgqrs_clock_epoch();
+	floor->used_at = now;
+	SpinLockRelease(&floor->mutex);
+	pg_write_barrier();
+	pg_atomic_write_u32(&name->state, NAME_USED);
+}
+
+/*
+ * Makes a floor for a queue and priority.  When all its places are taken, one
+ * is only made for a scan that has looked at many entries in vain.
+ */
+static void
+make_floor(const PgqrsFloorScan *scan)
+{
+	PgqrsFloor *floor;
+
+	if (scan->dead < RAISE_AFTER &&
+		find_unused(scan->queue_id, scan->priority) == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (look_up(scan->queue_id, scan->priority) == NULL)
+	{
+		floor = find_unused(scan->queue_id, scan->priority);
+		if (floor == NULL && scan->dead >= RAISE_AFTER)
+			floor = displace(scan->queue_id, scan->priority, scan->now);
+		if (floor != NULL)
+			init_floor(floor, scan->queue_id, scan->priority, scan->now);
+	}
+	LWLockRelease(shared->lock);
+}
+
+/* Gives back the floors of a queue, or of all queues, of a database. */
+static void
+forget_floors(Oid db, int64 queue_id)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->max_floors; i++)
+	{
+		FloorName *name = &shared->names[i];
+
+		if (pg_atomic_read_u32(&name->state) == NAME_USED && name->db == db &&
+			(queue_id == ANY_QUEUE || name->queue_id == queue_id))
+			forget_floor(&shared->floors[i]);
+	}
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_floor_forget(int64 queue_id)
+{
+	forget_floors(MyDatabaseId, queue_id);
+}
+
+/* Where a build for the stress test loses floors. */
+static void
+forget_at_random(const PgqrsFloorScan *scan)
+{
+#ifdef PGQRS_BREAK_FLOOR
+	if (pg_prng_uint64_range(&pg_global_prng_state, 0, 63) == 0)
+		pgqrs_floor_forget(scan->queue_id);
+#endif
+}
+
+/*
+ * Gaps; all under the floor's spinlock
+ */
+
+static bool
+is_in_gap(const PgqrsFloorGap *gap, TimestampTz at)
+{
+	return gap->from < at && at < gap->to;
+}
+
+static void
+remove_gap(PgqrsFloor *floor, int at)
+{
+	floor->gap_count--;
+	memmove(&floor->gaps[at], &floor->gaps[at + 1],
+			(floor->gap_count - at) * sizeof(PgqrsFloorGap));
+}
+
+/* There may be something at the instant. */
+static void
+remove_gap_at(PgqrsFloor *floor, TimestampTz at)
+{
+	for (int i = floor->gap_count - 1; i >= 0; i--)
+		if (is_in_gap(&floor->gaps[i], at))
+			remove_gap(floor, i);
+}
+
+/* Of the gaps only what is above the key is of interest. */
+static void
+trim_gaps(PgqrsFloor *floor)
+{
+	while (floor->gap_count > 0 && floor->gaps[0].to <= floor->key.visible_after)
+		remove_gap(floor, 0);
+	if (floor->gap_count > 0)
+		floor->gaps[0].from = Max(floor->gaps[0].from, floor->key.visible_after);
+}
+
+/* Without overflow. */
+static uint64
+width(PgqrsFloorGap gap)
+{
+	return (uint64) gap.to - (uint64) gap.from;
+}
+
+static int
+narrowest_gap(const PgqrsFloor *floor)
+{
+	int best = 0;
+
+	for (int i = 1; i < floor->gap_count; i++)
+		if (width(floor->gaps[i]) < width(floor->gaps[best]))
+			best = i;
+	return best;
+}
+
+/*
+ * Joins a gap with those that it overlaps.  One that overlaps none is added if
+ * it is worth it, in the place of the narrowest if there are too many.
+ */
+static void
+add_gap(PgqrsFloor *floor, PgqrsFloorGap gap, bool may_be_new)
+{
+	int at = 0;
+	bool joined = false;
+
+	while (at < floor->gap_count && floor->gaps[at].to <= gap.from)
+		at++;
+	while (at < floor->gap_count && floor->gaps[at].from < gap.to)
+	{
+		gap.from = Min(gap.from, floor->gaps[at].from);
+		gap.to = Max(gap.to, floor->gaps[at].to);
+		remove_gap(floor, at);
+		joined = true;
+	}
+	if (!joined && !may_be_new)
+		return;
+	if (floor->gap_count == PGQRS_FLOOR_GAPS)
+	{
+		int narrowest = narrowest_gap(floor);
+
+		if (width(floor->gaps[narrowest]) >= width(gap))
+			return;
+		remove_gap(floor, narrowest);
+		if (narrowest < at)
+			at--;
+	}
+	memmove(&floor->gaps[at + 1], &floor->gaps[at],
+			(floor->gap_count - at) * sizeof(PgqrsFloorGap));
+	floor->gaps[at] = gap;
+	floor->gap_count++;
+}
+
+static Published *
+my_published(void)
+{
+	return &shared->published[pgqrs_backend_number()].p;
+}
+
+/*
+ * Statistics
+ */
+
+static void
+add_to(pg_atomic_uint64 *counter, uint64 count)
+{
+	pg_atomic_write_u64(counter, pg_atomic_read_u64(counter) + count);
+}
+
+static void
+add_counters(Counters *sum, const Counters *counters)
+{
+	add_to(&sum->claimed,
+		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->claimed)));
+	add_to(&sum->looked,
+		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->looked)));
+	add_to(&sum->raised,
+		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->raised)));
+	add_to(&sum->lowered,
+		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->lowered)));
+}
+
+/* Keeps what another backend had counted for another database. */
+static void
+take_over_counters(Counters *mine)
+{
+	Counters *kept = NULL;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+	{
+		Counters *other = &shared->counters[i];
+
+		if (other->db == mine->db || (kept == NULL && !OidIsValid(other->db)))
+			kept = other;
+	}
+	if (OidIsValid(mine->db) && kept != NULL)
+	{
+		kept->db = mine->db;
+		add_counters(kept, mine);
+	}
+	init_counters(mine);
+	mine->db = MyDatabaseId;
+	LWLockRelease(shared->lock);
+}
+
+static void
+forget_counters(Oid db)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+		if (shared->counters[i].db == db)
+		{
+			shared->counters[i].db = InvalidOid;
+			init_counters(&shared->counters[i]);
+		}
+	LWLockRelease(shared->lock);
+}
+
+void
+pgqrs_floor_forget_database(Oid db)
+{
+	forget_floors(db, ANY_QUEUE);
+	forget_counters(db);
+}
+
+static Counters *
+my_counters(void)
+{
+	Counters *mine = &my_published()->counters;
+
+	if (mine->db != MyDatabaseId)
+		take_over_counters(mine);
+	return mine;
+}
+
+static void
+count_scan(const PgqrsFloorScan *scan)
+{
+	Counters *counters = my_counters();
+
+	if (scan->is_probe)
+		return;
+	add_to(&counters->claimed, scan->claimed);
+	add_to(&counters->looked, scan->entries);
+}
+
+/*
+ * Writing
+ */
+
+/*
+ * Before the first thing that a transaction publishes.  The epoch is read before
+ * the clock: a key must not bear the number of an epoch that began after it was
+ * read.
+ */
+static void
+begin_publishing(Published *mine)
+{
+	uint32 backends = pg_atomic_read_u32(&shared->backends);
+
+	if (publishing)
+		return;
+	while (backends <= pgqrs_backend_number() &&
+		   !pg_atomic_compare_exchange_u32(&shared->backends, &backends,
+										   pgqrs_backend_number() + 1))
+		;
+	mine->db = MyDatabaseId;
+	mine->epoch = pgqrs_clock_epoch();
+	last_reading = pgqrs_clock();
+	publishing = true;
+	pg_write_barrier();
+}
+
+static TimestampTz
+from_of(Range *range)
+{
+	return (TimestampTz) pg_atomic_read_u64(&range->from);
+}
+
+static TimestampTz
+to_of(Range *range)
+{
+	return (TimestampTz) pg_atomic_read_u64(&range->to);
+}
+
+/* How far a key is from a range, without overflow. */
+static uint64
+distance(Range *range, TimestampTz key)
+{
+	if (key < from_of(range))
+		return (uint64) from_of(range) - (uint64) key;
+	if (key > to_of(range))
+		return (uint64) key - (uint64) to_of(range);
+	return 0;
+}
+
+/* The range of a queue that is the nearest to a key, and how many it has. */
+static Range *
+nearest(Published *mine, int64 queue_id, TimestampTz key, int *ranges)
+{
+	int count = pg_atomic_read_u32(&mine->count);
+	Range *best = NULL;
+
+	*ranges = 0;
+	for (int i = 0; i < count; i++)
+	{
+		Range *range = &mine->ranges[i];
+
+		if ((int64) pg_atomic_read_u64(&range->queue_id) != queue_id)
+			continue;
+		++*ranges;
+		if (best == NULL || distance(range, key) < distance(best, key))
+			best = range;
+	}
+	return best;
+}
+
+/* False: there is no room for a queue that has none. */
+static bool
+publish_key_for(Published *mine, int64 queue_id, TimestampTz key)
+{
+	int count = pg_atomic_read_u32(&mine->count);
+	int max = queue_id == ANY_QUEUE ? RANGES : QUEUE_RANGES;
+	int ranges;
+	Range *range = nearest(mine, queue_id, key, &ranges);
+
+	if (range != NULL &&
+		(distance(range, key) <= NEAR || ranges == PER_QUEUE || count >= max))
+	{
+		if (key < from_of(range))
+			pg_atomic_write_u64(&range->from, (uint64) key);
+		if (key > to_of(range))
+			pg_atomic_write_u64(&range->to, (uint64) key);
+		return true;
+	}
+	if (count >= max)
+		return false;
+	range = &mine->ranges[count];
+	pg_atomic_write_u64(&range->queue_id, (uint64) queue_id);
+	pg_atomic_write_u64(&range->from, (uint64) key);
+	pg_atomic_write_u64(&range->to, (uint64) key);
+	pg_write_barrier();
+	pg_atomic_write_u32(&mine->count, count + 1);
+	return true;
+}
+
+/* A key of the queue is written by the transaction. */
+static void
+publish_key(Published *mine, int64 queue_id, TimestampTz key)
+{
+	if (!publish_key_for(mine, queue_id, key))
+		(void) publish_key_for(mine, ANY_QUEUE, key);
+}
+
+/* Whether a key has been published. */
+static bool
+is_published(Published *mine, int64 queue_id, TimestampTz key)
+{
+	int count = publishing ? pg_atomic_read_u32(&mine->count) : 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		Range *range = &mine->ranges[i];
+		int64 queue = pg_atomic_read_u64(&range->queue_id);
+
+		if ((queue == queue_id || queue == ANY_QUEUE) && distance(range, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* From here on a key may be read from the clock that is not published yet. */
+static void
+open_key(Published *mine, int64 queue_id)
+{
+	if (PGQRS_FLOOR_BROKEN('i') && publishing)
+		return;
+	begin_publishing(mine);
+	pg_atomic_write_u64(&mine->opening_queue, (uint64) queue_id);
+	pg_write_barrier();
+	pg_atomic_write_u64(&mine->opening, (uint64) last_reading);
+	pg_memory_barrier();
+}
+
+/* The key is known. */
+static void
+close_key(Published *mine, int64 queue_id, TimestampTz key)
+{
+	publish_key(mine, queue_id, key);
+	pg_write_barrier();
+	pg_atomic_write_u64(&mine->opening, 0);
+}
+
+/* The transaction changes a message. */
+void
+pgqrs_floor_modified(void)
+{
+	modified = true;
+}
+
+/*
+ * The clock for whoever writes a message's visible_after: the reading and the
+ * delay, in microseconds, or not_before if that is later, is the key.  Called
+ * after all waiting is done.
+ */
+TimestampTz
+pgqrs_floor_writer_clock(int64 queue_id, int64 delay, TimestampTz not_before)
+{
+	Published *mine;
+	TimestampTz reading;
+
+	modified = true;
+	if (shared == NULL || PGQRS_FLOOR_BROKEN('a'))
+		return pgqrs_clock();
+	mine = my_published();
+	if (!PGQRS_FLOOR_BROKEN('b'))
+		open_key(mine, queue_id);
+	widen();
+	reading = pgqrs_clock();
+	widen();
+	if (PGQRS_FLOOR_BROKEN('b'))
+		begin_publishing(mine);
+	close_key(mine, queue_id, Max(reading + delay, not_before));
+	last_reading = reading;
+	return reading;
+}
+
+/*
+ * A message is written past our functions, with any key.  The key is published
+ * for as long as the transaction lives, and the floor lowered at once: a scan
+ * that began before sees the generation change, a later one sees what is
+ * published.
+ */
+void
+pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_after)
+{
+	PgqrsFloor *floor;
+
+	modified = true;
+	if (shared == NULL)
+		return;
+	if (!PGQRS_FLOOR_BROKEN('l'))
+	{
+		begin_publishing(my_published());
+		publish_key(my_published(), queue_id, visible_after);
+	}
+	pg_memory_barrier();
+	widen();
+	LWLockAcquire(shared->lock, LW_SHARED);
+	floor = look_up(queue_id, priority);
+	if (floor != NULL)
+	{
+		SpinLockAcquire(&floor->mutex);
+		if (visible_after <= floor->key.visible_after)
+		{
+			floor->key.visible_after = visible_after;
+			floor->key.message_id = LOWEST_ID;
+		}
+		if (!PGQRS_FLOOR_BROKEN('r'))
+			remove_gap_at(floor, visible_after);
+		floor->generation++;
+		SpinLockRelease(&floor->mutex);
+	}
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * Our functions are about to write a message's key.  One that they did not ask
+ * the clock for would be a fault of theirs, but one without consequences.
+ */
+void
+pgqrs_floor_check_key(int64 queue_id, int16 priority, TimestampTz visible_after)
+{
+	if (shared == NULL || PGQRS_FLOOR_BROKEN('a') ||
+		is_published(my_published(), queue_id, visible_after))
+		return;
+#ifdef PGQRS_BREAK_FLOOR
+	elog(ERROR, "a key is written that was not published");
+#endif
+	Assert(false);
+	pgqrs_floor_foreign_write(queue_id, priority, visible_after);
+}
+
+/*
+ * Messages may have been written that no backend reported; a snapshot taken from
+ * now on shows them.  Claims of this database start at the lowest key again.
+ */
+void
+pgqrs_floor_lower_all(void)
+{
+	for (int i = 0; shared != NULL && i < shared->max_floors; i++)
+	{
+		PgqrsFloor *floor = &shared->floors[i];
+
+		SpinLockAcquire(&floor->mutex);
+		if (floor->db == MyDatabaseId)
+		{
+			floor->key = lowest;
+			floor->gap_count = 0;
+			floor->generation++;
+		}
+		SpinLockRelease(&floor->mutex);
+	}
+}
+
+/*
+ * Prepared transactions
+ */
+
+/* A free entry; floors_lock is held. */
+static Parked *
+park(TransactionId xid, Oid db, uint32 epoch)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (TransactionIdIsValid(parked->xid))
+			continue;
+		parked->xid = xid;
+		parked->db = db;
+		parked->epoch = epoch;
+		parked->count = 0;
+		pg_atomic_fetch_add_u32(&shared->parked, 1);
+		return parked;
+	}
+	pgqrs_error_too_many_prepared();
+}
+
+static void
+park_range(Parked *parked, int64 queue_id, TimestampTz from, TimestampTz to)
+{
+	parked->ranges[parked->count++] = (ParkedRange){queue_id, from, to};
+}
+
+static void
+park_published(TransactionId xid, Published *mine)
+{
+	Parked *parked = park(xid, mine->db, mine->epoch);
+	int count = pg_atomic_read_u32(&mine->count);
+
+	for (int i = 0; i < count; i++)
+		park_range(parked, pg_atomic_read_u64(&mine->ranges[i].queue_id),
+				   from_of(&mine->ranges[i]), to_of(&mine->ranges[i]));
+	if (pg_atomic_read_u64(&mine->opening) == 0)
+		return;
+	/* an error came between, which nothing there can raise */
+	parked->count = 0;
+	park_range(parked, ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
+}
+
+static bool
+is_parked(TransactionId xid)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+		if (shared->parkings[i].xid == xid)
+			return true;
+	return false;
+}
+
+/* Forgets what has ended; the caller holds the lock and takes its snapshot later. */
+static void
+unpark(void)
+{
+	for (int i = 0; i < shared->max_parked; i++)
+	{
+		Parked *parked = &shared->parkings[i];
+
+		if (!TransactionIdIsValid(parked->xid) ||
+			TransactionIdIsInProgress(parked->xid))
+			continue;
+		parked->xid = InvalidTransactionId;
+		pg_atomic_fetch_sub_u32(&shared->parked, 1);
+	}
+}
+
+/*
+ * Before the transaction is prepared: whether it will be committed no callback
+ * tells, so its keys are left where scanners look after its xid.
+ */
+void
+pgqrs_floor_pre_prepare(void)
+{
+	Published *mine;
+	TransactionId xid;
+
+	if (shared == NULL || max_prepared_xacts == 0)
+		return;
+	mine = my_published();
+	if (!publishing || PGQRS_FLOOR_BROKEN('p'))
+		return;
+	xid = GetTopTransactionId();
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	unpark();
+	park_published(xid, mine);
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * What was prepared before the server started could have written anything.
+ * A standby does not list what is prepared until it has been promoted.
+ */
+static void
+learn_prepared(void)
+{
+	TransactionId *xids;
+	Oid *dbs;
+	bool known;
+	int count;
+
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute("SELECT transaction, dbid FROM pg_catalog.pg_prepared_xact()",
+					true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read pg_prepared_xact()");
+	count = (int) SPI_processed;
+	xids = SPI_palloc((count + 1) * sizeof(TransactionId));
+	dbs = SPI_palloc((count + 1) * sizeof(Oid));
+	for (int i = 0; i < count; i++)
+	{
+		HeapTuple row = SPI_tuptable->vals[i];
+		bool isnull;
+
+		xids[i] = DatumGetTransactionId(
+			SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		dbs[i] = DatumGetObjectId(
+			SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
+	}
+	SPI_finish();
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	known = shared->prepared_known;
+	if (!known)
+	{
+		unpark();
+		for (int i = 0; i < count; i++)
+			if (!is_parked(xids[i]) && !PGQRS_FLOOR_BROKEN('k'))
+				park_range(park(xids[i], dbs[i], pgqrs_clock_epoch()),
+						   ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
+		shared->prepared_known = true;
+	}
+	LWLockRelease(shared->lock);
+	for (int i = 0; i < count && !known; i++)
+		pgqrs_wake_prepared_before(xids[i], dbs[i]);
+	pfree(dbs);
+	pfree(xids);
+}
+
+bool
+pgqrs_floor_knows_prepared(void)
+{
+	return shared != NULL && shared->prepared_known;
+}
+
+/*
+ * Scanning
+ */
+
+/*
+ * At the beginning of a call that scans, before it takes a snapshot or changes
+ * anything.
+ */
+void
+pgqrs_floor_call_begin(void)
+{
+	modified_before = modified && !PGQRS_FLOOR_BROKEN('h');
+	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
+		learn_prepared();
+}
+
+bool
+pgqrs_floor_call_is_clean(void)
+{
+	return !modified_before;
+}
+
+/*
+ * Keys, both bounds included, that somebody may be writing to the queue.  What
+ * is out of the scan's bounds is none of its business.  The nearest to its start
+ * are kept, in order.
+ */
+static void
+add_pending(PgqrsFloorScan *scan, TimestampTz from, TimestampTz to)
+{
+	int at = scan->pending_count;
+
+	if (to < scan->start.visible_after || from > scan->now)
+		return;
+	scan->limit.visible_after = Min(scan->limit.visible_after, from);
+	while (at > 0 && scan->pending[at - 1].from > from)
+		at--;
+	if (at == PGQRS_FLOOR_PENDING)
+	{
+		scan->cap = Min(scan->cap, from);
+		return;
+	}
+	if (scan->pending_count == PGQRS_FLOOR_PENDING)
+	{
+		scan->pending_count--;
+		scan->cap = Min(scan->cap, scan->pending[scan->pending_count].from);
+	}
+	memmove(&scan->pending[at + 1], &scan->pending[at],
+			(scan->pending_count - at) * sizeof(PgqrsFloorGap));
+	scan->pending[at] = (PgqrsFloorGap){from, to};
+	scan->pending_count++;
+}
+
+/*
+ * What another backend has published.  Its keys are read after what it is about
+ * to publish, which becomes one of them.
+ */
+static void
+read_published(PgqrsFloorScan *scan, Published *other)
+{
+	TimestampTz opening = (TimestampTz) pg_atomic_read_u64(&other->opening);
+	int64 queue;
+	int count;
+	bool same_epoch;
+
+	pg_read_barrier();
+	queue = pg_atomic_read_u64(&other->opening_queue);
+	pg_read_barrier();
+	count = pg_atomic_read_u32(&other->count);
+	pg_read_barrier();
+	if ((opening == 0 && count == 0) || other->db != MyDatabaseId)
+		return;
+
+	/* readings of another epoch cannot be compared with the scan's */
+	same_epoch = other->epoch == scan->epoch;
+	if (opening != 0 && queue == scan->queue_id)
+		add_pending(scan, same_epoch ? opening : DT_NOBEGIN, DT_NOEND);
+	for (int i = 0; i < count; i++)
+	{
+		Range *range = &other->ranges[i];
+
+		queue = pg_atomic_read_u64(&range->queue_id);
+		if (queue == scan->queue_id || queue == ANY_QUEUE)
+			add_pending(scan, same_epoch ? from_of(range) : DT_NOBEGIN,
+						same_epoch ? to_of(range) : DT_NOEND);
+	}
+}
+
+static void
+read_parked(PgqrsFloorScan *scan, const Parked *parked)
+{
+	bool same_epoch = parked->epoch == scan->epoch;
+
+	if (!TransactionIdIsValid(parked->xid) || parked->db != MyDatabaseId)
+		return;
+	for (int i = 0; i < parked->count; i++)
+	{
+		const ParkedRange *range = &parked->ranges[i];
+
+		if (range->queue_id == scan->queue_id || range->queue_id == ANY_QUEUE)
+			add_pending(scan, same_epoch ? range->from : DT_NOBEGIN,
+						same_epoch ? range->to : DT_NOEND);
+	}
+}
+
+/* Step (2): the keys that somebody may be writing to the queue. */
+static void
+read_pending(PgqrsFloorScan *scan)
+{
+	uint32 backends = pg_atomic_read_u32(&shared->backends);
+
+	scan->limit = (PgqrsFloorKey){DT_NOEND, LOWEST_ID};
+	scan->cap = DT_NOEND;
+	scan->pending_count = 0;
+	if (PGQRS_FLOOR_BROKEN('e'))
+		return;
+	for (uint32 i = 0; i < backends; i++)
+		read_published(scan, &shared->published[i].p);
+
+	/* keys are parked before they are withdrawn, so look there last */
+	pg_read_barrier();
+	if (pg_atomic_read_u32(&shared->parked) > 0)
+	{
+		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+		unpark();
+		for (int i = 0; i < shared->max_parked; i++)
+			read_parked(scan, &shared->parkings[i]);
+		LWLockRelease(shared->lock);
+	}
+}
+
+/* Where the part ends that begins at scan->from. */
+static void
+end_part(PgqrsFloorScan *scan)
+{
+	TimestampTz from = scan->from.visible_after;
+
+	if (scan->next_gap < scan->gap_count)
+		scan->until = scan->gaps[scan->next_gap].from;
+	else if (scan->floor == NULL || scan->is_probe || from < scan->now - MAX_REACH)
+		scan->until = scan->now;
+	else
+		scan->until = Min(from + scan->reach, scan->now);
+}
+
+/* Copies what the scan has to know of its floor; false: it is another's by now. */
+static bool
+read_floor(PgqrsFloorScan *scan, PgqrsFloor *floor, int *entries)
+{
+	bool is_ours;
+
+	SpinLockAcquire(&floor->mutex);
+	is_ours = floor_is(floor, scan->queue_id, scan->priority);
+	if (is_ours && floor->epoch == scan->epoch)
+	{
+		scan->start = floor->key;
+		scan->gap_count = floor->gap_count;
+		memcpy(scan->gaps, floor->gaps, floor->gap_count * sizeof(PgqrsFloorGap));
+	}
+	scan->generation = floor->generation;
+	scan->reach = floor->reach;
+	*entries = floor->entries;
+	SpinLockRelease(&floor->mutex);
+	return is_ours;
+}
+
+static void
+begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
+{
+	PgqrsFloor *floor;
+	int entries = 0;
+
+	memset(scan, 0, offsetof(PgqrsFloorScan, pending));
+	scan->is_probe = is_probe;
+	scan->queue_id = queue_id;
+	scan->priority = priority;
+	scan->start = lowest;
+	floor = shared == NULL || !shared->prepared_known ?
+		NULL :
+		look_up(queue_id, priority);
+	scan->epoch = pgqrs_clock_epoch();
+	if (floor != NULL && read_floor(scan, floor, &entries))
+		scan->floor = floor;
+
+	scan->now = pgqrs_clock();
+	scan->from = scan->start;
+	scan->main = scan->run_from = scan->start.visible_after;
+	end_part(scan);
+	if (scan->floor == NULL)
+		return;
+	pg_memory_barrier();
+	widen();
+	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
+	if (scan->may_raise)
+		read_pending(scan);
+	pg_memory_barrier();
+	widen();
+}
+
+/*
+ * Steps (1) and (2); the caller takes its snapshot after this, and reads all
+ * parts under it, so that together they are one scan.
+ */
+void
+pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
+{
+	begin_scan(scan, queue_id, priority, false);
+}
+
+/* The same for a scan that claims nothing. */
+void
+pgqrs_floor_probe_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
+{
+	begin_scan(scan, queue_id, priority, true);
+}
+
+/* Moves on to the next part; false: there is none. */
+bool
+pgqrs_floor_scan_next_part(PgqrsFloorScan *scan)
+{
+	scan->from.message_id = LOWEST_ID;
+	if (scan->next_gap < scan->gap_count)
+	{
+		scan->from.visible_after = scan->gaps[scan->next_gap++].to;
+		scan->main = scan->from.visible_after;
+	}
+	else if (scan->until < scan->now)
+	{
+		scan->from.visible_after = scan->until + 1;
+		scan->beyond = true;
+		scan->reach = Min(scan->reach * REACH_FACTOR, MAX_REACH);
+	}
+	else
+	{
+		scan->exhausted = true;
+		return false;
+	}
+	end_part(scan);
+	return true;
+}
+
+/* How far the next scan is to read at first. */
+static int64
+next_reach(const PgqrsFloorScan *scan)
+{
+	if (scan->beyond)
+		return scan->reach;
+	return Max(1, Min(scan->reach, scan->now - scan->main) * 7 / 8);
+}
+
+/* The scan was read to its end: so were the dead entries before that. */
+static void
+end_run(PgqrsFloorScan *scan)
+{
+	if (!scan->exhausted || scan->run <= scan->longest_run)
+		return;
+	scan->longest = (PgqrsFloorGap){scan->run_from, scan->now};
+	scan->longest_run = scan->run;
+}
+
+/*
+ * The scan found nothing but dead entries in its longest run, and had none of the
+ * gaps between taken away since: but for what is pending, there is nothing.
+ */
+static void
+add_gaps(PgqrsFloor *floor, const PgqrsFloorScan *scan)
+{
+	PgqrsFloorGap rest = scan->longest;
+	uint64 least;
+
+	rest.from = Max(rest.from, floor->key.visible_after);
+	rest.to = Min(rest.to, scan->cap);
+	if (scan->longest_run == 0 || rest.from >= rest.to)
+		return;
+	least = Min(width(rest) / GAP_SHARE, NEAR);
+	for (int i = 0; i <= scan->pending_count && rest.from < rest.to; i++)
+	{
+		bool is_last = i == scan->pending_count || PGQRS_FLOOR_BROKEN('o');
+		PgqrsFloorGap gap = rest;
+
+		if (!is_last)
+			gap.to = Min(scan->pending[i].from, rest.to);
+		if (gap.from < gap.to)
+			add_gap(floor, gap,
+					scan->longest_run >= GAP_AFTER && width(gap) >= least);
+		if (is_last)
+			break;
+		rest.from = Max(rest.from, scan->pending[i].to);
+	}
+}
+
+/* Step (5), under the spinlock; whether the floor itself was raised */
+static bool
+raise_floor(PgqrsFloor *floor, const PgqrsFloorScan *scan, PgqrsFloorKey to)
+{
+	bool raised;
+
+	if (floor->epoch != scan->epoch)
+	{
+		floor->epoch = scan->epoch;
+		floor->key = lowest;
+		floor->gap_count = 0;
+	}
+	raised = pgqrs_floor_compare(to, floor->key) > 0;
+	if (raised)
+	{
+		floor->key = to;
+		trim_gaps(floor);
+	}
+	add_gaps(floor, scan);
+	return raised;
+}
+
+void
+pgqrs_floor_scan_end(PgqrsFloorScan *scan)
+{
+	PgqrsFloor *floor = scan->floor;
+	PgqrsFloorKey to = scan->first;
+	bool raised = false;
+
+	if (shared == NULL)
+		return;
+	widen();
+	if (scan->entries > 0)
+		count_scan(scan);
+	if (floor == NULL)
+	{
+		if (shared->prepared_known &&
+			(scan->dead >= RAISE_AFTER || scan->claimed > 0))
+			make_floor(scan);
+		return;
+	}
+
+	end_run(scan);
+	if (!scan->has_first)
+		to = scan->exhausted ? (PgqrsFloorKey){scan->now, LOWEST_ID} : scan->start;
+	else if (PGQRS_FLOOR_BROKEN('g'))
+		to.message_id++;
+	if (PGQRS_FLOOR_BROKEN('d') && scan->may_raise)
+		read_pending(scan);
+	if (scan->may_raise && pgqrs_floor_compare(scan->limit, to) < 0)
+		to = scan->limit;
+
+	SpinLockAcquire(&floor->mutex);
+	if (floor_is(floor, scan->queue_id, scan->priority))
+	{
+		if (scan->may_raise)
+			floor->entries = 0;
+		else if (floor->entries < RAISE_AFTER)
+			floor->entries += scan->entries;
+		if (scan->may_raise && scan->epoch == pgqrs_clock_epoch() &&
+			(floor->generation == scan->generation || PGQRS_FLOOR_BROKEN('m')))
+			raised = raise_floor(floor, scan, to);
+		if (!scan->is_probe && scan->next_gap == scan->gap_count &&
+			scan->main >= scan->now - MAX_REACH)
+			floor->reach = next_reach(scan);
+		floor->used_at = scan->now;
+	}
+	SpinLockRelease(&floor->mutex);
+	if (raised)
+		add_to(&my_counters()->raised, 1);
+	forget_at_random(scan);
+}
+
+/*
+ * Sweeping
+ */
+
+/* Takes down what of a floor is to be swept; false: there is nothing. */
+static bool
+begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
+{
+	bool is_ours;
+
+	sweep->floor = floor;
+	sweep->epoch = pgqrs_clock_epoch();
+	sweep->gap_count = 0;
+	SpinLockAcquire(&floor->mutex);
+	is_ours = floor->db == MyDatabaseId;
+	sweep->queue_id = floor->queue_id;
+	sweep->priority = floor->priority;
+	sweep->from = sweep->looks_only ? lowest : floor->swept;
+	sweep->floor_key = floor->epoch == sweep->epoch ? floor->key : lowest;
+	if (floor->epoch == sweep->epoch)
+	{
+		sweep->gap_count = floor->gap_count;
+		memcpy(sweep->gaps, floor->gaps, floor->gap_count * sizeof(PgqrsFloorGap));
+	}
+	if (!sweep->looks_only)
+		floor->swept = lowest;
+	SpinLockRelease(&floor->mutex);
+	sweep->to = sweep->floor_key;
+	if (sweep->gap_count > 0)
+		sweep->to = (PgqrsFloorKey){sweep->gaps[sweep->gap_count - 1].to, LOWEST_ID};
+	if (pgqrs_floor_compare(sweep->from, sweep->to) >= 0)
+		sweep->from = lowest;
+	return is_ours && pgqrs_floor_compare(sweep->from, sweep->to) < 0;
+}
+
+/*
+ * Moves on to the next floor of this database, each one once.  The caller
+ * takes its snapshot after this: by the invariant it shows nothing where
+ * pgqrs_floor_sweep_covers().
+ */
+bool
+pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep)
+{
+	int count = shared == NULL ? 0 : shared->max_floors;
+
+	if (sweep->visited == 0 && count > 0)
+		sweep->next = pg_atomic_read_u32(&shared->sweep_at);
+	while (sweep->visited < count)
+	{
+		FloorName *name = &shared->names[sweep->next];
+		PgqrsFloor *floor = &shared->floors[sweep->next];
+
+		sweep->visited++;
+		sweep->next = (sweep->next + 1) % count;
+		if (pg_atomic_read_u32(&name->state) == NAME_USED &&
+			name->db == MyDatabaseId && begin_sweep(sweep, floor))
+			return true;
+	}
+	return false;
+}
+
+/* Whether no claim would look there. */
+bool
+pgqrs_floor_sweep_covers(const PgqrsFloorSweep *sweep, PgqrsFloorKey key)
+{
+	if (pgqrs_floor_compare(key, sweep->floor_key) < 0)
+		return true;
+	for (int i = 0; i < sweep->gap_count; i++)
+		if (is_in_gap(&sweep->gaps[i], key.visible_after))
+			return true;
+	return false;
+}
+
+/* By its spinlock: whether no claim looks there, which ends. */
+static bool
+uncover(PgqrsFloor *floor, PgqrsFloorKey key)
+{
+	int gaps = floor->gap_count;
+
+	remove_gap_at(floor, key.visible_after);
+	if (pgqrs_floor_compare(key, floor->key) >= 0)
+		return floor->gap_count < gaps;
+	floor->key = key;
+	return true;
+}
+
+/*
+ * A message is where no claim looks: claims do from now on.  False if somebody
+ * else has seen to that.
+ */
+bool
+pgqrs_floor_sweep_found(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
+{
+	PgqrsFloor *floor = sweep->floor;
+	bool lowered;
+
+	SpinLockAcquire(&floor->mutex);
+	lowered = floor->epoch == sweep->epoch &&
+		floor_is(floor, sweep->queue_id, sweep->priority) && uncover(floor, key);
+	if (lowered)
+		floor->generation++;
+	SpinLockRelease(&floor->mutex);
+	if (lowered)
+		add_to(&my_counters()->lowered, 1);
+	return lowered;
+}
+
+/* Enough was looked at: another sweep goes on at the key. */
+void
+pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
+{
+	PgqrsFloor *floor = sweep->floor;
+
+	SpinLockAcquire(&floor->mutex);
+	if (floor_is(floor, sweep->queue_id, sweep->priority))
+		floor->swept = key;
+	SpinLockRelease(&floor->mutex);
+}
+
+/* Another sweep begins where this one got to. */
+void
+pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep)
+{
+	if (sweep->visited > 0 && !sweep->looks_only)
+		pg_atomic_write_u32(&shared->sweep_at, sweep->next);
+}
+
+static void
+sum_counters(Counters *sum)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
+		if (shared->counters[i].db == MyDatabaseId)
+			add_counters(sum, &shared->counters[i]);
+	for (int i = 0; i <= MaxBackends; i++)
+		if (shared->published[i].p.counters.db == MyDatabaseId)
+			add_counters(sum, &shared->published[i].p.counters);
+	LWLockRelease(shared->lock);
+}
+
+/* False where the library is not preloaded: nothing is shared then. */
+bool
+pgqrs_floor_get_stats(PgqrsFloorStats *stats)
+{
+	Counters sum;
+
+	memset(stats, 0, sizeof(*stats));
+	if (shared == NULL)
+		return false;
+	stats->max_floors = shared->max_floors;
+	stats->displaced_at = (TimestampTz) pg_atomic_read_u64(&shared->displaced_at);
+	for (int i = 0; i < shared->max_floors; i++)
+		if (pg_atomic_read_u32(&shared->names[i].state) == NAME_USED)
+			stats->floors++;
+	init_counters(&sum);
+	sum_counters(&sum);
+	stats->raised = pg_atomic_read_u64(&sum.raised);
+	stats->lowered = pg_atomic_read_u64(&sum.lowered);
+	stats->looked = pg_atomic_read_u64(&sum.looked);
+	stats->claimed = pg_atomic_read_u64(&sum.claimed);
+	return true;
+}
+
+/*
+ * The transaction has ended, visibly to every snapshot from here on, or is
+ * prepared and its keys parked.
+ */
+void
+pgqrs_floor_end(void)
+{
+	modified = modified_before = false;
+	if (!publishing)
+		return;
+	publishing = false;
+	pg_atomic_write_u32(&my_published()->count, 0);
+	pg_atomic_write_u64(&my_published()->opening, 0);
+	widen();
+}

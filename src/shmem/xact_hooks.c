@@ -1,0 +1,372 @@
+/*
+ * xact_hooks.c
+ *	  What happens at the end of a transaction.
+ *
+ * One callback, so that the order of what happens stands in one place.
+ * For commit and abort it is called when the end of the transaction is visible
+ * to snapshots; claim_floor.c depends on that.
+ *
+ * A transaction that did nothing but claim is committed asynchronously: losing
+ * it in a crash equals a lease that ended early, and the lease that was handed
+ * out then is fenced off like any other stale one.  That it did nothing else
+ * is seen by the WAL: all that it wrote was written between the begin and the
+ * end of our calls.  Libraries that are loaded before this one may write after
+ * our callback, which is called before theirs: then the commit is flushed, and
+ * synchronous standbys are waited for, in the callback for the commit, before the
+ * client hears of it.  After an unclean start claims are durable for a while, so
+ * that a message whose processing crashes the server is counted.
+ */
+#include "shmem/xact_hooks.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "base/guc.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "replication/syncrep.h"
+#include "shmem/claim_floor.h"
+#include "shmem/claim_hints.h"
+#include "shmem/levels.h"
+#include "shmem/xact_wakeups.h"
+#include "storage/shmem.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+/* How long claims are durable after an unclean start. */
+#define CAREFUL_TIME (10 * 60 * USECS_PER_SEC)
+
+typedef struct Commits
+{
+	TimestampTz careful_until; /* written by the postmaster at start */
+} Commits;
+
+static Commits *shared = NULL;
+
+/* What the current transaction has done. */
+static bool claimed = false;
+static bool must_last = false;
+static XLogRecPtr our_end = 0; /* where our last call left the WAL */
+
+/* What the background processes are told of it. */
+static struct
+{
+	bool any;
+	bool is_due[DUE_COUNT];
+	TimestampTz due[DUE_COUNT];
+	bool probe;
+	bool tables_written;
+	bool databases_changed;
+	bool roles_changed;
+} news;
+
+/* Databases that are held until the transaction ends. */
+#define MAX_HELD 8
+static Oid held[MAX_HELD];
+static int held_count = 0;
+
+/*
+ * How deep we are in our calls.  After one that failed in a subtransaction it
+ * never gets back to 0, so that our_end stays behind and the commit is flushed.
+ */
+static int depth = 0;
+
+/* How the transaction has ended of which nobody was told yet. */
+#define NOT_ENDED ((XactEvent) -1)
+static XactEvent ended = NOT_ENDED;
+
+/* The nesting level of a subtransaction that was rolled back just so; 0: none. */
+static int aborted_level = 0;
+
+/* The user's setting while we have lowered it. */
+static bool lowered = false;
+static int user_setting;
+static int64 records; /* of WAL, that this backend had written by then */
+
+Size
+pgqrs_commit_shmem_size(void)
+{
+	return MAXALIGN(sizeof(Commits));
+}
+
+/* Whether the server was shut down before this start, and did not crash. */
+static bool
+start_is_clean(void)
+{
+	bool crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	bool clean = crc_ok && control->state == DB_SHUTDOWNED;
+
+	pfree(control);
+	return clean;
+}
+
+/* Called by the postmaster before recovery, with AddinShmemInitLock held. */
+void
+pgqrs_commit_shmem_init(void)
+{
+	bool found;
+
+	shared = ShmemInitStruct("pgqrs commits", sizeof(Commits), &found);
+	if (!found)
+		shared->careful_until = start_is_clean() ?
+			0 :
+			GetCurrentTimestamp() + CAREFUL_TIME;
+}
+
+/*
+ * Claims
+ */
+
+/*
+ * What was written without a transaction id, such as the pruning of a page, is
+ * not flushed at a commit anyway.
+ */
+void
+pgqrs_commit_claim_begin(void)
+{
+	if (depth++ == 0 && XactLastRecEnd != our_end &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		must_last = true;
+}
+
+void
+pgqrs_commit_claim_end(void)
+{
+	if (--depth > 0)
+		return;
+	claimed = true;
+	our_end = XactLastRecEnd;
+}
+
+void
+pgqrs_commit_must_last(void)
+{
+	must_last = true;
+}
+
+/*
+ * The flush and the wait for synchronous standbys follow the setting, and come
+ * between this and the callback for the commit.
+ */
+static void
+lower_durability(void)
+{
+	if (!claimed || must_last || XactLastRecEnd != our_end || shared == NULL ||
+		!pgqrs_async_claims || GetCurrentTimestamp() < shared->careful_until)
+		return;
+	user_setting = synchronous_commit;
+	synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
+	records = pgWalUsage.wal_records;
+	lowered = true;
+}
+
+/* Something else than the commit was written since. */
+static void
+flush_late(void)
+{
+	if (!lowered || user_setting == SYNCHRONOUS_COMMIT_OFF ||
+		pgWalUsage.wal_records - records <= 1)
+		return;
+	synchronous_commit = user_setting;
+	XLogFlush(XactLastCommitEnd);
+	SyncRepWaitForLSN(XactLastCommitEnd, true);
+}
+
+static void
+forget(void)
+{
+	if (lowered)
+		synchronous_commit = user_setting;
+	claimed = must_last = lowered = false;
+	our_end = 0;
+	depth = 0;
+}
+
+/*
+ * The background processes
+ */
+
+void
+pgqrs_commit_due(PgqrsDue kind, TimestampTz due)
+{
+	if (!news.is_due[kind] || due < news.due[kind])
+		news.due[kind] = due;
+	news.any = news.is_due[kind] = true;
+}
+
+void
+pgqrs_commit_probe(void)
+{
+	news.any = news.probe = true;
+}
+
+void
+pgqrs_commit_tables_written(void)
+{
+	news.any = news.tables_written = true;
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		pgqrs_commit_due(kind, 0);
+	pgqrs_wake_mark_everything();
+}
+
+void
+pgqrs_commit_databases_changed(void)
+{
+	news.any = news.databases_changed = true;
+}
+
+void
+pgqrs_commit_roles_changed(void)
+{
+	news.any = news.roles_changed = true;
+}
+
+bool
+pgqrs_commit_hold(Oid db)
+{
+	if (held_count == MAX_HELD || !pgqrs_database_hold(db))
+		return false;
+	held[held_count++] = db;
+	return true;
+}
+
+static void
+release_held(void)
+{
+	while (held_count > 0)
+		pgqrs_database_release(held[--held_count]);
+}
+
+/*
+ * Nothing here is undone with a subtransaction: somebody may look for nothing.
+ * What was prepared is told now, too; ddl_hooks.c tells of its commit.
+ */
+static void
+tell_background(void)
+{
+	if (!news.any)
+		return;
+	if (news.tables_written)
+	{
+		pgqrs_taken_forget_all();
+		pgqrs_levels_forget_all();
+		pgqrs_floor_lower_all();
+	}
+	for (int kind = 0; kind < DUE_COUNT; kind++)
+		if (news.is_due[kind])
+			pgqrs_database_poke(kind, news.due[kind]);
+	if (news.probe)
+		pgqrs_database_probe();
+	if (news.databases_changed)
+		pgqrs_databases_changed();
+	if (news.roles_changed)
+		pgqrs_databases_poke_all(DUE_GRANTS);
+}
+
+static void
+forget_news(void)
+{
+	if (news.any)
+		memset(&news, 0, sizeof(news));
+}
+
+static void
+transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			lower_durability();
+			pgqrs_levels_pre_end();
+			if (PGQRS_FLOOR_BROKEN('c'))
+				pgqrs_floor_end();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			pgqrs_floor_pre_prepare();
+			pgqrs_wake_pre_prepare();
+			pgqrs_levels_pre_end();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			if (event == XACT_EVENT_COMMIT)
+				flush_late();
+			forget();
+			if (event == XACT_EVENT_COMMIT)
+				pgqrs_taken_committed();
+			else
+			{
+				pgqrs_taken_forget();
+				pgqrs_levels_forget();
+			}
+			pgqrs_levels_end();
+			pgqrs_floor_end();
+			ended = event;
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+subtransaction_event(SubXactEvent event, SubTransactionId id,
+					 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		pgqrs_wake_subcommit(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		pgqrs_taken_forget();
+		pgqrs_levels_forget();
+		aborted_level = GetCurrentTransactionNestLevel();
+	}
+}
+
+static void
+tell_of_end(XactEvent event)
+{
+	if (event != XACT_EVENT_ABORT)
+		tell_background();
+	forget_news();
+	release_held();
+	if (event == XACT_EVENT_COMMIT)
+		pgqrs_wake_commit();
+	else if (event == XACT_EVENT_ABORT)
+		pgqrs_wake_abort();
+	else
+		pgqrs_wake_prepare();
+}
+
+/*
+ * Who is told has to find what changed, and nobody in his way: so that comes
+ * last, when others were sent the invalidations of catalogs and of what is
+ * remembered of queues, and the locks are released.  Called for each resource
+ * owner; the first will do.
+ */
+static void
+resources_released(ResourceReleasePhase phase, bool is_commit,
+				   bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	if (aborted_level != 0)
+		pgqrs_wake_subabort(aborted_level);
+	aborted_level = 0;
+	if (is_top_level && ended != NOT_ENDED)
+	{
+		XactEvent event = ended;
+
+		ended = NOT_ENDED;
+		tell_of_end(event);
+	}
+}
+
+void
+pgqrs_commit_init(void)
+{
+	RegisterXactCallback(transaction_event, NULL);
+	RegisterSubXactCallback(subtransaction_event, NULL);
+	RegisterResourceReleaseCallback(resources_released, NULL);
+}

@@ -1,0 +1,49 @@
+/*
+ * xact_hooks.h
+ *	  What happens at the end of a transaction.
+ */
+#ifndef PGQRS_XACT_HOOKS_H
+#define PGQRS_XACT_HOOKS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "shmem/database_registry.h"
+
+extern Size pgqrs_commit_shmem_size(void);
+extern void pgqrs_commit_shmem_init(void);
+extern void pgqrs_commit_init(void);
+
+/*
+ * A call that only claims, that is, whose loss in a crash would be no more
+ * than a lease that ended early, stands between these two.
+ */
+extern void pgqrs_commit_claim_begin(void);
+extern void pgqrs_commit_claim_end(void);
+
+/* Such a call has done more than claim. */
+extern void pgqrs_commit_must_last(void);
+
+/* What this transaction writes needs the background worker at that instant. */
+extern void pgqrs_commit_due(PgqrsDue kind, TimestampTz due);
+
+/* It may have added the extension or a subscription, or taken it away. */
+extern void pgqrs_commit_probe(void);
+
+/*
+ * It may have written rows of the extension's tables that neither a function nor
+ * a trigger has reported: once they are visible, claims look at everything, and
+ * so do background duties and waiting backends.
+ */
+extern void pgqrs_commit_tables_written(void);
+
+/* It may have changed pg_database. */
+extern void pgqrs_commit_databases_changed(void);
+
+/* The database is held until it ends, however that is.  False: no room. */
+extern bool pgqrs_commit_hold(Oid db);
+
+/* It may have renamed or dropped roles. */
+extern void pgqrs_commit_roles_changed(void);
+
+#endif /* PGQRS_XACT_HOOKS_H */

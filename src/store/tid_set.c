@@ -1,0 +1,183 @@
+/*
+ * tid_set.c
+ *	  The TIDs of rows that an index without an order finds.
+ *
+ * Runs in any backend.  Such an index can only tell all TIDs at once.  It does
+ * so without a snapshot: whoever fetches the rows finds all that are visible to
+ * a snapshot taken before, and sees none of another row that was put there
+ * since.
+ *
+ * Memory: while the index is asked, work_mem; where that does not suffice, it
+ * tells of whole pages instead.  Then 8 bytes for each TID or whole page.
+ */
+#include "store/tid_set.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "base/compat.h"
+#include "catalog/index.h"
+#include "catalog/pg_statistic.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+/* The item of an entry that stands for all of its page, which has no other. */
+#define WHOLE_PAGE PG_UINT16_MAX
+
+/* A histogram of fewer values tells little. */
+#define MIN_HISTOGRAM 10
+
+double
+pgqrs_tids_expected(PgqrsTable *table, AttrNumber column, Datum contained)
+{
+	VariableStatData stats = {.acl_ok = true};
+	FmgrInfo contains;
+	double common;
+	double sum_common;
+	double others;
+	int size;
+
+	stats.statsTuple = SearchSysCache3(STATRELATTINH,
+									   ObjectIdGetDatum(RelationGetRelid(table->rel)),
+									   Int16GetDatum(column), BoolGetDatum(false));
+	if (!HeapTupleIsValid(stats.statsTuple))
+		return 0;
+	fmgr_info(F_JSONB_CONTAINS, &contains);
+	common = mcv_selectivity(&stats, &contains, InvalidOid, contained, true,
+							 &sum_common);
+	others = histogram_selectivity(&stats, &contains, InvalidOid, contained,
+								   true, MIN_HISTOGRAM, 0, &size);
+	others = Max(others, 0) *
+		(1 - sum_common -
+		 ((Form_pg_statistic) GETSTRUCT(stats.statsTuple))->stanullfrac);
+	ReleaseSysCache(stats.statsTuple);
+	return (common + others) * Max(table->rel->rd_rel->reltuples, 0);
+}
+
+/* All of them, whatever the user's setting of gin_fuzzy_search_limit. */
+static int64
+find_all(IndexScanDesc scan, TIDBitmap *bitmap)
+{
+	int level = NewGUCNestLevel();
+	int64 count;
+
+	(void) set_config_option("gin_fuzzy_search_limit", "0", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	count = index_getbitmap(scan, bitmap);
+	AtEOXact_GUC(true, level);
+	return count;
+}
+
+/* An iterator goes by pages, and by the items of each, ascending. */
+static void
+add_all(PgqrsNumbers *entries, TIDBitmap *bitmap)
+{
+	PgqrsBitmapIterator *iterator = pgqrs_bitmap_begin(bitmap);
+	OffsetNumber items[MaxHeapTuplesPerPage];
+	ItemPointerData tid;
+	BlockNumber page;
+	int count;
+
+	while (pgqrs_bitmap_next(iterator, &page, items, &count))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (count < 0)
+		{
+			items[0] = WHOLE_PAGE;
+			count = 1;
+		}
+		for (int i = 0; i < count; i++)
+		{
+			ItemPointerSet(&tid, page, items[i]);
+			pgqrs_numbers_add(entries, itemptr_encode(&tid));
+		}
+	}
+	pgqrs_bitmap_end(iterator);
+}
+
+bool
+pgqrs_tids_find(PgqrsTids *tids, PgqrsTable *table, PgqrsIndexId index,
+				Datum contained)
+{
+	Relation rel = pgqrs_index_open(&table->open, pgqrs_catalog_index(index));
+	IndexScanDesc scan;
+	TIDBitmap *bitmap;
+	ScanKeyData key;
+
+	/* being made or dropped concurrently, or left so */
+	if (!rel->rd_index->indisvalid)
+		return false;
+
+	bitmap = tbm_create(work_mem * 1024L, NULL);
+	scan = pgqrs_index_beginscan(table->rel, rel, SnapshotAny, 1);
+	ScanKeyInit(&key, 1, JsonbContainsStrategyNumber, F_JSONB_CONTAINS, contained);
+	index_rescan(scan, &key, 1, NULL, 0);
+	*tids = (PgqrsTids){.count = find_all(scan, bitmap)};
+	index_endscan(scan);
+	add_all(&tids->entries, bitmap);
+	tbm_free(bitmap);
+	return true;
+}
+
+/* The first entry that is not below another one, or how many there are. */
+static int
+first_from(const PgqrsNumbers *entries, int64 entry)
+{
+	int low = 0;
+	int high = entries->count;
+
+	while (low < high)
+	{
+		int middle = low + (high - low) / 2;
+
+		if (entries->values[middle] < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool
+is_first_from(const PgqrsNumbers *entries, int64 entry, int at)
+{
+	return (at == entries->count || entries->values[at] >= entry) &&
+		(at == 0 || entries->values[at - 1] < entry);
+}
+
+bool
+pgqrs_tids_have(PgqrsTids *tids, ItemPointer tid)
+{
+	const PgqrsNumbers *entries = &tids->entries;
+	int64 entry = itemptr_encode(tid);
+	int64 found;
+
+	if (!is_first_from(entries, entry, tids->sought))
+		tids->sought = first_from(entries, entry);
+	if (tids->sought == entries->count)
+		return false;
+	found = entries->values[tids->sought];
+	return found == entry || found == (entry | WHOLE_PAGE);
+}
+
+bool
+pgqrs_tids_next(PgqrsTids *tids, ItemPointer tid)
+{
+	if (tids->next == tids->entries.count)
+		return false;
+	itemptr_decode(tid, tids->entries.values[tids->next]);
+	if (ItemPointerGetOffsetNumber(tid) == WHOLE_PAGE)
+		ItemPointerSetOffsetNumber(tid, ++tids->last_item);
+	if (tids->last_item == 0 || tids->last_item == MaxHeapTuplesPerPage)
+	{
+		tids->next++;
+		tids->last_item = 0;
+	}
+	return true;
+}

@@ -1,0 +1,393 @@
+/*
+ * run_wakeup.c
+ *	  Runs that are parked until a signal or the end of a child, and who
+ *	  wakes them.
+ *
+ * Runs in any backend.  A signal and the end of a child are rows.  Who writes
+ * one does not wait for the lock of the parked run's message, and who parks
+ * does not see what others have not committed yet.  So neither alone is enough:
+ * both have the run looked at once more after their commit, when at least the
+ * later of the two commits shows both sides.  What is to be looked at is in shared
+ * memory: so all parked runs are looked at after the start of the server, where
+ * there was no more room for it, and where rows are written past the functions,
+ * and else none.  pgqrs_maintain() looks at all of them, a number each time, since
+ * it may be called where there is no shared memory.
+ *
+ * The sender wakes the run itself if it finds it parked and its message not
+ * locked.  It takes that lock only where it can have it at once, so the order
+ * of locks does not matter, and a sender that rolls back leaves the run parked.
+ */
+#include "workflow/run_wakeup.h"
+
+#include "base/clock.h"
+#include "base/int64_list.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "shmem/claim_floor.h"
+#include "shmem/quarantine.h"
+#include "shmem/xact_wakeups.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+/* What tells whether a run's wait is over. */
+typedef struct Parked
+{
+	PgqrsTable *messages;
+	PgqrsTable *runs;
+	PgqrsTable *steps;
+	PgqrsTable *signals;
+	TupleTableSlot *message;
+	TupleTableSlot *run;
+	TupleTableSlot *step;
+	TupleTableSlot *signal;
+} Parked;
+
+const char *
+pgqrs_parked_for(const char *waiting_for, const char *kind)
+{
+	size_t len = strlen(kind);
+
+	return strncmp(waiting_for, kind, len) == 0 ? waiting_for + len : NULL;
+}
+
+static void
+open_tables(Parked *p)
+{
+	p->messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	p->runs = pgqrs_table_open(TABLE_RUNS, false);
+	p->steps = pgqrs_table_open(TABLE_STEPS, false);
+	p->signals = pgqrs_table_open(TABLE_SIGNALS, false);
+	p->message = pgqrs_table_slot(p->messages);
+	p->run = pgqrs_table_slot(p->runs);
+	p->step = pgqrs_table_slot(p->steps);
+	p->signal = pgqrs_table_slot(p->signals);
+}
+
+static void
+close_tables(Parked *p)
+{
+	pgqrs_table_close(p->signals);
+	pgqrs_table_close(p->steps);
+	pgqrs_table_close(p->runs);
+	pgqrs_table_close(p->messages);
+}
+
+/*
+ * What is there
+ */
+
+bool
+pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
+						 int64 run_id, const char *name)
+{
+	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(name)};
+
+	return pgqrs_row_fetch(signals, INDEX_SIGNALS_WAITING, 2, keys, slot);
+}
+
+/* A run that is gone has ended. */
+static bool
+has_ended(Parked *p, int64 run_id)
+{
+	PgqrsRunStatus status;
+
+	if (!pgqrs_row_fetch_id(p->runs, run_id, p->run))
+		return true;
+	status = pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(p->run, Runs_status));
+	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+}
+
+static bool
+fetch_step(Parked *p, int64 run_id, const char *step_id)
+{
+	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
+
+	return pgqrs_row_fetch(p->steps, INDEX_STEPS_PKEY, 2, keys, p->step) &&
+		!pgqrs_is_null(p->step, Steps_input);
+}
+
+static bool
+child_ended(Parked *p, int64 run_id, const char *step_id)
+{
+	int64 child;
+
+	return fetch_step(p, run_id, step_id) &&
+		pgqrs_json_int64(pgqrs_get(p->step, Steps_input), "run_id", &child) &&
+		has_ended(p, child);
+}
+
+/*
+ * A child that had not ended when this backend last looked: while that is so, it
+ * is all that has to be read.  It is one of those that are waited for as long as
+ * the step is of the same delivery.
+ */
+typedef struct Witness
+{
+	int64 run_id; /* of the parent */
+	int64 lease;  /* of the step */
+	int64 child;
+} Witness;
+
+static Witness witness;
+
+/* A step for walks around a circle of so many that are spread over all of it. */
+static int
+stride_of(int count)
+{
+	int stride = Max(1, (int) (count * 0.618));
+	int a = stride;
+	int b = count;
+
+	while (b != 0)
+	{
+		int rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a == 1 ? stride : 1;
+}
+
+/*
+ * Children end in any order, and each end has all looked at until one tells the
+ * answer: so the look jumps about, from a place that is different each time,
+ * and finds it soon however few there are that do.
+ */
+static bool
+children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
+{
+	Datum input;
+	int64 lease;
+	int count;
+	int stride;
+	int at;
+
+	if (!fetch_step(p, run_id, step_id))
+		return false;
+	lease = DatumGetInt64(pgqrs_get(p->step, Steps_lease));
+	if (all && witness.run_id == run_id && witness.lease == lease &&
+		!has_ended(p, witness.child))
+		return false;
+	input = PointerGetDatum(PG_DETOAST_DATUM(pgqrs_get(p->step, Steps_input)));
+	count = pgqrs_json_count(input, "run_ids");
+	if (count <= 0)
+		return all;
+	stride = stride_of(count);
+	at = pg_prng_uint64_range(&pg_global_prng_state, 0, count - 1);
+	for (int i = 0; i < count; i++)
+	{
+		int64 child = pgqrs_json_element(input, "run_ids", at);
+		bool ended = has_ended(p, child);
+
+		CHECK_FOR_INTERRUPTS();
+		if (ended != all)
+		{
+			if (all)
+				witness = (Witness){run_id, lease, child};
+			return ended;
+		}
+		at = (at + stride) % count;
+	}
+	return all;
+}
+
+/* Whether what the message's run waits for is there. */
+static bool
+is_over(Parked *p)
+{
+	int64 run_id = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+	char *waiting_for = TextDatumGetCString(
+		pgqrs_get(p->message, Messages_waiting_for));
+	const char *what;
+
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_SIGNAL)) != NULL)
+		return pgqrs_parked_find_signal(p->signals, p->signal, run_id, what);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_CHILD)) != NULL)
+		return child_ended(p, run_id, what);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN)) != NULL)
+		return children_ended(p, run_id, what, true);
+	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ANY_CHILD)) != NULL)
+		return children_ended(p, run_id, what, false);
+	return false;
+}
+
+/*
+ * Waking
+ */
+
+/* Makes the message, which is locked, claimable; it is waited for no more. */
+static void
+wake(Parked *p)
+{
+	int64 queue_id = DatumGetInt64(pgqrs_get(p->message, Messages_queue_id));
+	TimestampTz now = pgqrs_floor_writer_clock(queue_id, 0, DT_NOBEGIN);
+	PgqrsRow row;
+
+	Assert(pgqrs_state_message_may(MESSAGE_WAITING, MESSAGE_WAITING));
+	pgqrs_row_copy(&row, p->messages, p->message);
+	if (DatumGetTimestampTz(pgqrs_get(p->message, Messages_visible_after)) > now)
+		pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));
+	pgqrs_set_null(&row, Messages_waiting_for);
+	pgqrs_row_update(p->messages, p->message, &row);
+}
+
+static bool
+is_parked(Parked *p)
+{
+	return !pgqrs_is_null(p->message, Messages_waiting_for) &&
+		pgqrs_is_null(p->message, Messages_lease);
+}
+
+typedef enum RecheckResult
+{
+	RECHECK_GONE,	 /* the run has ended */
+	RECHECK_NOTHING, /* not parked, or what it waits for is not there */
+	RECHECK_WOKEN,
+	RECHECK_BUSY
+} RecheckResult;
+
+/*
+ * Looks first and locks then, so that a run whose wait is not over is never
+ * locked; and looks again at what it has locked.
+ */
+static RecheckResult
+recheck(Parked *p, int64 run_id)
+{
+	while (pgqrs_row_fetch_id(p->messages, run_id, p->message))
+	{
+		if (!is_parked(p) || !is_over(p))
+			return RECHECK_NOTHING;
+		switch (pgqrs_row_lock(p->messages, p->message, LockTupleNoKeyExclusive,
+							   LockWaitSkip))
+		{
+			case ROW_LOCKED:
+				if (!is_parked(p) || !is_over(p))
+					return RECHECK_NOTHING;
+				wake(p);
+				return RECHECK_WOKEN;
+			case ROW_BUSY:
+				return RECHECK_BUSY;
+			case ROW_CHANGED:
+				break;
+		}
+	}
+	return RECHECK_GONE;
+}
+
+bool
+pgqrs_parked_recheck(int64 run_id)
+{
+	Parked p;
+	RecheckResult result;
+
+	open_tables(&p);
+	result = recheck(&p, run_id);
+	close_tables(&p);
+	return result != RECHECK_BUSY;
+}
+
+/*
+ * What is woken here is settled, unless we roll back, when there is nothing to
+ * be woken for.  At all else the background worker looks after our commit.
+ */
+void
+pgqrs_parked_sent(int64 run_id)
+{
+	Parked p;
+	RecheckResult result;
+
+	open_tables(&p);
+	result = recheck(&p, run_id);
+	close_tables(&p);
+	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
+		pgqrs_wake_mark_parked(run_id);
+}
+
+void
+pgqrs_parked_parked(int64 run_id)
+{
+	pgqrs_wake_mark_parked(run_id);
+}
+
+/*
+ * All of them
+ */
+
+typedef struct Position
+{
+	char waiting_for[PGQRS_WAIT_SIZE];
+	int64 run_id;
+} Position;
+
+/* The next parked runs after the position, which moves on, or to the start. */
+static int
+next_parked(Parked *p, Position *at, int max, int64 *ids)
+{
+	PgqrsKey key = {1, BTGreaterStrategyNumber,
+					CStringGetTextDatum(at->waiting_for), true,
+					Int64GetDatum(at->run_id)};
+	PgqrsScan scan;
+	int count = 0;
+
+	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_WAITING, 1, &key);
+	while (count < max && pgqrs_scan_next(&scan, p->message))
+	{
+		ids[count] = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+		text_to_cstring_buffer(DatumGetTextPP(
+								   pgqrs_get(p->message, Messages_waiting_for)),
+							   at->waiting_for, sizeof(at->waiting_for));
+		at->run_id = ids[count++];
+	}
+	pgqrs_scan_end(&scan);
+	if (count < max)
+		memset(at, 0, sizeof(*at));
+	return count;
+}
+
+static Position reached;
+
+void
+pgqrs_parked_restart(void)
+{
+	memset(&reached, 0, sizeof(reached));
+}
+
+/* Looks at a run; one that is locked or passed over is left to the background worker. */
+static bool
+wake_if_over(Parked *p, int64 run_id)
+{
+	RecheckResult result = pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) ?
+		recheck(p, run_id) :
+		RECHECK_BUSY;
+
+	if (result == RECHECK_BUSY)
+		pgqrs_wake_mark_parked(run_id);
+	return result == RECHECK_WOKEN;
+}
+
+int
+pgqrs_parked_pass(int max, bool *more)
+{
+	Position at = reached;
+	int64 *ids = palloc(max * sizeof(int64));
+	Parked p;
+	int count;
+	int woken = 0;
+
+	open_tables(&p);
+	count = next_parked(&p, &at, max, ids);
+	pgqrs_numbers_sort(ids, count);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (wake_if_over(&p, ids[i]))
+			woken++;
+	}
+	close_tables(&p);
+	pfree(ids);
+	*more = count == max;
+	reached = at; /* a pass that fails is done again from where it began */
+	return woken;
+}

@@ -1,0 +1,248 @@
+/*
+ * workflow_ddl.c
+ *	  Creating and altering workflows.
+ *
+ * Runs in any backend.  Locks: the row of the workflow's queue, then the
+ * workflow's own, to the end of the transaction.  The queue's name is what two
+ * creations at once compete for, so a workflow always has its queue and a
+ * queue marked is_workflow always has its workflow.  Runs that exist keep the
+ * timeout and key scope that they were triggered with; retries follow the
+ * newest policy.
+ */
+#include "workflow/workflow_ddl.h"
+
+#include "base/clock.h"
+#include "base/errors.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "queue/privileges.h"
+#include "queue/queue_admin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "workflow/outbox.h"
+
+static const PgqrsSetting workflow_settings[WORKFLOW_SETTING_COUNT] = {
+	[WORKFLOW_HANDLER] = {"handler", TABLE_WORKFLOWS, Workflows_handler},
+	[WORKFLOW_MAX_ATTEMPTS] = {"max_attempts", TABLE_WORKFLOWS,
+							   Workflows_max_attempts},
+	[WORKFLOW_INITIAL_INTERVAL] = {"initial_interval", TABLE_WORKFLOWS,
+								   Workflows_initial_interval},
+	[WORKFLOW_BACKOFF_COEFFICIENT] = {"backoff_coefficient", TABLE_WORKFLOWS,
+									  Workflows_backoff_coefficient},
+	[WORKFLOW_MAX_INTERVAL] = {"max_interval", TABLE_WORKFLOWS,
+							   Workflows_max_interval},
+	[WORKFLOW_JITTER] = {"jitter", TABLE_WORKFLOWS, Workflows_jitter},
+	[WORKFLOW_NON_RETRYABLE] = {"non_retryable", TABLE_WORKFLOWS,
+								Workflows_non_retryable},
+	[WORKFLOW_TIMEOUT] = {"timeout", TABLE_WORKFLOWS, Workflows_timeout},
+	[WORKFLOW_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
+									 Queues_visibility_timeout},
+	[WORKFLOW_MAX_CRASHES] = {"max_crashes", TABLE_QUEUES, Queues_max_attempts},
+	[WORKFLOW_KEY_SCOPE] = {"key_scope", TABLE_WORKFLOWS, Workflows_key_scope},
+	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS,
+							   Workflows_outbox_queue},
+	[WORKFLOW_ON_CANCEL] = {"on_cancel", TABLE_WORKFLOWS, 0},
+	[WORKFLOW_FLOW] = PGQRS_FLOW_SETTINGS,
+};
+
+static Datum
+interval_datum(int64 duration)
+{
+	return IntervalPGetDatum(pgqrs_interval(duration));
+}
+
+/* Nothing given; the defaults are those of pgqrs_create_workflow() in SQL. */
+void
+pgqrs_workflow_defaults(PgqrsSettings *s)
+{
+	pgqrs_settings_init(s, workflow_settings, WORKFLOW_SETTING_COUNT);
+	pgqrs_settings_default(s, WORKFLOW_MAX_ATTEMPTS, Int32GetDatum(3));
+	pgqrs_settings_default(s, WORKFLOW_INITIAL_INTERVAL,
+						   interval_datum(USECS_PER_SEC));
+	pgqrs_settings_default(s, WORKFLOW_BACKOFF_COEFFICIENT, Float8GetDatum(2.0));
+	pgqrs_settings_default(s, WORKFLOW_MAX_INTERVAL,
+						   interval_datum(60 * USECS_PER_SEC));
+	pgqrs_settings_default(s, WORKFLOW_JITTER, Float8GetDatum(0.25));
+	pgqrs_settings_default(s, WORKFLOW_NON_RETRYABLE,
+						   PointerGetDatum(construct_empty_array(TEXTOID)));
+	pgqrs_settings_default(s, WORKFLOW_VISIBILITY_TIMEOUT,
+						   interval_datum(5 * 60 * USECS_PER_SEC));
+	pgqrs_settings_default(s, WORKFLOW_MAX_CRASHES, Int32GetDatum(5));
+	pgqrs_settings_default(s, WORKFLOW_KEY_SCOPE,
+						   pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_RETAINED));
+}
+
+static void
+check_outbox(const PgqrsSettings *s)
+{
+	const PgqrsSettingValue *outbox = &s->values[WORKFLOW_OUTBOX_QUEUE];
+
+	if (s->given[WORKFLOW_OUTBOX_QUEUE] && !outbox->isnull)
+		pgqrs_outbox_check(TextDatumGetCString(outbox->value));
+}
+
+static void
+insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
+				const PgqrsSettings *s)
+{
+	PgqrsRow row;
+	Name owner = palloc0(sizeof(NameData));
+
+	namestrcpy(owner, GetUserNameFromId(GetUserId(), false));
+	pgqrs_row_init(&row, workflows);
+	pgqrs_settings_store(s, TABLE_WORKFLOWS, false, &row);
+	pgqrs_set(&row, Workflows_workflow_id, Int64GetDatum(workflow_id));
+	pgqrs_set(&row, Workflows_name, CStringGetTextDatum(name));
+	pgqrs_set(&row, Workflows_owner, NameGetDatum(owner));
+	pgqrs_set(&row, Workflows_created_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_row_insert(workflows, &row);
+}
+
+/* An existing workflow stays as it is: says so if something else was asked for. */
+static void
+report_differences(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+				   TupleTableSlot *queue, PgqrsTable *workflows,
+				   TupleTableSlot *workflow)
+{
+	StringInfoData differences;
+
+	initStringInfo(&differences);
+	pgqrs_settings_compare(s, workflows, workflow, &differences);
+	pgqrs_settings_compare(s, queues, queue, &differences);
+	if (differences.len > 0)
+		ereport(NOTICE,
+				(errmsg("workflow \"%s\" exists and keeps its settings", name),
+				 errdetail("%s.", differences.data),
+				 errhint("Change them with pgqrs_alter_workflow().")));
+}
+
+static void
+refuse_plain_queue(const char *name, TupleTableSlot *queue)
+{
+	if (!DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("workflow \"%s\" cannot be created", name),
+				 errdetail("A queue that belongs to no workflow has this name."),
+				 errhint("Choose another name, or delete the queue with pgqrs_delete_queue().")));
+}
+
+/* Both rows; false: there is no such workflow. */
+static bool
+lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
+			  PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	return pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, queue) &&
+		pgqrs_row_fetch_locked(workflows,
+							   DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+							   LockTupleNoKeyExclusive, workflow);
+}
+
+static void
+store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
+{
+	PgqrsRow row;
+
+	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
+		return;
+	pgqrs_row_copy(&row, workflows, slot);
+	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
+	pgqrs_row_update(workflows, slot, &row);
+	pgqrs_catalog_changed(TABLE_WORKFLOWS);
+}
+
+static bool
+differs(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queue,
+		PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	return pgqrs_settings_differ(s, workflows, workflow) ||
+		pgqrs_settings_differ(s, queues, queue);
+}
+
+/*
+ * An existing workflow gets the settings; one that has them is neither written
+ * nor locked.  False: it was deleted meanwhile.
+ */
+static bool
+replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+				 TupleTableSlot *queue, PgqrsTable *workflows,
+				 TupleTableSlot *workflow)
+{
+	if (!differs(s, queues, queue, workflows, workflow))
+		return true;
+	if (!lock_workflow(name, queues, queue, workflows, workflow))
+		return false;
+	if (pgqrs_settings_differ(s, workflows, workflow))
+		store_workflow(workflows, workflow, s);
+	if (pgqrs_settings_differ(s, queues, queue))
+		pgqrs_queue_store(queues, queue, s);
+	return true;
+}
+
+/* False: the workflow was deleted meanwhile. */
+static bool
+meet_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+			  TupleTableSlot *queue, PgqrsTable *workflows, TupleTableSlot *workflow)
+{
+	refuse_plain_queue(name, queue);
+	if (!pgqrs_row_fetch_id(workflows,
+							DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+							workflow))
+		return false;
+	if (s->replace)
+		return replace_workflow(name, s, queues, queue, workflows, workflow);
+	report_differences(name, s, queues, queue, workflows, workflow);
+	return true;
+}
+
+int64
+pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
+{
+	PgqrsTable *queues;
+	PgqrsTable *workflows;
+	TupleTableSlot *queue;
+	TupleTableSlot *workflow;
+	int64 id;
+
+	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+	check_outbox(s);
+	queues = pgqrs_table_open(TABLE_QUEUES, true);
+	workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
+	queue = pgqrs_table_slot(queues);
+	workflow = pgqrs_table_slot(workflows);
+	for (;;)
+	{
+		if (pgqrs_queue_insert(queues, name, true, s, &id))
+		{
+			insert_workflow(workflows, id, name, s);
+			break;
+		}
+		if (pgqrs_queue_find(queues, name, queue) &&
+			meet_workflow(name, s, queues, queue, workflows, workflow))
+		{
+			id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
+			break;
+		}
+	}
+	pgqrs_table_close(workflows);
+	pgqrs_table_close(queues);
+	return id;
+}
+
+void
+pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
+	TupleTableSlot *queue = pgqrs_table_slot(queues);
+	TupleTableSlot *workflow = pgqrs_table_slot(workflows);
+
+	check_outbox(s);
+	if (!lock_workflow(name, queues, queue, workflows, workflow))
+		pgqrs_error_workflow_not_found(name);
+	store_workflow(workflows, workflow, s);
+	pgqrs_queue_store(queues, queue, s);
+	pgqrs_table_close(workflows);
+	pgqrs_table_close(queues);
+}
