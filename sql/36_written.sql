@@ -1,7 +1,7 @@
 -- Rows written past the functions: by hand, COPY or logical replication.
 
 CREATE FUNCTION pgqrs_settings_written()
-RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'pgqrs_settings_written';
+RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_settings_written';
 COMMENT ON FUNCTION pgqrs_settings_written() IS
 'row trigger of the tables that sessions remember: they read again what is written past the functions of pgqrs';
 
@@ -31,7 +31,7 @@ SET LOCAL search_path = '';
 
 CREATE FUNCTION @extschema@.pgqrs_advance_sequence(sequence regclass, last_id bigint, largest_id bigint) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
-AS 'MODULE_PATHNAME', 'pgqrs_advance_sequence';
+AS 'MODULE_PATHNAME', 'sql_advance_sequence';
 COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequence(regclass, bigint, bigint) IS
 'Sets a sequence that was at last_id to largest_id, unless it is past it already, and returns where it is then. Waits for transactions that took an id and are open. Part of pgqrs_advance_sequences(). Errors: 42501 unless called by the extension''s owner or a superuser.';
 

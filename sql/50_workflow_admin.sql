@@ -12,7 +12,7 @@ CREATE FUNCTION pgqrs_create_workflow(
 	replace boolean = false
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_create_workflow';
+AS 'MODULE_PATHNAME', 'sql_create_workflow';
 COMMENT ON FUNCTION pgqrs_create_workflow(text, text, integer, interval, double precision, interval, double precision, text[], interval, interval, integer, text, text, text, integer, boolean, boolean, integer, interval, boolean, boolean) IS
 'Creates a workflow, owned by the current role, with the queue of the same name, and returns its id, which is the queue''s too; for the extension''s owner, a superuser, or who has admin on a pattern that covers the name (else 42501). A failed step or run is retried until it failed max_attempts times (-1: without limit), after min(max_interval, initial_interval * backoff_coefficient ^ (failures - 1)) times a random factor of 1 - jitter to 1 + jitter (jitter 0..1), unless the error''s type begins with an element of non_retryable. timeout: from when a run may first start to its deadline, NULL for none; visibility_timeout: length of a lease, more than 0, at most 366 days; max_crashes: leases that ran out without progress after which a run ends; key_scope: an idempotency key holds while its run is kept (retained) or while it has not ended (active). outbox_queue: a plain queue on which the caller has trigger, to which each run that ends sends a CloudEvent (else PQ001, 42501, PQ016); on_cancel: a run that is cancelled ends (end); handler, on_cancel => deliver, and max_per_key, ordered, fair, rate_limit, rate_period and rate_per_key other than their defaults are not supported yet: 0A000. A workflow that exists is left as it is and its id returned, with a NOTICE naming each setting that differs from what was asked for; an argument that equals its default counts as not given. replace: one that exists gets these settings, and the defaults of those not passed, without a NOTICE; what is no argument stays, one that has them is not written, and of several callers the last one wins. Two calls at once: one waits for the other''s transaction and returns the same id, at every isolation level. A plain queue has the name: PQ016. Errors: 0A000, 22004, 22023, 42501, PQ001, PQ016.';
 
@@ -28,13 +28,13 @@ CREATE FUNCTION pgqrs_alter_workflow(
 	reset text[] = '{}'
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_alter_workflow';
+AS 'MODULE_PATHNAME', 'sql_alter_workflow';
 COMMENT ON FUNCTION pgqrs_alter_workflow(text, text, integer, interval, double precision, interval, double precision, text[], interval, interval, integer, text, text, text, integer, boolean, boolean, integer, interval, boolean, text[]) IS
 'Changes settings of a workflow; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_workflow(). Live runs follow the new retry policy, visibility_timeout and max_crashes; they keep their deadline, and their idempotency keys the key_scope of their trigger. Needs admin on the workflow. Waits for another transaction that changes the same workflow. Errors: 0A000, 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ002.';
 
 CREATE FUNCTION pgqrs_delete_workflow(workflow text, force boolean = false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_delete_workflow';
+AS 'MODULE_PATHNAME', 'sql_delete_workflow';
 COMMENT ON FUNCTION pgqrs_delete_workflow(text, boolean) IS
 'Deletes a workflow and its queue; true if there was one. Without force it must have no runs, ended ones included (PQ009). With force, all that it has goes with it: its name is free at the commit, its runs answer as absent (PQ003), and background work ends the live ones as CANCELLED and removes the rows in batches. Grants stay. Needs admin on the workflow. Without force the call waits up to 1 second for open transactions that wrote messages (then 55P03), and until its commit transactions that trigger this workflow wait for it. Errors: 22004, 22023, 42501, 55P03, PQ009.';
 

@@ -2,12 +2,12 @@
 
 CREATE PROCEDURE pgqrs_wait(run_id bigint, timeout interval = '300 s', INOUT status text = NULL,
 	INOUT output jsonb = NULL, INOUT error jsonb = NULL)
-LANGUAGE c AS 'MODULE_PATHNAME', 'pgqrs_wait';
+LANGUAGE c AS 'MODULE_PATHNAME', 'sql_wait';
 COMMENT ON PROCEDURE pgqrs_wait(bigint, interval, text, jsonb, jsonb) IS
 'waits until the run has ended and returns what pgqrs_result() does. Only in autocommit mode: it commits before it sleeps, and holds nothing then. Needs any privilege on the run''s workflow. Where the library is not preloaded, and on a standby, it polls at growing intervals of up to 1 s. Errors: PQ012 it did not end within timeout, PQ003 no such run, 25001 in a transaction block or a function, 22004, 22023.';
 
 CREATE PROCEDURE pgqrs_wait_for_work(queue text = NULL, worker_id bigint = NULL, timeout interval = '30 s',
 	INOUT available boolean = NULL)
-LANGUAGE c AS 'MODULE_PATHNAME', 'pgqrs_wait_for_work';
+LANGUAGE c AS 'MODULE_PATHNAME', 'sql_wait_for_work';
 COMMENT ON PROCEDURE pgqrs_wait_for_work(text, bigint, interval, boolean) IS
 'waits until pgqrs_dequeue() with the same queue and worker_id has something to claim, then returns true; false if that did not come within timeout. Others may be faster: dequeue may find nothing all the same. Only in autocommit mode: it commits before it sleeps, and holds nothing then. A worker that waits is not silent; while it is suspended or at max_concurrent nothing is there for it. Where the library is not preloaded it polls at growing intervals of up to 1 s. Errors: PQ001 no such queue, PQ005 no such worker, PQ014 the worker is stopped, 25001 in a transaction block or a function, 22004, 22023, 42501.';

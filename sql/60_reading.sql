@@ -70,19 +70,19 @@ COMMENT ON COLUMN pgqrs_run.delete_reason IS 'why it was deleted, as given by wh
 
 CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_get_run';
+AS 'MODULE_PATHNAME', 'sql_get_run';
 COMMENT ON FUNCTION pgqrs_get_run(bigint) IS
 'A workflow run, also one that was deleted. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
 CREATE FUNCTION pgqrs_find_run(workflow text, idempotency_key text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_find_run';
+AS 'MODULE_PATHNAME', 'sql_find_run';
 COMMENT ON FUNCTION pgqrs_find_run(text, text) IS
 'The id of the run that holds an idempotency key, so that a trigger with it would start no other; NULL if none does. Needs any privilege on the workflow. Errors: 22004, 22023, PQ002.';
 
 CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, OUT error jsonb)
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_result';
+AS 'MODULE_PATHNAME', 'sql_result';
 COMMENT ON FUNCTION pgqrs_result(bigint) IS
 'The status of a run, its output once that is SUCCESS (of a CANCELLED one what its worker left), its error once that is ERROR. No outcome raises an error. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
@@ -91,7 +91,7 @@ CREATE FUNCTION pgqrs_list_runs(
 	before_run_id bigint = NULL, page_size integer = 50
 ) RETURNS SETOF pgqrs_run
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
-AS 'MODULE_PATHNAME', 'pgqrs_list_runs';
+AS 'MODULE_PATHNAME', 'sql_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
 'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status or the tags. Errors: 22004, 22023.';
 
@@ -102,7 +102,7 @@ CREATE FUNCTION pgqrs_list_steps(
 	OUT started_at timestamptz, OUT completed_at timestamptz
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
-AS 'MODULE_PATHNAME', 'pgqrs_list_steps';
+AS 'MODULE_PATHNAME', 'sql_list_steps';
 COMMENT ON FUNCTION pgqrs_list_steps(bigint) IS
 'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
@@ -113,18 +113,18 @@ CREATE FUNCTION pgqrs_peek(
 	OUT run_id bigint, OUT payload jsonb, OUT headers jsonb
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
-AS 'MODULE_PATHNAME', 'pgqrs_peek';
+AS 'MODULE_PATHNAME', 'sql_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
 'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased one is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_now';
+AS 'MODULE_PATHNAME', 'sql_now';
 COMMENT ON FUNCTION pgqrs_now() IS
 'The time by which pgqrs works: the server''s at this moment, not the start of the transaction.';
 
 CREATE FUNCTION pgqrs_version() RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_version';
+AS 'MODULE_PATHNAME', 'sql_version';
 COMMENT ON FUNCTION pgqrs_version() IS
 'The version of the library, which may be newer than the installed objects.';

@@ -19,13 +19,13 @@ SET LOCAL search_path = '';
 
 CREATE FUNCTION @extschema@.pgqrs_readable_queues() RETURNS bigint[]
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_readable_queues';
+AS 'MODULE_PATHNAME', 'sql_readable_queues';
 COMMENT ON FUNCTION @extschema@.pgqrs_readable_queues() IS
 'The ids of the queues and workflows on which the current role has any privilege.';
 
 CREATE FUNCTION @extschema@.pgqrs_queue_name(queue_id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
-AS 'MODULE_PATHNAME', 'pgqrs_queue_name';
+AS 'MODULE_PATHNAME', 'sql_queue_name';
 COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
 'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';
 
@@ -33,14 +33,14 @@ COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
 -- subtracted but by this.
 CREATE FUNCTION @extschema@.pgqrs_elapsed(since timestamptz, until timestamptz) RETURNS interval
 LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_elapsed';
+AS 'MODULE_PATHNAME', 'sql_elapsed';
 COMMENT ON FUNCTION @extschema@.pgqrs_elapsed(timestamptz, timestamptz) IS
 'until - since; NULL if one of them is NULL or infinity. Errors: none.';
 
 -- A function, as a subquery on each table costs what it is expected to read.
 CREATE FUNCTION @extschema@.pgqrs_run_crashes(run_id bigint) RETURNS integer
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_run_crashes';
+AS 'MODULE_PATHNAME', 'sql_run_crashes';
 COMMENT ON FUNCTION @extschema@.pgqrs_run_crashes(bigint) IS
 'The crashes of a run; NULL if there is none or the current role has no privilege on its workflow. Errors: 22004.';
 
@@ -266,7 +266,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_messages(
 	OUT dead bigint, OUT oldest_ready timestamptz, OUT out_per_minute float8
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_count_messages';
+AS 'MODULE_PATHNAME', 'sql_count_messages';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_messages(bigint) IS
 'What the view pgqrs_queue_stats shows of a queue; NULLs if there is no such queue. Needs any privilege on it. Errors: 22004.';
 
@@ -277,7 +277,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_runs(
 	OUT retries bigint, OUT since timestamptz, OUT live_workers integer
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_count_runs';
+AS 'MODULE_PATHNAME', 'sql_count_runs';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_runs(bigint) IS
 'What the view pgqrs_workflow_stats shows of a workflow; NULLs if there is no such workflow. Needs any privilege on it. Errors: 22004.';
 
@@ -371,7 +371,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: t
 
 CREATE FUNCTION @extschema@.pgqrs_role_of(id bigint, name name) RETURNS oid
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_role_of_sql';
+AS 'MODULE_PATHNAME', 'sql_role_of';
 COMMENT ON FUNCTION @extschema@.pgqrs_role_of(bigint, name) IS
 'OID of the role that a row of pgqrs_grants, pgqrs_workers or pgqrs_schedules is about, by its id and the name beside it, whatever the role is called now; NULL if it is gone. Errors: none.';
 

@@ -8,7 +8,7 @@ CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 	OUT displaced_at timestamptz
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_floor_stats';
+AS 'MODULE_PATHNAME', 'sql_floor_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
 'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. displaced_at: when last one that had been used within a minute had to make room for that of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
 
@@ -19,7 +19,7 @@ CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT unconfirmed interval, OUT confirmed_at timestamptz
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_background_stats';
+AS 'MODULE_PATHNAME', 'sql_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
 'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try, the error''s message only to the extension''s owner and members of pg_read_all_stats; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. unconfirmed: how much of the time up to now this server has not seen pass, having been down or the clock having been set forward; retention does not count it before confirmed_at, NULL if there is none. Needs any privilege.';
 
@@ -28,7 +28,7 @@ CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
 	transactions integer, began timestamptz
 )
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
-AS 'MODULE_PATHNAME', 'pgqrs_old_sessions';
+AS 'MODULE_PATHNAME', 'sql_old_sessions';
 COMMENT ON FUNCTION @extschema@.pgqrs_old_sessions() IS
 'Sessions that keep vacuum of this database from removing what was deleted since they began: how many transactions ago that was, and when. What tells sessions apart is NULL but for members of the session''s role and of pg_read_all_stats. Without this session and autovacuum''s workers. Needs any privilege.';
 

@@ -4,7 +4,7 @@
 
 CREATE FUNCTION @extschema@.pgqrs_below_floors() RETURNS SETOF bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgqrs_below_floors';
+AS 'MODULE_PATHNAME', 'sql_below_floors';
 COMMENT ON FUNCTION @extschema@.pgqrs_below_floors() IS
 'Ids of messages where no claim looks: none, unless pgqrs_messages was written with its trigger disabled. Changes nothing; pgqrs_maintain() has claims look there again. Errors: 42501 unless called by the extension''s owner or a superuser.';
 

@@ -52,7 +52,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
 
 CREATE FUNCTION @extschema@.pgqrs_html_json(value jsonb) RETURNS text
 LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS 'MODULE_PATHNAME', 'pgqrs_html_json';
+AS 'MODULE_PATHNAME', 'sql_html_json';
 COMMENT ON FUNCTION @extschema@.pgqrs_html_json(jsonb) IS
 'A value as jsonb_pretty() has it, but no more of it than pgqrs_html() shows, however wide and deep it is, and indented by 20 levels at most; NULL for NULL. Errors: none.';
 

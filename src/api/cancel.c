@@ -9,9 +9,9 @@
 #include "utils/builtins.h"
 #include "workflow/cancel.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_cancel_run);
+PG_FUNCTION_INFO_V1(sql_cancel_run);
 Datum
-pgqrs_cancel_run(PG_FUNCTION_ARGS)
+sql_cancel_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	char *reason = pgqrs_arg_text_or_null(fcinfo, 1, "reason");
@@ -41,9 +41,9 @@ get_filter(FunctionCallInfo fcinfo)
 }
 
 /* One row; last_run_id NULL: no other runs match. */
-PG_FUNCTION_INFO_V1(pgqrs_cancel_runs);
+PG_FUNCTION_INFO_V1(sql_cancel_runs);
 Datum
-pgqrs_cancel_runs(PG_FUNCTION_ARGS)
+sql_cancel_runs(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	int max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
@@ -64,9 +64,9 @@ pgqrs_cancel_runs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_acknowledge_cancel);
+PG_FUNCTION_INFO_V1(sql_acknowledge_cancel);
 Datum
-pgqrs_acknowledge_cancel(PG_FUNCTION_ARGS)
+sql_acknowledge_cancel(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -77,9 +77,9 @@ pgqrs_acknowledge_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_delete_run);
+PG_FUNCTION_INFO_V1(sql_delete_run);
 Datum
-pgqrs_delete_run(PG_FUNCTION_ARGS)
+sql_delete_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 

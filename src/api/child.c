@@ -20,9 +20,9 @@ arg_on_parent_end(FunctionCallInfo fcinfo, int n)
 							  labels, PARENT_END_CANCEL);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_start_child);
+PG_FUNCTION_INFO_V1(sql_start_child);
 Datum
-pgqrs_start_child(PG_FUNCTION_ARGS)
+sql_start_child(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -40,9 +40,9 @@ pgqrs_start_child(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(child);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_start_children);
+PG_FUNCTION_INFO_V1(sql_start_children);
 Datum
-pgqrs_start_children(PG_FUNCTION_ARGS)
+sql_start_children(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -66,9 +66,9 @@ pgqrs_start_children(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, c.count));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_await_child);
+PG_FUNCTION_INFO_V1(sql_await_child);
 Datum
-pgqrs_await_child(PG_FUNCTION_ARGS)
+sql_await_child(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -91,9 +91,9 @@ pgqrs_await_child(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_await_children);
+PG_FUNCTION_INFO_V1(sql_await_children);
 Datum
-pgqrs_await_children(PG_FUNCTION_ARGS)
+sql_await_children(PG_FUNCTION_ARGS)
 {
 	static const char *const modes[] = {"all", "any"};
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");

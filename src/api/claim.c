@@ -42,9 +42,9 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_dequeue);
+PG_FUNCTION_INFO_V1(sql_dequeue);
 Datum
-pgqrs_dequeue(PG_FUNCTION_ARGS)
+sql_dequeue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
 	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);

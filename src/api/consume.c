@@ -6,9 +6,9 @@
 
 #include "delivery/consume.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_consume);
+PG_FUNCTION_INFO_V1(sql_consume);
 Datum
-pgqrs_consume(PG_FUNCTION_ARGS)
+sql_consume(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	char *handler = pgqrs_arg_text(fcinfo, 1, "handler");

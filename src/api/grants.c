@@ -45,9 +45,9 @@ require_role(const char *role)
 				 errhint("Pass the name of a role as it is in pg_roles, without quotes, or \"public\" for every role.")));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_grant);
+PG_FUNCTION_INFO_V1(sql_grant);
 Datum
-pgqrs_grant(PG_FUNCTION_ARGS)
+sql_grant(PG_FUNCTION_ARGS)
 {
 	Grant grant = get_arguments(fcinfo);
 
@@ -57,9 +57,9 @@ pgqrs_grant(PG_FUNCTION_ARGS)
 }
 
 /* Takes away what a role had that no longer exists, too. */
-PG_FUNCTION_INFO_V1(pgqrs_revoke);
+PG_FUNCTION_INFO_V1(sql_revoke);
 Datum
-pgqrs_revoke(PG_FUNCTION_ARGS)
+sql_revoke(PG_FUNCTION_ARGS)
 {
 	Grant grant = get_arguments(fcinfo);
 
@@ -74,9 +74,9 @@ pgqrs_revoke(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_sync_grants);
+PG_FUNCTION_INFO_V1(sql_sync_grants);
 Datum
-pgqrs_sync_grants(PG_FUNCTION_ARGS)
+sql_sync_grants(PG_FUNCTION_ARGS)
 {
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
@@ -84,9 +84,9 @@ pgqrs_sync_grants(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_role_of_sql);
+PG_FUNCTION_INFO_V1(sql_role_of);
 Datum
-pgqrs_role_of_sql(PG_FUNCTION_ARGS)
+sql_role_of(PG_FUNCTION_ARGS)
 {
 	Oid role;
 
@@ -102,9 +102,9 @@ pgqrs_role_of_sql(PG_FUNCTION_ARGS)
 
 #define MANY_QUEUES 1000
 
-PG_FUNCTION_INFO_V1(pgqrs_readable_queues);
+PG_FUNCTION_INFO_V1(sql_readable_queues);
 Datum
-pgqrs_readable_queues(PG_FUNCTION_ARGS)
+sql_readable_queues(PG_FUNCTION_ARGS)
 {
 	PgqrsNumbers ids = pgqrs_grants_readable_queues();
 
@@ -114,9 +114,9 @@ pgqrs_readable_queues(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_function_privileges);
+PG_FUNCTION_INFO_V1(sql_function_privileges);
 Datum
-pgqrs_function_privileges(PG_FUNCTION_ARGS)
+sql_function_privileges(PG_FUNCTION_ARGS)
 {
 	char *name = pgqrs_arg_text(fcinfo, 0, "function");
 	int mask = pgqrs_grants_for_function(name);

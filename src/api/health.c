@@ -24,9 +24,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_floor_stats);
+PG_FUNCTION_INFO_V1(sql_floor_stats);
 Datum
-pgqrs_floor_stats(PG_FUNCTION_ARGS)
+sql_floor_stats(PG_FUNCTION_ARGS)
 {
 	PgqrsFloorStats stats;
 	bool preloaded = pgqrs_floor_get_stats(&stats);
@@ -205,9 +205,9 @@ holds_back_vacuum(const PgBackendStatus *session)
 		 !OidIsValid(session->st_databaseid));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_old_sessions);
+PG_FUNCTION_INFO_V1(sql_old_sessions);
 Datum
-pgqrs_old_sessions(PG_FUNCTION_ARGS)
+sql_old_sessions(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int count = pgstat_fetch_stat_numbackends();
@@ -234,9 +234,9 @@ pgqrs_old_sessions(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_background_stats);
+PG_FUNCTION_INFO_V1(sql_background_stats);
 Datum
-pgqrs_background_stats(PG_FUNCTION_ARGS)
+sql_background_stats(PG_FUNCTION_ARGS)
 {
 	PgqrsDatabaseStatus status;
 	bool preloaded = pgqrs_database_status(&status);

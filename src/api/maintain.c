@@ -57,9 +57,9 @@ failed_member(ErrorData **errors)
 	return json.data;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_maintain);
+PG_FUNCTION_INFO_V1(sql_maintain);
 Datum
-pgqrs_maintain(PG_FUNCTION_ARGS)
+sql_maintain(PG_FUNCTION_ARGS)
 {
 	int64 done[DONE_COUNT] = {0};
 	ErrorData **errors;
@@ -71,9 +71,9 @@ pgqrs_maintain(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, failed_member(errors)));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_apply_retention);
+PG_FUNCTION_INFO_V1(sql_apply_retention);
 Datum
-pgqrs_apply_retention(PG_FUNCTION_ARGS)
+sql_apply_retention(PG_FUNCTION_ARGS)
 {
 	int64 done[DONE_COUNT] = {0};
 	TimestampTz next;
@@ -86,9 +86,9 @@ pgqrs_apply_retention(PG_FUNCTION_ARGS)
 						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_below_floors);
+PG_FUNCTION_INFO_V1(sql_below_floors);
 Datum
-pgqrs_below_floors(PG_FUNCTION_ARGS)
+sql_below_floors(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 

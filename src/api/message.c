@@ -22,9 +22,9 @@
 #include "workflow/cancel.h"
 #include "workflow/dead_letter.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_enqueue);
+PG_FUNCTION_INFO_V1(sql_enqueue);
 Datum
-pgqrs_enqueue(PG_FUNCTION_ARGS)
+sql_enqueue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	PgqrsNewMessage m = {0};
@@ -43,9 +43,9 @@ pgqrs_enqueue(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_enqueue_batch);
+PG_FUNCTION_INFO_V1(sql_enqueue_batch);
 Datum
-pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
+sql_enqueue_batch(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	PgqrsNewMessages batch = {0};
@@ -75,17 +75,17 @@ pgqrs_enqueue_batch(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, batch.count));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_archive_message);
+PG_FUNCTION_INFO_V1(sql_archive_message);
 Datum
-pgqrs_archive_message(PG_FUNCTION_ARGS)
+sql_archive_message(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(pgqrs_message_archive(pgqrs_arg_int64(fcinfo, 0, "message_id"),
 										 pgqrs_arg_int64(fcinfo, 1, "lease")));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_archive_messages);
+PG_FUNCTION_INFO_V1(sql_archive_messages);
 Datum
-pgqrs_archive_messages(PG_FUNCTION_ARGS)
+sql_archive_messages(PG_FUNCTION_ARGS)
 {
 	int64 *ids;
 	int64 *leases;
@@ -108,18 +108,18 @@ pgqrs_archive_messages(PG_FUNCTION_ARGS)
 											 true, TYPALIGN_CHAR));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_delete_message);
+PG_FUNCTION_INFO_V1(sql_delete_message);
 Datum
-pgqrs_delete_message(PG_FUNCTION_ARGS)
+sql_delete_message(PG_FUNCTION_ARGS)
 {
 	pgqrs_message_discard(pgqrs_arg_int64(fcinfo, 0, "message_id"),
 						  pgqrs_arg_int64(fcinfo, 1, "lease"));
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_release_message);
+PG_FUNCTION_INFO_V1(sql_release_message);
 Datum
-pgqrs_release_message(PG_FUNCTION_ARGS)
+sql_release_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -130,9 +130,9 @@ pgqrs_release_message(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_nack_message);
+PG_FUNCTION_INFO_V1(sql_nack_message);
 Datum
-pgqrs_nack_message(PG_FUNCTION_ARGS)
+sql_nack_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -149,9 +149,9 @@ pgqrs_nack_message(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(retry_at);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_extend_lease);
+PG_FUNCTION_INFO_V1(sql_extend_lease);
 Datum
-pgqrs_extend_lease(PG_FUNCTION_ARGS)
+sql_extend_lease(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -169,9 +169,9 @@ pgqrs_extend_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_extend_leases);
+PG_FUNCTION_INFO_V1(sql_extend_leases);
 Datum
-pgqrs_extend_leases(PG_FUNCTION_ARGS)
+sql_extend_leases(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 *ids;
@@ -198,9 +198,9 @@ pgqrs_extend_leases(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_set_visibility);
+PG_FUNCTION_INFO_V1(sql_set_visibility);
 Datum
-pgqrs_set_visibility(PG_FUNCTION_ARGS)
+sql_set_visibility(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	TimestampTz visible_after = pgqrs_arg_instant(fcinfo, 1, "visible_after");
@@ -214,9 +214,9 @@ pgqrs_set_visibility(PG_FUNCTION_ARGS)
  * Row trigger: somebody writes pgqrs_messages past our functions, by hand, by
  * COPY or as a subscriber.
  */
-PG_FUNCTION_INFO_V1(pgqrs_messages_written);
+PG_FUNCTION_INFO_V1(sql_messages_written);
 Datum
-pgqrs_messages_written(PG_FUNCTION_ARGS)
+sql_messages_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	TupleDesc desc;
@@ -265,9 +265,9 @@ pgqrs_messages_written(PG_FUNCTION_ARGS)
 	return PointerGetDatum(row);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_replay_message);
+PG_FUNCTION_INFO_V1(sql_replay_message);
 Datum
-pgqrs_replay_message(PG_FUNCTION_ARGS)
+sql_replay_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	Datum payload;
@@ -277,9 +277,9 @@ pgqrs_replay_message(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_replay_queue);
+PG_FUNCTION_INFO_V1(sql_replay_queue);
 Datum
-pgqrs_replay_queue(PG_FUNCTION_ARGS)
+sql_replay_queue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	int max_rows = pgqrs_arg_int_or(fcinfo, 1, "max_rows", 0, PG_INT32_MAX,
@@ -290,17 +290,17 @@ pgqrs_replay_queue(PG_FUNCTION_ARGS)
 						  pgqrs_arg_text_or_null(fcinfo, 2, "error_type")));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_dismiss_dead_letter);
+PG_FUNCTION_INFO_V1(sql_dismiss_dead_letter);
 Datum
-pgqrs_dismiss_dead_letter(PG_FUNCTION_ARGS)
+sql_dismiss_dead_letter(PG_FUNCTION_ARGS)
 {
 	pgqrs_replay_dismiss(pgqrs_arg_int64(fcinfo, 0, "message_id"));
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_purge_dead_letters);
+PG_FUNCTION_INFO_V1(sql_purge_dead_letters);
 Datum
-pgqrs_purge_dead_letters(PG_FUNCTION_ARGS)
+sql_purge_dead_letters(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_replay_purge(pgqrs_arg_name(fcinfo, 0, "queue"),
 									   pgqrs_arg_duration(fcinfo, 1, "older_than")));

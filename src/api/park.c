@@ -9,9 +9,9 @@
 #include "workflow/signal.h"
 #include "workflow/wait_step.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_pause_run);
+PG_FUNCTION_INFO_V1(sql_pause_run);
 Datum
-pgqrs_pause_run(PG_FUNCTION_ARGS)
+sql_pause_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -31,9 +31,9 @@ pgqrs_pause_run(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_resume_run);
+PG_FUNCTION_INFO_V1(sql_resume_run);
 Datum
-pgqrs_resume_run(PG_FUNCTION_ARGS)
+sql_resume_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	char *step_id = pgqrs_arg_key_or_null(fcinfo, 1, "step_id");
@@ -44,9 +44,9 @@ pgqrs_resume_run(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_park_resume(run_id, step_id, output));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_sleep);
+PG_FUNCTION_INFO_V1(sql_sleep);
 Datum
-pgqrs_sleep(PG_FUNCTION_ARGS)
+sql_sleep(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -69,9 +69,9 @@ pgqrs_sleep(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_park_sleep(run_id, lease, step_id, duration, until));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_signal);
+PG_FUNCTION_INFO_V1(sql_signal);
 Datum
-pgqrs_signal(PG_FUNCTION_ARGS)
+sql_signal(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	PgqrsNewSignal s;
@@ -83,9 +83,9 @@ pgqrs_signal(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(pgqrs_signal_send(run_id, &s));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_await_signal);
+PG_FUNCTION_INFO_V1(sql_await_signal);
 Datum
-pgqrs_await_signal(PG_FUNCTION_ARGS)
+sql_await_signal(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");

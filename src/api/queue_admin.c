@@ -22,9 +22,9 @@ get_settings(const PgqrsSettingArgs *args)
 	pgqrs_arg_setting_flow(args, QUEUE_FLOW);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_create_queue);
+PG_FUNCTION_INFO_V1(sql_create_queue);
 Datum
-pgqrs_create_queue(PG_FUNCTION_ARGS)
+sql_create_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings};
@@ -35,9 +35,9 @@ pgqrs_create_queue(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(pgqrs_queue_create(queue, &settings));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_alter_queue);
+PG_FUNCTION_INFO_V1(sql_alter_queue);
 Datum
-pgqrs_alter_queue(PG_FUNCTION_ARGS)
+sql_alter_queue(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings};
@@ -49,9 +49,9 @@ pgqrs_alter_queue(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_delete_queue);
+PG_FUNCTION_INFO_V1(sql_delete_queue);
 Datum
-pgqrs_delete_queue(PG_FUNCTION_ARGS)
+sql_delete_queue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 	bool force = pgqrs_arg_bool_or(fcinfo, 1, false);
@@ -59,24 +59,24 @@ pgqrs_delete_queue(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_queue_delete(queue, force));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_purge_queue);
+PG_FUNCTION_INFO_V1(sql_purge_queue);
 Datum
-pgqrs_purge_queue(PG_FUNCTION_ARGS)
+sql_purge_queue(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_queue_purge(pgqrs_arg_name(fcinfo, 0, "queue")));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_pause_queue);
+PG_FUNCTION_INFO_V1(sql_pause_queue);
 Datum
-pgqrs_pause_queue(PG_FUNCTION_ARGS)
+sql_pause_queue(PG_FUNCTION_ARGS)
 {
 	pgqrs_queue_pause(pgqrs_arg_name(fcinfo, 0, "queue"), true);
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_resume_queue);
+PG_FUNCTION_INFO_V1(sql_resume_queue);
 Datum
-pgqrs_resume_queue(PG_FUNCTION_ARGS)
+sql_resume_queue(PG_FUNCTION_ARGS)
 {
 	pgqrs_queue_pause(pgqrs_arg_name(fcinfo, 0, "queue"), false);
 	PG_RETURN_VOID();

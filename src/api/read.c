@@ -15,9 +15,9 @@
 #include "queue/queue.h"
 #include "utils/builtins.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_get_run);
+PG_FUNCTION_INFO_V1(sql_get_run);
 Datum
-pgqrs_get_run(PG_FUNCTION_ARGS)
+sql_get_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
@@ -25,9 +25,9 @@ pgqrs_get_run(PG_FUNCTION_ARGS)
 		HeapTupleGetDatum(pgqrs_read_run(run_id, pgqrs_result_desc(fcinfo))));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_find_run);
+PG_FUNCTION_INFO_V1(sql_find_run);
 Datum
-pgqrs_find_run(PG_FUNCTION_ARGS)
+sql_find_run(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	char *key = pgqrs_arg_key(fcinfo, 1, "idempotency_key");
@@ -38,9 +38,9 @@ pgqrs_find_run(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(run_id);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_result);
+PG_FUNCTION_INFO_V1(sql_result);
 Datum
-pgqrs_result(PG_FUNCTION_ARGS)
+sql_result(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 
@@ -48,9 +48,9 @@ pgqrs_result(PG_FUNCTION_ARGS)
 		HeapTupleGetDatum(pgqrs_read_result(run_id, pgqrs_result_desc(fcinfo))));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_list_runs);
+PG_FUNCTION_INFO_V1(sql_list_runs);
 Datum
-pgqrs_list_runs(PG_FUNCTION_ARGS)
+sql_list_runs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgqrsRunFilter filter;
@@ -67,9 +67,9 @@ pgqrs_list_runs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_list_steps);
+PG_FUNCTION_INFO_V1(sql_list_steps);
 Datum
-pgqrs_list_steps(PG_FUNCTION_ARGS)
+sql_list_steps(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
@@ -79,9 +79,9 @@ pgqrs_list_steps(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_peek);
+PG_FUNCTION_INFO_V1(sql_peek);
 Datum
-pgqrs_peek(PG_FUNCTION_ARGS)
+sql_peek(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
@@ -92,9 +92,9 @@ pgqrs_peek(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_queue_name);
+PG_FUNCTION_INFO_V1(sql_queue_name);
 Datum
-pgqrs_queue_name(PG_FUNCTION_ARGS)
+sql_queue_name(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 
@@ -104,9 +104,9 @@ pgqrs_queue_name(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_run_crashes);
+PG_FUNCTION_INFO_V1(sql_run_crashes);
 Datum
-pgqrs_run_crashes(PG_FUNCTION_ARGS)
+sql_run_crashes(PG_FUNCTION_ARGS)
 {
 	int crashes;
 
@@ -115,16 +115,16 @@ pgqrs_run_crashes(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(crashes);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_now);
+PG_FUNCTION_INFO_V1(sql_now);
 Datum
-pgqrs_now(PG_FUNCTION_ARGS)
+sql_now(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_TIMESTAMPTZ(pgqrs_clock());
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_version);
+PG_FUNCTION_INFO_V1(sql_version);
 Datum
-pgqrs_version(PG_FUNCTION_ARGS)
+sql_version(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_TEXT_P(cstring_to_text(PGQRS_VERSION));
 }
@@ -132,9 +132,9 @@ pgqrs_version(PG_FUNCTION_ARGS)
 /* What pgqrs_html() shows of a value at most, in bytes; it cuts to characters. */
 #define MAX_SHOWN (4000 * MAX_MULTIBYTE_CHAR_LEN)
 
-PG_FUNCTION_INFO_V1(pgqrs_html_json);
+PG_FUNCTION_INFO_V1(sql_html_json);
 Datum
-pgqrs_html_json(PG_FUNCTION_ARGS)
+sql_html_json(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();

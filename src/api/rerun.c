@@ -6,9 +6,9 @@
 
 #include "workflow/rerun.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_rerun);
+PG_FUNCTION_INFO_V1(sql_rerun);
 Datum
-pgqrs_rerun(PG_FUNCTION_ARGS)
+sql_rerun(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	Datum input;

@@ -30,9 +30,9 @@ pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 	pgqrs_arg_concurrency_key(fcinfo, first + 11);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_trigger);
+PG_FUNCTION_INFO_V1(sql_trigger);
 Datum
-pgqrs_trigger(PG_FUNCTION_ARGS)
+sql_trigger(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {0};
@@ -45,9 +45,9 @@ pgqrs_trigger(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_trigger_batch);
+PG_FUNCTION_INFO_V1(sql_trigger_batch);
 Datum
-pgqrs_trigger_batch(PG_FUNCTION_ARGS)
+sql_trigger_batch(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	PgqrsNewRun r = {.timeout = -1};
@@ -68,9 +68,9 @@ pgqrs_trigger_batch(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_complete_run);
+PG_FUNCTION_INFO_V1(sql_complete_run);
 Datum
-pgqrs_complete_run(PG_FUNCTION_ARGS)
+sql_complete_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -81,9 +81,9 @@ pgqrs_complete_run(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_run_complete(run_id, lease, output));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_fail_run);
+PG_FUNCTION_INFO_V1(sql_fail_run);
 Datum
-pgqrs_fail_run(PG_FUNCTION_ARGS)
+sql_fail_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -102,9 +102,9 @@ pgqrs_fail_run(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(retry_at);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_set_progress);
+PG_FUNCTION_INFO_V1(sql_set_progress);
 Datum
-pgqrs_set_progress(PG_FUNCTION_ARGS)
+sql_set_progress(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");

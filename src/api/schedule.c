@@ -21,9 +21,9 @@ arg_timezone(FunctionCallInfo fcinfo, int n)
 	return zone != NULL ? zone : "UTC";
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_next_firings);
+PG_FUNCTION_INFO_V1(sql_next_firings);
 Datum
-pgqrs_next_firings(PG_FUNCTION_ARGS)
+sql_next_firings(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgqrsCron cron;
@@ -60,9 +60,9 @@ arg_overlap(FunctionCallInfo fcinfo, int n)
 							  OVERLAP_ALLOW);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_schedule);
+PG_FUNCTION_INFO_V1(sql_schedule);
 Datum
-pgqrs_schedule(PG_FUNCTION_ARGS)
+sql_schedule(PG_FUNCTION_ARGS)
 {
 	PgqrsNewSchedule s = {0};
 
@@ -82,16 +82,16 @@ pgqrs_schedule(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(pgqrs_schedule_set(&s));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_unschedule);
+PG_FUNCTION_INFO_V1(sql_unschedule);
 Datum
-pgqrs_unschedule(PG_FUNCTION_ARGS)
+sql_unschedule(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(pgqrs_schedule_drop(pgqrs_arg_name(fcinfo, 0, "name")));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_enable_schedule);
+PG_FUNCTION_INFO_V1(sql_enable_schedule);
 Datum
-pgqrs_enable_schedule(PG_FUNCTION_ARGS)
+sql_enable_schedule(PG_FUNCTION_ARGS)
 {
 	char *name = pgqrs_arg_name(fcinfo, 0, "name");
 
@@ -99,9 +99,9 @@ pgqrs_enable_schedule(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_trigger_schedule);
+PG_FUNCTION_INFO_V1(sql_trigger_schedule);
 Datum
-pgqrs_trigger_schedule(PG_FUNCTION_ARGS)
+sql_trigger_schedule(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_schedule_trigger(pgqrs_arg_name(fcinfo, 0, "name")));
 }

@@ -47,9 +47,9 @@ arg_queue(FunctionCallInfo fcinfo, PgqrsQueue *queue)
 	return pgqrs_queue_by_id(queue_id, queue) && pgqrs_grants_on(queue->name) != 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_count_messages);
+PG_FUNCTION_INFO_V1(sql_count_messages);
 Datum
-pgqrs_count_messages(PG_FUNCTION_ARGS)
+sql_count_messages(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 	PgqrsQueueStats stats;
@@ -68,9 +68,9 @@ pgqrs_count_messages(PG_FUNCTION_ARGS)
 	return pgqrs_result_row(fcinfo, r.values, r.nulls);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_count_runs);
+PG_FUNCTION_INFO_V1(sql_count_runs);
 Datum
-pgqrs_count_runs(PG_FUNCTION_ARGS)
+sql_count_runs(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 	PgqrsWorkflowStats stats;
@@ -95,9 +95,9 @@ pgqrs_count_runs(PG_FUNCTION_ARGS)
 	return pgqrs_result_row(fcinfo, r.values, r.nulls);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_elapsed);
+PG_FUNCTION_INFO_V1(sql_elapsed);
 Datum
-pgqrs_elapsed(PG_FUNCTION_ARGS)
+sql_elapsed(PG_FUNCTION_ARGS)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
 		TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(0)) ||

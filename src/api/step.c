@@ -10,9 +10,9 @@
 #include "workflow/cancel.h"
 #include "workflow/step.h"
 
-PG_FUNCTION_INFO_V1(pgqrs_step_begin);
+PG_FUNCTION_INFO_V1(sql_step_begin);
 Datum
-pgqrs_step_begin(PG_FUNCTION_ARGS)
+sql_step_begin(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -34,9 +34,9 @@ pgqrs_step_begin(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_step_complete);
+PG_FUNCTION_INFO_V1(sql_step_complete);
 Datum
-pgqrs_step_complete(PG_FUNCTION_ARGS)
+sql_step_complete(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
@@ -51,9 +51,9 @@ pgqrs_step_complete(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_step_store(run_id, lease, step_id, output, started_at));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_step_fail);
+PG_FUNCTION_INFO_V1(sql_step_fail);
 Datum
-pgqrs_step_fail(PG_FUNCTION_ARGS)
+sql_step_fail(PG_FUNCTION_ARGS)
 {
 	static const char *const labels[] = {
 		[STEP_OUTCOME_RETRY] = "RETRY",

@@ -21,9 +21,9 @@
  * Queues, workflows, schedules and grants that are written past the functions, by
  * hand, by a restore or as a subscriber: every session reads them anew.
  */
-PG_FUNCTION_INFO_V1(pgqrs_settings_written);
+PG_FUNCTION_INFO_V1(sql_settings_written);
 Datum
-pgqrs_settings_written(PG_FUNCTION_ARGS)
+sql_settings_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
@@ -60,9 +60,9 @@ last_id(Oid sequence)
  * sequence against this to the end of its transaction.  setval() is no part of
  * the transaction, so the lock may go with it.
  */
-PG_FUNCTION_INFO_V1(pgqrs_advance_sequence);
+PG_FUNCTION_INFO_V1(sql_advance_sequence);
 Datum
-pgqrs_advance_sequence(PG_FUNCTION_ARGS)
+sql_advance_sequence(PG_FUNCTION_ARGS)
 {
 	Oid sequence = PG_GETARG_OID(0);
 	int64 last = PG_GETARG_INT64(1);

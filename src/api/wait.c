@@ -34,9 +34,9 @@ arg_timeout(FunctionCallInfo fcinfo, int n, int64 missing)
 	return (pgqrs_arg_duration_or(fcinfo, n, "timeout", missing) + 999) / 1000;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_wait);
+PG_FUNCTION_INFO_V1(sql_wait);
 Datum
-pgqrs_wait(PG_FUNCTION_ARGS)
+sql_wait(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 timeout = arg_timeout(fcinfo, 1, 300 * USECS_PER_SEC);
@@ -52,9 +52,9 @@ pgqrs_wait(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(result));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_wait_for_work);
+PG_FUNCTION_INFO_V1(sql_wait_for_work);
 Datum
-pgqrs_wait_for_work(PG_FUNCTION_ARGS)
+sql_wait_for_work(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
 	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);

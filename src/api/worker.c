@@ -37,9 +37,9 @@ arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 		construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_register_worker);
+PG_FUNCTION_INFO_V1(sql_register_worker);
 Datum
-pgqrs_register_worker(PG_FUNCTION_ARGS)
+sql_register_worker(PG_FUNCTION_ARGS)
 {
 	PgqrsNewWorker w;
 
@@ -53,9 +53,9 @@ pgqrs_register_worker(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(pgqrs_worker_register(&w));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_heartbeat);
+PG_FUNCTION_INFO_V1(sql_heartbeat);
 Datum
-pgqrs_heartbeat(PG_FUNCTION_ARGS)
+sql_heartbeat(PG_FUNCTION_ARGS)
 {
 	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
 	PgqrsWorkerStatus status = pgqrs_worker_heartbeat(worker_id);
@@ -63,9 +63,9 @@ pgqrs_heartbeat(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(pgqrs_enum_label(ENUM_WORKER_STATUS, status)));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_extend_worker);
+PG_FUNCTION_INFO_V1(sql_extend_worker);
 Datum
-pgqrs_extend_worker(PG_FUNCTION_ARGS)
+sql_extend_worker(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
@@ -89,25 +89,25 @@ pgqrs_extend_worker(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_suspend_worker);
+PG_FUNCTION_INFO_V1(sql_suspend_worker);
 Datum
-pgqrs_suspend_worker(PG_FUNCTION_ARGS)
+sql_suspend_worker(PG_FUNCTION_ARGS)
 {
 	pgqrs_worker_suspend(pgqrs_arg_int64(fcinfo, 0, "worker_id"));
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_resume_worker);
+PG_FUNCTION_INFO_V1(sql_resume_worker);
 Datum
-pgqrs_resume_worker(PG_FUNCTION_ARGS)
+sql_resume_worker(PG_FUNCTION_ARGS)
 {
 	pgqrs_worker_resume(pgqrs_arg_int64(fcinfo, 0, "worker_id"));
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_stop_worker);
+PG_FUNCTION_INFO_V1(sql_stop_worker);
 Datum
-pgqrs_stop_worker(PG_FUNCTION_ARGS)
+sql_stop_worker(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_worker_stop(pgqrs_arg_int64(fcinfo, 0, "worker_id")));
 }

@@ -96,9 +96,9 @@ get_settings(const PgqrsSettingArgs *args)
 	check_policy(args->settings);
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_create_workflow);
+PG_FUNCTION_INFO_V1(sql_create_workflow);
 Datum
-pgqrs_create_workflow(PG_FUNCTION_ARGS)
+sql_create_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings};
@@ -109,9 +109,9 @@ pgqrs_create_workflow(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(pgqrs_workflow_create(workflow, &settings));
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_alter_workflow);
+PG_FUNCTION_INFO_V1(sql_alter_workflow);
 Datum
-pgqrs_alter_workflow(PG_FUNCTION_ARGS)
+sql_alter_workflow(PG_FUNCTION_ARGS)
 {
 	PgqrsSettings settings;
 	PgqrsSettingArgs args = {fcinfo, &settings};
@@ -123,9 +123,9 @@ pgqrs_alter_workflow(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(pgqrs_delete_workflow);
+PG_FUNCTION_INFO_V1(sql_delete_workflow);
 Datum
-pgqrs_delete_workflow(PG_FUNCTION_ARGS)
+sql_delete_workflow(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	bool force = pgqrs_arg_bool_or(fcinfo, 1, false);
