@@ -1,6 +1,7 @@
 -- The delay before a retry: min(max_interval, initial_interval *
 -- backoff_coefficient ^ (failures - 1)) times uniform [1 - jitter, 1 + jitter].
 -- F39: retries of one instant are spread.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

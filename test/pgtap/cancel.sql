@@ -1,4 +1,5 @@
 -- Cancelling runs: at once, on request, many; acknowledging, deleting.  F27.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

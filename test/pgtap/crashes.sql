@@ -1,4 +1,5 @@
 -- Leases of runs that run out: the next claim goes on, max_crashes ends.  F15, F18.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

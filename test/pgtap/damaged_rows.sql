@@ -1,6 +1,7 @@
 -- F47: no row, whatever is wrong with it, keeps another one from being claimed,
 -- ended, listed, purged, replayed, reported or maintained.  Each column of each
 -- table is damaged by hand, and each row deleted, with a good neighbour beside it.
+-- F-numbers: docs/design/known-failures.md.
 SET client_min_messages = error;
 SELECT * FROM no_plan();
 

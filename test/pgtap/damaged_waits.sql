@@ -1,5 +1,6 @@
 -- F44, F47: a wait answers true only where a dequeue with the same arguments
 -- would claim something or try to, so that damaged rows make no worker spin.
+-- F-numbers: docs/design/known-failures.md.
 SET client_min_messages = error;
 SELECT plan(6);
 

@@ -1,5 +1,5 @@
--- Failures, dead letters, replay and purge: contract section 2.  F18: poison
--- messages.
+-- Failures, dead letters, replay and purge.  F18: poison messages.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -1,6 +1,6 @@
--- Contract section 0: NULL for an argument that has a default means the
--- default, for every function and procedure of the extension; and an empty
--- batch is no error.  Every function with a default has a call here, or fails.
+-- NULL for an argument that has a default means the default, for every function
+-- and procedure of the extension; and an empty batch is no error.
+-- Every function with a default has a call here, or fails.
 \ir include/refusals.sql
 SELECT * FROM no_plan();
 

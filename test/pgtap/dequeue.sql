@@ -1,4 +1,4 @@
--- Claiming messages: contract section 2.
+-- Claiming messages.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -1,5 +1,5 @@
--- Sending messages: contract section 2.  F31: NUL and surrogates.  F41:
--- subtransactions.
+-- Sending messages.  F31: NUL and surrogates.  F41: subtransactions.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -2,6 +2,7 @@
 -- autumn.  The expected slots were found by another program, which shares
 -- nothing with the extension: test/cron/slots.py, with Python's zoneinfo and a
 -- look at every minute.
+-- F-numbers: docs/design/known-failures.md.
 SET client_min_messages = error;
 SELECT * FROM no_plan();
 

@@ -2,6 +2,7 @@
 -- name, for names that quoting, arrays, patterns, formats and encodings might
 -- trip over, called while a schema earlier in search_path shadows the
 -- extension's objects and what they are made of.
+-- F-numbers: docs/design/known-failures.md.
 SELECT * FROM no_plan();
 SET client_min_messages = error;
 

@@ -1,5 +1,5 @@
--- Idempotency keys of messages: contract section 2.  F26, as far as one
--- session can tell.
+-- Idempotency keys of messages.  F26, as far as one session can tell.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -1,5 +1,5 @@
--- What the holder of a lease can do, and who is none: contract sections 0
--- and 2.
+-- What the holder of a lease can do, and who is none.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -1,4 +1,5 @@
 -- pgqrs_maintain(): what it ends and what it leaves alone.  F16.
+-- F-numbers: docs/design/known-failures.md.
 SELECT * FROM no_plan();
 SET client_min_messages = error;
 

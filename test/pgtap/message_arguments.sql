@@ -1,4 +1,4 @@
--- Every argument of every function of queues' messages: contract section 2.
+-- Every argument of every function of queues' messages.
 -- Bad input is refused with its SQLSTATE, a message that names the argument
 -- and a HINT, before anything is written.
 \ir include/messages.sql

@@ -1,5 +1,5 @@
 -- The state machine of plain messages: every operation in every state of a
--- message, against a table written from the contract.
+-- message, against the moves of docs/concepts.md.
 --
 -- A cell is what the call answers, or its SQLSTATE with the DETAIL of PQ007 and PQ016,
 -- and where the message is after it, with its failures.
@@ -99,7 +99,7 @@ INSERT INTO at_rest VALUES ('ready', 'ready 0'), ('delayed', 'delayed 0'), ('hel
 	('failed', 'delayed 1'), ('exhausted', 'expired 0'), ('done', 'DONE 0'), ('done by another', 'DONE 1'), ('dead', 'DEAD 1'), ('deleted', 'DELETED 0'), ('gone', 'gone');
 SELECT is(pg_temp.place_of(message), at_rest.place, 'it is ' || state) FROM states JOIN at_rest USING (state) ORDER BY states.place;
 
--- By the contract.  One line: the operation, the answer, the states.
+-- As documented.  One line: the operation, the answer, the states.
 CREATE TEMP TABLE expected (operation text, answer text, states text[]);
 INSERT INTO expected VALUES
 	-- a claim takes what is due, counts a lease that was lost, and ends what was held too often

@@ -6,6 +6,7 @@
 -- and REPEATABLE READ, and commits or rolls back; and what a worker may do in
 -- one transaction is raced against what comes in the middle of it, which may
 -- come between its two calls and is no deadlock.  See include/races.sql.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/races.sql
 SELECT * FROM no_plan();
 

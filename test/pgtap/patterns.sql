@@ -1,5 +1,4 @@
--- Claiming from several queues: patterns, workers, privileges.  Contract
--- sections 0, 2 and 3.
+-- Claiming from several queues: patterns, workers, privileges.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

@@ -1,4 +1,5 @@
 -- JSON values that are too large, progress, and errors, which are never lost.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

@@ -1,5 +1,6 @@
 -- The reports: pages that are well-formed, show what is there and nothing else,
 -- escape what the database holds (F42), and ask nothing of the network.
+-- F-numbers: docs/design/known-failures.md.
 BEGIN;
 SELECT no_plan();
 

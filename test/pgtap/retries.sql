@@ -1,4 +1,5 @@
 -- Failures of steps and runs: what is retried, what ends.  F22.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

@@ -1,4 +1,5 @@
 -- Idempotency keys of runs: how long they hold, what a duplicate gets.  F26.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

@@ -1,4 +1,5 @@
--- The messages of runs, used as messages: contract section 2.
+-- The messages of runs, used as messages.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
 

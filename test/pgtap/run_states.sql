@@ -1,5 +1,5 @@
--- The state machine of runs: every operation in every state of a run that
--- exists so far, against a table written from the contract.
+-- The state machine of runs: every operation in every state of a run, against
+-- the moves of docs/concepts.md.
 --
 -- A cell is what the call answers, and the status of the run after it.  PQ007
 -- and PQ016 come with the state that their DETAIL names.
@@ -120,7 +120,7 @@ EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
 END
 $$;
 
--- By the contract.  One line: the operation, the answer, the states.
+-- As documented.  One line: the operation, the answer, the states.
 CREATE TEMP TABLE expected (operation text, answer text, states text[]);
 -- Under a lease: by the state of the run, whatever is done.
 INSERT INTO expected

@@ -1,4 +1,5 @@
 -- Steps that wait: pause and resume, sleep, signals.  F28.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

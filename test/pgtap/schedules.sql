@@ -1,6 +1,7 @@
 -- F30: schedules.  Slots that were missed, edits between ticks, overlaps, whose
 -- privileges they fire with.  What their expressions mean is tested in
 -- f30_cron.sql; two tickers and the clock in t/f30_schedules.pl.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

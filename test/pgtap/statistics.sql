@@ -1,4 +1,5 @@
 -- The views of statistics against what queries over the tables say.
+-- F-numbers: docs/design/known-failures.md.
 SET client_min_messages = error;
 SELECT * FROM no_plan();
 

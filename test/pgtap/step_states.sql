@@ -1,5 +1,5 @@
--- The state machine of steps: every operation in every state of a step that
--- exists so far, against a table written from the contract.
+-- The state machine of steps: every operation in every state of a step, against
+-- the moves of docs/concepts.md.
 --
 -- A cell is what the call answers, and status, attempt and failures of the
 -- step after it.
@@ -75,7 +75,7 @@ EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
 END
 $$;
 
--- By the contract.
+-- As documented.
 CREATE TEMP TABLE expected (operation text, state text, outcome text);
 INSERT INTO expected VALUES
 	('begin', 'none', 'true, RUNNING 1 0'),

@@ -1,4 +1,5 @@
 -- Steps: begin and complete, repeated calls, and the caller's own writes.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

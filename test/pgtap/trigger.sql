@@ -1,4 +1,5 @@
 -- pgqrs_trigger(): each argument, and what it stores.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

@@ -1,4 +1,5 @@
 -- pgqrs_trigger_batch(): order, keys, what refuses it.  F25, F31: one bad item.
+-- F-numbers: docs/design/known-failures.md.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 

@@ -1,5 +1,5 @@
 -- The state machine of steps that wait: every operation in every state of such
--- a step, against a table written from the contract.
+-- a step, against the moves of docs/concepts.md.
 --
 -- A cell is what the call answers, or its SQLSTATE with the DETAIL of a PQ016,
 -- and status and attempt of the step after it.

@@ -1,4 +1,5 @@
--- Workers: contract section 3.  F16: identity reuse.
+-- Workers.  F16: identity reuse.
+-- F-numbers: docs/design/known-failures.md.
 SELECT * FROM no_plan();
 SET client_min_messages = error;
 

@@ -1,9 +1,10 @@
-# Claims cost the same whatever lies about: known failures F1 (what a held
+# Claims cost the same whatever lies about: F1 (what a held
 # snapshot keeps), F3 (messages that wait, have ended, come later or are held),
 # F4 (indexes after much has gone through) and F6 (statistics that are wrong).
 #
 # A cost is the number of buffers that a claim touches, on average.
 #   BLOAT_ROWS  how much lies about; 20,000 unless given
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,5 +1,6 @@
 # F46: a clock that was wrong and is corrected, under traffic.  Within moments all
 # goes on: nothing fires twice, nothing is lost, and pgqrs_health says what was.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # F51: every documented way out of a database and back in, with work in every state;
 # then the copy goes on working: each piece of work comes once, ids and keys go on,
 # and the tables are well.  F45: a copy by logical replication, and the cut-over to it.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

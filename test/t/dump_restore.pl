@@ -1,6 +1,7 @@
 # The life of a database, F37 as far as it goes: dump and restore, templates,
 # DROP and CREATE EXTENSION, rolled back and not, in sessions that remember
 # what was there before.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # F52: an error of whatever kind in one duty ends that one only.  The others are
 # done in the same pass, what makes room on a full disk included, and the one
 # that failed is tried again by itself.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # Poolers.  F11: the work of queues and workflows through pgbouncer in
 # transaction mode, where each transaction may have another server connection;
 # waits too, with the simple and the extended query protocol.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,5 +1,6 @@
 # Lost wake-ups.  F12: those that wait are killed while messages come; whatever
 # comes is picked up by another one, at once or a second later.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

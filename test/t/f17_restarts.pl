@@ -1,7 +1,8 @@
-# Recovery that is itself interrupted (known failure F17): the server is stopped
+# Recovery that is itself interrupted (F17): the server is stopped
 # with -m immediate at random points, often before it has come up, while workers
 # claim and work; in the end all runs have ended as they should.
 #   RESTARTS  how often; 15 unless given
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # F18: a poison message.  Whoever claims it dies: by its session's end the
 # message is dead after exactly max_attempts claims, and the next in the queue
 # is delivered; a server crash adds at most one claim each.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

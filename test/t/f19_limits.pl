@@ -3,6 +3,7 @@
 # superseded, at every isolation level, while others look: never are more
 # leases live than max_in_flight and max_concurrent allow, and nothing is stuck
 # at the end.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -3,6 +3,7 @@
 #
 # F25_ROUNDS: transactions of each of the 4 clients, 500 unless given; 10000 is
 # the full test.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

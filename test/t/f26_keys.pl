@@ -1,6 +1,7 @@
 # F26: 50 sessions send with one idempotency key.  The first ends only when all
 # the others wait for it: exactly one message or run comes of it, and all that
 # are told an id are told that one.  At each isolation level.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

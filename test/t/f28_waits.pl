@@ -1,5 +1,6 @@
 # F28: what runs wait for is not lost: in races of sender and parker, in a
 # prepared transaction, over restarts.  Nobody calls pgqrs_maintain().
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # F2 and F20: the small tables neither bloat nor become hot.  Signs of life
 # write at most one row per worker and pgqrs.heartbeat_flush, whoever calls and
 # however often; queues and workflows are not written at all.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

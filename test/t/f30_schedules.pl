@@ -1,6 +1,7 @@
 # F30: schedules in a server that lives: two tickers at once, the clock stepped
 # forward and back, a server that was down, a tick that waits for nobody, and
 # the background worker.  What a single tick does is tested in pgtap/schedules.sql.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

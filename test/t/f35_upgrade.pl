@@ -1,5 +1,6 @@
-# What ALTER EXTENSION UPDATE does, while everybody works and waits (known failure F35): it
+# What ALTER EXTENSION UPDATE does, while everybody works and waits (F35): it
 # gets its locks in time, rewrites nothing, and nobody fails.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # F38: the background worker removes 100,000 messages and runs that were kept
 # long enough in batches of less than a second, and nothing else, while claims
 # go on.  make retention does it with 10 million.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

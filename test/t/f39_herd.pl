@@ -1,5 +1,6 @@
 # Herds.  F39: of 500 that wait for work, one message wakes one, and a batch of
 # ten wakes ten; one that becomes due by time wakes few.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,7 +1,8 @@
-# What one tenant can take of the floors from which claims start: known failures
+# What one tenant can take of the floors from which claims start:
 # F53 (queues that come and go by the thousand) and F1 (dead entries), with a
 # transaction that was forgotten.  A cost is the number of index entries that
 # claims look at, on average; under a snapshot, so that nothing dead goes away.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -1,6 +1,7 @@
 # What the background worker sends to those that LISTEN.  F9: when it cannot,
 # nobody's transaction fails.  F10: nothing keeps a transaction from being
 # prepared.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

@@ -2,6 +2,7 @@
 # claimed, a wait sleeps instead of answering true again and again; and as soon
 # as that is over it answers true.  All reasons at once, each with queues of its
 # own, on a server that is preloaded with the library and on one that is not.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 

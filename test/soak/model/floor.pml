@@ -71,7 +71,7 @@
  * the rest must be read first: opening before the ranges, these before what is
  * parked.
  *
- * Variants.  A to M are the list of the architecture; N, O, Q (on machines that
+ * Variants.  A to M are rules of docs/design/floor-protocol.md; N, O, Q (on machines that
  * reorder loads) and T were faults of the code:
  *
  *	A	nothing is published
