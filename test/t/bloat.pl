@@ -96,6 +96,14 @@ pass_through('done', $rows);
 enqueue('done', 100);
 is_flat(cost('done'), $small, 'F3: many have ended');
 
+# Held once too often, and ended in the background.
+sql("SELECT pgqrs_create_queue('exhausted', max_attempts => 1)");
+enqueue('exhausted', $rows);
+sql("SELECT count(*) FROM pgqrs_dequeue('exhausted', batch_size => 10000, visibility_timeout => '1 us')") for 1 .. ($rows + 9_999) / 10_000;
+1 while sql("SELECT pgqrs_maintain()->'messages_dead'") > 0;
+enqueue('exhausted', 100);
+is_flat(cost('exhausted'), $small, 'F3: many were exhausted');
+
 # Claims all of a queue, so often, by leases that run out at once.
 sub claim_again
 {

@@ -1,5 +1,6 @@
 # Background processes through what happens to databases, to the extension and
 # to themselves.  Each wait polls for what it waits for, with a deadline.
+# F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
 
@@ -45,6 +46,8 @@ sub gone
 
 # The extension comes and goes.
 ok(is_served($node, 'postgres'), 'CREATE EXTENSION');
+ok(poll("SELECT backend_xmin IS NULL AND wait_event_type = 'Extension' FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'"),
+	'F41: a background worker that sleeps holds no snapshot');
 sql('CREATE DATABASE a');
 my $extension = 'CREATE EXTENSION pgqrs;';
 sql("BEGIN; $extension SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms'); ROLLBACK", 'a');
