@@ -13,6 +13,7 @@
 #   make retention          what it costs to remove 10 million archived messages; test/perf/retention/run says more
 #   make tenants            what one tenant takes from another one; test/perf/tenants/run says more
 #   make size              how long reading takes with 10 million archived messages
+#   make matrix             the tests on PostgreSQL 15, 17 and 18, in folders of their own; tools/matrix says more
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only its own folder and lower ones
@@ -47,7 +48,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency listener retention size tenants model stress stress-broken chaos idle check-layers format format-check
+.PHONY: all install objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle check-layers format format-check
 
 all:
 
@@ -111,6 +112,9 @@ retention:
 
 tenants:
 	@bash test/perf/tenants/run
+
+matrix:
+	@bash tools/matrix
 
 idle:
 	@bash test/perf/idle/run
