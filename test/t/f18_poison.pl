@@ -45,8 +45,10 @@ sub await_end
 	my ($pid) = @_;
 	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	{
-		my ($status, $out) = $node->psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid");
-		return if $status == 0 && $out eq '0';
+		# While the server recovers, psql ends before it reads its input, of
+		# which IPC::Run dies.
+		my ($status, $out) = eval { $node->psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") };
+		return if defined $status && $status == 0 && $out eq '0';
 		select undef, undef, undef, 0.05;
 	}
 	die 'the session does not end';
