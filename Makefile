@@ -3,6 +3,7 @@
 #   make && make install    build and install for the PostgreSQL of PG_CONFIG
 #   make test               all tests, on a private copy of PostgreSQL
 #   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap, model) or file names
+#   make installcheck       PGXS's tests, on a running server that has the extension installed, preloaded and paused
 #   make demo [DIR=…]       the zip_files workflow, killed and resumed
 #   make bench [QUICK=1]    measures speed against others; test/perf/bench/run says more
 #   make latency            how soon those that wait are woken
@@ -37,6 +38,17 @@ PG_CFLAGS = -std=gnu99 -Wall -Wextra -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -MMD -MP
 EXTRA_CLEAN = $(OBJS:.o=.d)
 
+# make installcheck, for packagers.  The expected results stand in expected/, the tests in
+# test/; isolation results are compared as summaries.  The TAP programs start servers of
+# their own, but for the first one, which takes test/pgtap to the running server.
+REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=$(EXTENSION)
+ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=$(EXTENSION) --outputdir=. --launcher="perl $(srcdir)/test/lib/spec_summary"
+REGRESS_PREP = installcheck-server
+TAP_TESTS = 1
+PROVE_TESTS ?= test/installcheck/pgtap.pl test/t/*.pl
+
 # PostgreSQL's flags are those of the compiler that built it.
 ifneq (,$(findstring clang,$(CC)))
 PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
@@ -48,7 +60,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle check-layers format format-check
+.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle check-layers format format-check
 
 all:
 
@@ -64,6 +76,14 @@ all install:
 clean:
 	rm -f $(OBJS) $(EXTRA_CLEAN) $(DATA_built) pgqrs.so
 endif
+
+PG_PROVE_FLAGS += -I $(srcdir)/test/lib
+installcheck: export RUNNING_PGPORT = $(PGPORT)
+
+# The background worker would do what the tests wait for in their own time.
+installcheck-server:
+	@test "$$('$(bindir)/psql' -XAtqd postgres -c 'SHOW pgqrs.paused')" = on || { \
+		echo "installcheck needs a running server with shared_preload_libraries = 'pgqrs' and pgqrs.paused = on" >&2; exit 1; }
 
 -include $(wildcard src/*.d src/*/*.d)
 
