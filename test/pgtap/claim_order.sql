@@ -15,7 +15,8 @@ CREATE FUNCTION pg_temp.expected(size int) RETURNS bigint[] LANGUAGE sql AS
 $$
 	SELECT array_agg(message_id ORDER BY priority DESC, visible_after, message_id) FROM (
 		SELECT message_id, priority, visible_after FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id)
-		WHERE name = 'q' AND visible_after < clock_timestamp() + interval '1 min' AND failures + (lease IS NOT NULL)::int < max_attempts
+		WHERE name = 'q' AND visible_after < clock_timestamp() + interval '1 min'
+			AND failures + (lease IS NOT NULL)::int < max_attempts
 		ORDER BY priority DESC, visible_after, message_id LIMIT size) m
 $$;
 
@@ -23,7 +24,8 @@ $$;
 CREATE FUNCTION pg_temp.call(round int) RETURNS text LANGUAGE plpgsql AS
 $$
 DECLARE
-	what text := (ARRAY['enqueue', 'enqueue', 'enqueue', 'enqueue many', 'keyed', 'dequeue', 'dequeue', 'dequeue', 'dequeue', 'archive', 'archive many', 'release', 'nack', 'extend',
+	what text := (ARRAY['enqueue', 'enqueue', 'enqueue', 'enqueue many', 'keyed', 'dequeue', 'dequeue', 'dequeue',
+		'dequeue', 'archive', 'archive many', 'release', 'nack', 'extend',
 		'set visible', 'set visible', 'replay', 'noise'])[1 + floor(random() * 18)];
 	later interval := CASE WHEN random() < 0.3 THEN interval '1 h' ELSE '0' END;
 	briefly interval := CASE WHEN random() < 0.4 THEN interval '1 us' ELSE '1 h' END;
@@ -39,12 +41,14 @@ BEGIN
 		WHEN 'enqueue' THEN
 			PERFORM pgqrs_enqueue('q', to_jsonb(round), delay => later, priority => level);
 		WHEN 'enqueue many' THEN
-			PERFORM pgqrs_enqueue_batch('q', array_fill(to_jsonb(round), ARRAY[size]), delay => later, priority => level);
+			PERFORM pgqrs_enqueue_batch('q', array_fill(to_jsonb(round), ARRAY[size]), delay => later,
+				priority => level);
 		WHEN 'keyed' THEN
 			PERFORM pgqrs_enqueue('q', to_jsonb(round), priority => level, idempotency_key => 'k' || level);
 		WHEN 'dequeue' THEN
 			wanted := pg_temp.expected(size);
-			WITH d AS (SELECT * FROM pgqrs_dequeue('q', batch_size => size, visibility_timeout => briefly) WITH ORDINALITY),
+			WITH d AS (SELECT * FROM pgqrs_dequeue('q', batch_size => size,
+				visibility_timeout => briefly) WITH ORDINALITY),
 				kept AS (INSERT INTO held SELECT message_id, lease FROM d)
 			SELECT array_agg(message_id ORDER BY ordinality) INTO claimed FROM d;
 			IF claimed IS DISTINCT FROM wanted THEN
@@ -53,7 +57,8 @@ BEGIN
 		WHEN 'archive' THEN
 			PERFORM pgqrs_archive_message(h.id, h.lease) WHERE h.id IS NOT NULL;
 		WHEN 'archive many' THEN
-			PERFORM pgqrs_archive_messages(array_agg(id), array_agg(lease)) FROM (SELECT DISTINCT ON (id) id, lease FROM held WHERE random() < 0.5 ORDER BY id, random()) s HAVING count(*) > 0;
+			PERFORM pgqrs_archive_messages(array_agg(id), array_agg(lease)) FROM (SELECT DISTINCT ON (id) id, lease
+				FROM held WHERE random() < 0.5 ORDER BY id, random()) s HAVING count(*) > 0;
 		WHEN 'release' THEN
 			PERFORM pgqrs_release_message(h.id, h.lease, later) WHERE h.id IS NOT NULL;
 		WHEN 'nack' THEN
@@ -61,7 +66,8 @@ BEGIN
 		WHEN 'extend' THEN
 			PERFORM pgqrs_extend_lease(h.id, h.lease, briefly) WHERE h.id IS NOT NULL;
 		WHEN 'set visible' THEN
-			PERFORM pgqrs_set_visibility(message_id, clock_timestamp() + later) FROM (SELECT message_id FROM pgqrs_messages ORDER BY random() LIMIT 1) m;
+			PERFORM pgqrs_set_visibility(message_id, clock_timestamp() + later) FROM (SELECT message_id
+				FROM pgqrs_messages ORDER BY random() LIMIT 1) m;
 		WHEN 'replay' THEN
 			PERFORM pgqrs_replay_queue('q', size);
 		WHEN 'noise' THEN
@@ -102,21 +108,27 @@ $$;
 
 SELECT setseed(0.5) \g /dev/null
 CALL pg_temp.play(1, 1000);
-SELECT is_empty('SELECT * FROM wrong', 'at READ COMMITTED');
+SELECT is_empty('SELECT * FROM wrong', 'at READ COMMITTED each claim returns the due messages in order');
 SET default_transaction_isolation = 'repeatable read';
 CALL pg_temp.play(1001, 1500);
-SELECT is_empty('SELECT * FROM wrong', 'at REPEATABLE READ');
+SELECT is_empty('SELECT * FROM wrong', 'at REPEATABLE READ each claim returns the due messages in order');
 SET default_transaction_isolation = 'serializable';
 CALL pg_temp.play(1501, 2000);
-SELECT is_empty('SELECT * FROM wrong', 'at SERIALIZABLE');
+SELECT is_empty('SELECT * FROM wrong', 'at SERIALIZABLE each claim returns the due messages in order');
 RESET default_transaction_isolation;
-SELECT ok(count(*) > CASE what WHEN 'stale' THEN 2 ELSE 10 END, 'often enough: ' || what) FROM done GROUP BY what ORDER BY what;
-SELECT is(count(DISTINCT what), 14::bigint, 'all kinds of calls, stale ones and undone ones') FROM done;
+SELECT ok(count(*) > CASE what WHEN 'stale' THEN 2 ELSE 10 END, 'the random calls include enough of the kind '
+	|| what) FROM done GROUP BY what ORDER BY what;
+SELECT is(count(DISTINCT what), 14::bigint, 'the random calls include every kind, stale ones and undone ones')
+	FROM done;
 
 -- In the end nothing is lost.
 SELECT pgqrs_set_visibility(message_id, '2000-01-01') FROM pgqrs_messages WHERE queue_id = :q;
-SELECT is((SELECT array_agg(message_id ORDER BY ordinality) FROM pgqrs_dequeue('q', batch_size => 10000) WITH ORDINALITY), expected, 'all that is left, in order') FROM pg_temp.expected(10000) expected;
-SELECT is(count(*), 0::bigint, 'and nothing is left') FROM pgqrs_messages WHERE queue_id = :q AND lease IS NULL;
-SELECT is(count(*), 0::bigint, 'nothing is live and archived') FROM pgqrs_messages JOIN pgqrs_archive USING (message_id);
+SELECT is((SELECT array_agg(message_id ORDER BY ordinality)
+	FROM pgqrs_dequeue('q', batch_size => 10000) WITH ORDINALITY), expected,
+	'a last claim returns every message that is left, in order') FROM pg_temp.expected(10000) expected;
+SELECT is(count(*), 0::bigint, 'the last claim leaves no message behind') FROM pgqrs_messages WHERE queue_id = :q
+	AND lease IS NULL;
+SELECT is(count(*), 0::bigint, 'no message is both live and archived') FROM pgqrs_messages
+	JOIN pgqrs_archive USING (message_id);
 
 SELECT * FROM finish();

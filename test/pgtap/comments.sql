@@ -2,14 +2,17 @@
 SELECT * FROM no_plan();
 
 CREATE TEMP TABLE objects AS SELECT classid, objid FROM pg_depend
-	WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs') AND deptype = 'e';
+	WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs')
+		AND deptype = 'e';
 
-SELECT is(obj_description(objid, classid::regclass::name) IS NOT NULL, true, pg_describe_object(classid, objid, 0))
-	FROM objects WHERE pg_describe_object(classid, objid, 0) !~ '^type [a-z_]+\[\]$|^type' OR EXISTS (SELECT FROM pg_type t WHERE t.oid = objid AND t.typtype IN ('e', 'd'));
-SELECT is(col_description(objid, attnum) IS NOT NULL, true, format('column %s.%s', relname, attname))
+SELECT is(obj_description(objid, classid::regclass::name) IS NOT NULL, true, pg_describe_object(classid, objid, 0)
+	|| ' has a comment')
+	FROM objects WHERE pg_describe_object(classid, objid, 0) !~ '^type [a-z_]+\[\]$|^type' OR EXISTS (SELECT
+		FROM pg_type t WHERE t.oid = objid AND t.typtype IN ('e', 'd'));
+SELECT is(col_description(objid, attnum) IS NOT NULL, true, format('column %s.%s has a comment', relname, attname))
 	FROM objects JOIN pg_class c ON c.oid = objid JOIN pg_attribute a ON attrelid = objid
 	WHERE classid = 'pg_class'::regclass AND relkind = 'v' AND attnum > 0 ORDER BY relname, attnum;
-SELECT is(col_description(typrelid, attnum) IS NOT NULL, true, format('column %s.%s', typname, attname))
+SELECT is(col_description(typrelid, attnum) IS NOT NULL, true, format('column %s.%s has a comment', typname, attname))
 	FROM pg_type t JOIN pg_class c ON c.oid = typrelid JOIN pg_attribute a ON attrelid = typrelid
 	WHERE typname = 'pgqrs_run' AND relkind = 'c' AND attnum > 0 ORDER BY attnum;
 

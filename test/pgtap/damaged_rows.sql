@@ -31,15 +31,18 @@ BEGIN
 		SELECT lease INTO held FROM pgqrs_dequeue('q');
 		PERFORM pgqrs_archive_message(id, held);
 		UPDATE pgqrs_archive SET archived_at = archived_at - interval '100 days' WHERE message_id = id;
-		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id); ELSE g := g || jsonb_build_object('kept', id); END IF;
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id); ELSE g := g || jsonb_build_object('kept', id);
+			END IF;
 		id := pgqrs_enqueue('q', '1', idempotency_key => 'd' || n);
 		SELECT lease INTO held FROM pgqrs_dequeue('q');
 		PERFORM pgqrs_nack_message(id, held);
-		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id); ELSE g := g || jsonb_build_object('dead', id); END IF;
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id); ELSE g := g || jsonb_build_object('dead', id);
+			END IF;
 		id := pgqrs_trigger('w', idempotency_key => 'e' || n, timeout => '1 hour');
 		SELECT lease INTO held FROM pgqrs_dequeue('w');
 		PERFORM pgqrs_step_begin(id, held, 's'), pgqrs_fail_run(id, held, '{"type": "x"}');
-		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id), ('pgqrs_workflow_runs', id), ('pgqrs_workflow_steps', id);
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_archive', id), ('pgqrs_workflow_runs', id),
+			('pgqrs_workflow_steps', id);
 		ELSE g := g || jsonb_build_object('ended', id); END IF;
 	END LOOP;
 	FOR n IN 1..2 LOOP
@@ -47,13 +50,16 @@ BEGIN
 		id := pgqrs_trigger('p');
 		SELECT lease INTO held FROM pgqrs_dequeue('p');
 		PERFORM pgqrs_await_signal(id, held, 'wait', 'go', '1 hour');
-		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_messages', id), ('pgqrs_workflow_runs', id), ('pgqrs_workflow_steps', id);
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_messages', id), ('pgqrs_workflow_runs', id),
+			('pgqrs_workflow_steps', id);
 		ELSE g := g || jsonb_build_object('parked', id); END IF;
-		id := pgqrs_trigger('w', idempotency_key => 'r' || n, timeout => '1 hour', retry_policy => '{"max_attempts": 5}', tags => '{"a": 1}');
+		id := pgqrs_trigger('w', idempotency_key => 'r' || n, timeout => '1 hour',
+			retry_policy => '{"max_attempts": 5}', tags => '{"a": 1}');
 		SELECT lease INTO held FROM pgqrs_dequeue('w');
 		PERFORM pgqrs_step_begin(id, held, 's'), pgqrs_start_child(id, held, 'c', 'c'), pgqrs_signal(id, 'later');
 		IF n = 1 THEN
-			INSERT INTO bad VALUES ('pgqrs_messages', id), ('pgqrs_workflow_runs', id), ('pgqrs_workflow_steps', id), ('pgqrs_run_signals', id);
+			INSERT INTO bad VALUES ('pgqrs_messages', id), ('pgqrs_workflow_runs', id), ('pgqrs_workflow_steps', id),
+				('pgqrs_run_signals', id);
 		ELSE g := g || jsonb_build_object('run', id); END IF;
 		PERFORM pgqrs_register_worker('k' || n, '{*}'), pgqrs_schedule('s' || n, '* * * * *', 'w');
 	END LOOP;
@@ -62,18 +68,22 @@ BEGIN
 		child := pgqrs_trigger('c', idempotency_key => 'shared' || n);
 		id := pgqrs_trigger('p');
 		SELECT lease INTO held FROM pgqrs_dequeue('p');
-		PERFORM pgqrs_start_child(id, held, 'k', 'c', idempotency_key => 'shared' || n), pgqrs_await_child(id, held, 'k');
+		PERFORM pgqrs_start_child(id, held, 'k', 'c', idempotency_key => 'shared' || n), pgqrs_await_child(id, held,
+			'k');
 		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_workflow_run_parents', child);
 		ELSE g := g || jsonb_build_object('shared', child, 'parent', id); END IF;
 		-- a queue and a workflow that were deleted with what they had
 		PERFORM pgqrs_create_queue('dq'), pgqrs_create_workflow('dw'), pgqrs_enqueue('dq', '1'), pgqrs_trigger('dw');
-		IF n = 1 THEN INSERT INTO bad SELECT 'pgqrs_deleted_queues', queue_id FROM pgqrs_queues WHERE name IN ('dq', 'dw');
-		ELSE g := g || jsonb_build_object('deleted', (SELECT array_agg(queue_id) FROM pgqrs_queues WHERE name IN ('dq', 'dw'))); END IF;
+		IF n = 1 THEN INSERT INTO bad SELECT 'pgqrs_deleted_queues', queue_id FROM pgqrs_queues
+			WHERE name IN ('dq', 'dw');
+		ELSE g := g || jsonb_build_object('deleted', (SELECT array_agg(queue_id) FROM pgqrs_queues
+			WHERE name IN ('dq', 'dw'))); END IF;
 		PERFORM pgqrs_delete_queue('dq', force => true), pgqrs_delete_workflow('dw', force => true);
 	END LOOP;
 	FOR n IN 1..2 LOOP
 		id := pgqrs_enqueue('q', '1', idempotency_key => 'm' || n);
-		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_messages', id); ELSE g := g || jsonb_build_object('message', id); END IF;
+		IF n = 1 THEN INSERT INTO bad VALUES ('pgqrs_messages', id); ELSE g := g || jsonb_build_object('message', id);
+			END IF;
 	END LOOP;
 	PERFORM pgqrs_release_message(m.message_id, m.lease) FROM pgqrs_messages m WHERE m.lease IS NOT NULL;
 	UPDATE pgqrs_schedules SET next_fire_at = date_trunc('minute', pgqrs_now());
@@ -100,33 +110,52 @@ DECLARE
 	run bigint := g ->> 'run';
 	view text;
 BEGIN
-	PERFORM pg_temp.expect(damage, 'claimed by a pattern', format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''*'', batch_size => 100)', g ->> 'message', run));
-	PERFORM pg_temp.expect(damage, 'a step begins', format('should_execute FROM pgqrs_step_begin(%s, pg_temp.held(%1$s), ''t'')', run));
-	PERFORM pg_temp.expect(damage, 'ended', format('count(*) = 1 FROM pgqrs_complete_run(%s, pg_temp.held(%1$s))', run));
-	PERFORM pg_temp.expect(damage, 'listed', format('count(*) = 1 FROM pgqrs_list_runs(''w'') WHERE run_id = %s', run));
-	PERFORM pg_temp.expect(damage, 'listed by tags', format('count(*) = 1 FROM pgqrs_list_runs(''w'', tags => ''{"a": 1}'') WHERE run_id = %s', run));
+	PERFORM pg_temp.expect(damage, 'claimed by a pattern',
+		format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''*'', batch_size => 100)', g ->> 'message',
+		run));
+	PERFORM pg_temp.expect(damage, 'a step begins',
+		format('should_execute FROM pgqrs_step_begin(%s, pg_temp.held(%1$s), ''t'')', run));
+	PERFORM pg_temp.expect(damage, 'ended', format('count(*) = 1 FROM pgqrs_complete_run(%s, pg_temp.held(%1$s))',
+		run));
+	PERFORM pg_temp.expect(damage, 'listed', format('count(*) = 1 FROM pgqrs_list_runs(''w'') WHERE run_id = %s',
+		run));
+	PERFORM pg_temp.expect(damage, 'listed by tags',
+		format('count(*) = 1 FROM pgqrs_list_runs(''w'', tags => ''{"a": 1}'') WHERE run_id = %s', run));
 	PERFORM pg_temp.expect(damage, 'its steps are listed', format('count(*) = 3 FROM pgqrs_list_steps(%s)', run));
-	PERFORM pg_temp.expect(damage, 'peeked at', format('count(*) = 1 FROM pgqrs_peek(''q'', 100) WHERE message_id = %s', g ->> 'message'));
-	PERFORM pg_temp.expect(damage, 'a shared child ends', format('count(*) = 1 FROM pgqrs_complete_run(%s, pg_temp.held(%1$s))', g ->> 'shared'));
+	PERFORM pg_temp.expect(damage, 'peeked at',
+		format('count(*) = 1 FROM pgqrs_peek(''q'', 100) WHERE message_id = %s', g ->> 'message'));
+	PERFORM pg_temp.expect(damage, 'a shared child ends',
+		format('count(*) = 1 FROM pgqrs_complete_run(%s, pg_temp.held(%1$s))', g ->> 'shared'));
 	PERFORM pg_temp.expect(damage, 'maintained', 'NOT pgqrs_maintain() ? ''failed''');
-	PERFORM pg_temp.expect(damage, 'removed when it was kept long enough', format('count(*) = 0 FROM pgqrs_archive WHERE message_id = %s', g ->> 'kept'));
-	PERFORM pg_temp.expect(damage, 'removed with its queue', format('count(*) = 0 FROM pgqrs_messages WHERE queue_id = ANY (ARRAY%s)', g -> 'deleted'));
-	PERFORM pg_temp.expect(damage, 'fired', 'count(*) >= 1 FROM pgqrs_schedule_firings f JOIN pgqrs_schedules s USING (schedule_id) WHERE s.name = ''s2''');
+	PERFORM pg_temp.expect(damage, 'removed when it was kept long enough',
+		format('count(*) = 0 FROM pgqrs_archive WHERE message_id = %s', g ->> 'kept'));
+	PERFORM pg_temp.expect(damage, 'removed with its queue',
+		format('count(*) = 0 FROM pgqrs_messages WHERE queue_id = ANY (ARRAY%s)', g -> 'deleted'));
+	PERFORM pg_temp.expect(damage, 'fired',
+		'count(*) >= 1 FROM pgqrs_schedule_firings f JOIN pgqrs_schedules s USING (schedule_id) WHERE s.name = '
+		'''s2''');
 	PERFORM pg_temp.expect(damage, 'woken', format('pgqrs_signal(%s, ''go'') > 0', g ->> 'parked'));
-	PERFORM pg_temp.expect(damage, 'delivered then', format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''p'', batch_size => 10)', g ->> 'parked', g ->> 'parent'));
+	PERFORM pg_temp.expect(damage, 'delivered then',
+		format('array_agg(message_id) @> ''{%s,%s}'' FROM pgqrs_dequeue(''p'', batch_size => 10)', g ->> 'parked',
+		g ->> 'parent'));
 	PERFORM pg_temp.expect(damage, 'replayed', 'pgqrs_replay_queue(''q'') > 0');
 	PERFORM pg_temp.expect(damage, 'replayed as a run', 'pgqrs_replay_queue(''w'') > 0');
-	PERFORM pg_temp.expect(damage, 'its status is QUEUED then', format('status = ''QUEUED'' FROM pgqrs_result(%s)', g ->> 'ended'));
-	PERFORM pg_temp.expect(damage, 'a worker calls', 'pgqrs_heartbeat(worker_id) = ''READY'' FROM pgqrs_workers WHERE name = ''k2''');
+	PERFORM pg_temp.expect(damage, 'its status is QUEUED then', format('status = ''QUEUED'' FROM pgqrs_result(%s)',
+		g ->> 'ended'));
+	PERFORM pg_temp.expect(damage, 'a worker calls',
+		'pgqrs_heartbeat(worker_id) = ''READY'' FROM pgqrs_workers WHERE name = ''k2''');
 	PERFORM pg_temp.expect(damage, 'a run is triggered', 'pgqrs_trigger(''w'') > 0');
-	FOREACH view IN ARRAY '{pgqrs_runs,pgqrs_steps,pgqrs_queue_stats,pgqrs_workflow_stats,pgqrs_worker_stats,pgqrs_dead_letters,pgqrs_in_flight,pgqrs_schedule_list,pgqrs_health}'::text[] LOOP
+	FOREACH view IN ARRAY
+		'{pgqrs_runs,pgqrs_steps,pgqrs_queue_stats,pgqrs_workflow_stats,pgqrs_worker_stats,'
+			'pgqrs_dead_letters,pgqrs_in_flight,pgqrs_schedule_list,pgqrs_health}'::text[] LOOP
 		PERFORM pg_temp.expect(damage, view, format('count(v::text) >= 0 FROM %I v', view));
 	END LOOP;
 	PERFORM pg_temp.expect(damage, 'verified', 'count(*) > 0 FROM pgqrs_verify()');
 	PERFORM pg_temp.expect(damage, 'reported', 'pgqrs_report() <> ''''');
 	PERFORM pg_temp.expect(damage, 'reported as a run', format('pgqrs_report_run(%s) <> ''''', run));
 	PERFORM pg_temp.expect(damage, 'purged', 'pgqrs_purge_queue(''q'') > 0');
-	PERFORM pg_temp.expect(damage, 'gone by a purge', format('count(*) = 0 FROM pgqrs_messages WHERE message_id = %s', g ->> 'dead'));
+	PERFORM pg_temp.expect(damage, 'gone by a purge', format('count(*) = 0 FROM pgqrs_messages WHERE message_id = %s',
+		g ->> 'dead'));
 	PERFORM pg_temp.expect(damage, 'cancelled by a purge', 'pgqrs_purge_queue(''w'') > 0');
 END $$;
 
@@ -161,7 +190,8 @@ CREATE FUNCTION pg_temp.nonsense(type regtype) RETURNS text[] LANGUAGE sql AS $$
 		WHEN type = 'double precision'::regtype THEN '{NaN,-1}'
 		WHEN type = 'timestamptz'::regtype THEN '{2000-01-01,2100-01-01,infinity}'
 		WHEN type = 'interval'::regtype THEN '{-1 day,1 month}'
-		WHEN type = 'jsonb'::regtype THEN ARRAY['"x"', '[null]', '{"run_id": "x", "until": "x", "deadline": "x", "run_ids": 1, "max_attempts": "x", "type": 1}']
+		WHEN type = 'jsonb'::regtype THEN ARRAY['"x"', '[null]',
+			'{"run_id": "x", "until": "x", "deadline": "x", "run_ids": 1, "max_attempts": "x", "type": 1}']
 		WHEN type = 'boolean'::regtype THEN '{t,f}'
 		WHEN type = 'text[]'::regtype THEN ARRAY['{}', '{NULL}']
 		WHEN type = 'name'::regtype THEN '{nobody}'
@@ -170,19 +200,25 @@ CREATE FUNCTION pg_temp.nonsense(type regtype) RETURNS text[] LANGUAGE sql AS $$
 	END
 $$;
 
-SELECT is(ARRAY(SELECT pg_temp.damage('')), '{}', 'without damage all goes as it should');
+SELECT is(ARRAY(SELECT pg_temp.damage('')), '{}', 'without damage every call goes as it should');
 
 CREATE TEMP TABLE tables (tab regclass, key name);
-INSERT INTO tables VALUES ('pgqrs_queues', 'queue_id'), ('pgqrs_workflows', 'workflow_id'), ('pgqrs_messages', 'message_id'), ('pgqrs_archive', 'message_id'),
-	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_run_parents', 'run_id'), ('pgqrs_deleted_queues', 'queue_id'), ('pgqrs_workflow_steps', 'run_id'), ('pgqrs_run_signals', 'run_id'), ('pgqrs_schedules', 'schedule_id'), ('pgqrs_workers', 'worker_id');
+INSERT INTO tables VALUES ('pgqrs_queues', 'queue_id'), ('pgqrs_workflows', 'workflow_id'),
+	('pgqrs_messages', 'message_id'), ('pgqrs_archive', 'message_id'),
+	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_run_parents', 'run_id'), ('pgqrs_deleted_queues', 'queue_id'),
+		('pgqrs_workflow_steps', 'run_id'), ('pgqrs_run_signals', 'run_id'), ('pgqrs_schedules', 'schedule_id'),
+		('pgqrs_workers', 'worker_id');
 
-SELECT is(ARRAY(SELECT pg_temp.damage(format('DELETE FROM %s WHERE %I IN (SELECT id FROM bad WHERE tab = %L::regclass)', tab, key, tab))), '{}',
+SELECT is(ARRAY(SELECT pg_temp.damage(format('DELETE FROM %s WHERE %I IN (SELECT id FROM bad WHERE tab = '
+	'%L::regclass)', tab, key, tab))), '{}',
 	format('a row of %s that was deleted is in the way of no other', tab))
 FROM tables;
 
 SELECT is(ARRAY(
-		SELECT pg_temp.damage(format('UPDATE %s SET %I = %L WHERE %I IN (SELECT id FROM bad WHERE tab = %L::regclass)', tab, attname, value, key, tab))
-		FROM pg_attribute a, unnest(pg_temp.nonsense(atttypid) || CASE WHEN NOT attnotnull THEN '{NULL}'::text[] ELSE '{}' END) value
+		SELECT pg_temp.damage(format('UPDATE %s SET %I = %L WHERE %I IN (SELECT id FROM bad WHERE tab = '
+			'%L::regclass)', tab, attname, value, key, tab))
+		FROM pg_attribute a, unnest(pg_temp.nonsense(atttypid) || CASE WHEN NOT attnotnull THEN '{NULL}'::text[]
+			ELSE '{}' END) value
 		WHERE attrelid = tab AND attnum > 0 AND NOT attisdropped AND attname <> key),
 	'{}', format('a row of %s with nonsense in it is in the way of no other', tab))
 FROM tables;

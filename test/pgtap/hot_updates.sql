@@ -29,17 +29,23 @@ $$;
 CREATE FUNCTION pg_temp.updates(name text, OUT updates bigint, OUT hot bigint) LANGUAGE sql AS
 $$ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = name $$;
 -- Reports what the updates of a table were since the last call.
-CREATE TEMP TABLE seen AS SELECT name, 0::bigint AS updates, 0::bigint AS hot FROM unnest('{pgqrs_workflow_runs,pgqrs_workflow_steps}'::text[]) name;
+CREATE TEMP TABLE seen AS SELECT name, 0::bigint AS updates, 0::bigint AS hot
+	FROM unnest('{pgqrs_workflow_runs,pgqrs_workflow_steps}'::text[]) name;
 CREATE FUNCTION pg_temp.check(what text, percent_at_least numeric) RETURNS SETOF text LANGUAGE plpgsql AS
 $$
 DECLARE
 	d record;
 BEGIN
-	FOR d IN SELECT s.name, u.updates - s.updates AS updates, round(100.0 * (u.hot - s.hot) / nullif(u.updates - s.updates, 0), 1) AS percent FROM seen s, pg_temp.updates(s.name) u ORDER BY 1 LOOP
-		RETURN NEXT cmp_ok(d.updates, '>=', 4000::bigint, format('%s: updates of %s were counted', what, d.name));
-		RETURN NEXT cmp_ok(d.percent, '>=', percent_at_least, format('%s: %s %% of %s updates of %s are HOT', what, d.percent, d.updates, d.name));
+	FOR d IN SELECT s.name, u.updates - s.updates AS updates,
+		round(100.0 * (u.hot - s.hot) / nullif(u.updates - s.updates, 0), 1) AS percent FROM seen s,
+		pg_temp.updates(s.name) u ORDER BY 1 LOOP
+		RETURN NEXT cmp_ok(d.updates, '>=', 4000::bigint, format('%s: the statistics counted the updates of %s', what,
+			d.name));
+		RETURN NEXT cmp_ok(d.percent, '>=', percent_at_least, format('%s: %s %% of %s updates of %s are HOT', what,
+			d.percent, d.updates, d.name));
 	END LOOP;
-	UPDATE seen s SET updates = u.updates, hot = u.hot FROM seen s2, pg_temp.updates(s2.name) u WHERE s.name = s2.name;
+	UPDATE seen s SET updates = u.updates, hot = u.hot FROM seen s2, pg_temp.updates(s2.name) u
+		WHERE s.name = s2.name;
 END
 $$;
 
@@ -53,7 +59,8 @@ BEGIN
 END
 $$;
 SELECT pg_stat_force_next_flush();
-SELECT is(count(*), 2000::bigint, 'one by one') FROM pgqrs_list_runs('job', 'SUCCESS', page_size => 10000);
+SELECT is(count(*), 2000::bigint, '2,000 runs, each triggered and then worked off, have succeeded')
+	FROM pgqrs_list_runs('job', 'SUCCESS', page_size => 10000);
 SELECT pg_temp.check('one by one', 95);
 
 SELECT count(pgqrs_trigger('backlog', '{"in": "some input"}')) FROM generate_series(1, 2000) \g /dev/null
@@ -65,7 +72,8 @@ BEGIN
 END
 $$;
 SELECT pg_stat_force_next_flush();
-SELECT is(count(*), 2000::bigint, 'after a backlog') FROM pgqrs_list_runs('backlog', 'SUCCESS', page_size => 10000);
+SELECT is(count(*), 2000::bigint, '2,000 runs of a backlog have succeeded') FROM pgqrs_list_runs('backlog', 'SUCCESS',
+	page_size => 10000);
 SELECT pg_temp.check('after a backlog', 95);
 
 SELECT * FROM finish();

@@ -8,20 +8,23 @@ SELECT * FROM no_plan();
 CREATE FUNCTION public.handle(payload jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 
 -- The states, with the lease that the caller has or had.
-CREATE TEMP TABLE states (state text PRIMARY KEY, message bigint, lease bigint, place int GENERATED ALWAYS AS IDENTITY);
+CREATE TEMP TABLE states (state text PRIMARY KEY, message bigint, lease bigint,
+	place int GENERATED ALWAYS AS IDENTITY);
 CREATE FUNCTION pg_temp.bring(state text, OUT message bigint, OUT lease bigint) LANGUAGE plpgsql AS
 $$
 DECLARE
 	newer bigint;
 BEGIN
 	PERFORM pgqrs_create_queue(state, max_attempts => CASE WHEN state IN ('exhausted', 'dead') THEN 1 ELSE 3 END);
-	message := pgqrs_enqueue(state, '1', delay => CASE state WHEN 'delayed' THEN interval '1 h' ELSE '0' END, idempotency_key => 'k');
+	message := pgqrs_enqueue(state, '1', delay => CASE state WHEN 'delayed' THEN interval '1 h' ELSE '0' END,
+		idempotency_key => 'k');
 	lease := 1;
 	IF state NOT IN ('ready', 'delayed', 'gone') THEN
 		SELECT d.lease INTO lease FROM pgqrs_dequeue(state) d;
 	END IF;
 	IF state IN ('expired', 'taken', 'done by another', 'exhausted') THEN
-		UPDATE pgqrs_messages SET visible_after = clock_timestamp(), exhausted_at = CASE WHEN exhausted_at IS NOT NULL THEN clock_timestamp() END WHERE message_id = message;
+		UPDATE pgqrs_messages SET visible_after = clock_timestamp(), exhausted_at = CASE
+			WHEN exhausted_at IS NOT NULL THEN clock_timestamp() END WHERE message_id = message;
 	END IF;
 	IF state IN ('taken', 'done by another') THEN
 		SELECT d.lease INTO newer FROM pgqrs_dequeue(state) d;
@@ -38,7 +41,9 @@ BEGIN
 	END CASE;
 END
 $$;
-INSERT INTO states SELECT state, b.* FROM unnest('{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by another,dead,deleted,gone}'::text[]) state, pg_temp.bring(state) b;
+INSERT INTO states SELECT state, b.*
+	FROM unnest('{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by '
+	'another,dead,deleted,gone}'::text[]) state, pg_temp.bring(state) b;
 
 CREATE TEMP TABLE operations (operation text PRIMARY KEY, call text);
 INSERT INTO operations VALUES
@@ -48,7 +53,8 @@ INSERT INTO operations VALUES
 	('archive several', 'SELECT pgqrs_archive_messages(ARRAY[ID], ARRAY[LEASE])'),
 	('delete', 'SELECT pgqrs_delete_message(ID, LEASE)'),
 	('release', 'SELECT pgqrs_release_message(ID, LEASE)'),
-	('nack', 'SELECT CASE WHEN pgqrs_nack_message(ID, LEASE, delay => ''1 h'') IS NULL THEN ''dead'' ELSE ''later'' END'),
+	('nack', 'SELECT CASE WHEN pgqrs_nack_message(ID, LEASE, delay => ''1 h'') IS NULL THEN ''dead'' ELSE ''later'' '
+		'END'),
 	('extend', 'SELECT pgqrs_extend_lease(ID, LEASE)'),
 	('extend several', 'SELECT extended FROM pgqrs_extend_leases(ARRAY[ID], ARRAY[LEASE])'),
 	('make visible', 'SELECT pgqrs_set_visibility(ID, clock_timestamp())'),
@@ -58,15 +64,18 @@ INSERT INTO operations VALUES
 	('purge', 'SELECT pgqrs_purge_queue(STATE)'),
 	('purge dead letters', 'SELECT pgqrs_purge_dead_letters(STATE, ''0'')'),
 	('maintain', 'SELECT pgqrs_maintain()->''messages_dead'''),
-	('send again', 'SELECT CASE pgqrs_enqueue(STATE, ''2'', idempotency_key => ''k'') WHEN ID THEN ''same'' ELSE ''new'' END'),
+	('send again', 'SELECT CASE pgqrs_enqueue(STATE, ''2'', idempotency_key => ''k'') WHEN ID THEN ''same'' ELSE '
+		'''new'' END'),
 	('peek', 'SELECT count(*) FROM pgqrs_peek(STATE)');
 
 -- Where the message is.
 CREATE FUNCTION pg_temp.place_of(message bigint) RETURNS text LANGUAGE sql AS
 $$
 	SELECT coalesce(
-		(SELECT CASE WHEN lease IS NULL THEN CASE WHEN visible_after <= clock_timestamp() THEN 'ready' ELSE 'delayed' END
-				WHEN visible_after <= clock_timestamp() THEN 'expired' ELSE 'held' END || ' ' || failures FROM pgqrs_messages WHERE message_id = message),
+		(SELECT CASE WHEN lease IS NULL THEN CASE WHEN visible_after <= clock_timestamp() THEN 'ready' ELSE 'delayed'
+			END
+				WHEN visible_after <= clock_timestamp() THEN 'expired' ELSE 'held' END || ' ' || failures
+					FROM pgqrs_messages WHERE message_id = message),
 		(SELECT outcome || ' ' || failures FROM pgqrs_archive WHERE message_id = message), 'gone')
 $$;
 
@@ -79,7 +88,8 @@ DECLARE
 	detail text;
 BEGIN
 	BEGIN
-		EXECUTE replace(replace(replace(call, 'ID', message::text), 'LEASE', lease::text), 'STATE', quote_literal(state)) INTO answer;
+		EXECUTE replace(replace(replace(call, 'ID', message::text), 'LEASE', lease::text), 'STATE',
+			quote_literal(state)) INTO answer;
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS answer = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
 		IF answer IN ('PQ007', 'PQ016') THEN
@@ -95,9 +105,12 @@ $$;
 
 -- Where it is before, and so after whatever changes nothing.
 CREATE TEMP TABLE at_rest (state text, place text);
-INSERT INTO at_rest VALUES ('ready', 'ready 0'), ('delayed', 'delayed 0'), ('held', 'held 0'), ('expired', 'expired 0'), ('taken', 'held 1'), ('given back', 'ready 0'),
-	('failed', 'delayed 1'), ('exhausted', 'expired 0'), ('done', 'DONE 0'), ('done by another', 'DONE 1'), ('dead', 'DEAD 1'), ('deleted', 'DELETED 0'), ('gone', 'gone');
-SELECT is(pg_temp.place_of(message), at_rest.place, 'it is ' || state) FROM states JOIN at_rest USING (state) ORDER BY states.place;
+INSERT INTO at_rest VALUES ('ready', 'ready 0'), ('delayed', 'delayed 0'), ('held', 'held 0'),
+	('expired', 'expired 0'), ('taken', 'held 1'), ('given back', 'ready 0'),
+	('failed', 'delayed 1'), ('exhausted', 'expired 0'), ('done', 'DONE 0'), ('done by another', 'DONE 1'),
+		('dead', 'DEAD 1'), ('deleted', 'DELETED 0'), ('gone', 'gone');
+SELECT is(pg_temp.place_of(message), at_rest.place, 'the test has brought its message into the state ' || state)
+	FROM states JOIN at_rest USING (state) ORDER BY states.place;
 
 -- As documented.  One line: the operation, the answer, the states.
 CREATE TEMP TABLE expected (operation text, answer text, states text[]);
@@ -162,17 +175,24 @@ INSERT INTO expected SELECT operation, answer || ', ' || place, ARRAY[state] FRO
 	('replay', 'PQ016 It is DONE.', '{done,done by another}'),
 	('replay', 'PQ016 It is DELETED.', '{deleted}'),
 	('replay', 'PQ004', '{gone}'),
-	('replay all', '0', '{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by another,deleted,gone}'),
+	('replay all', '0', '{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by '
+		'another,deleted,gone}'),
 	('purge', '0', '{held,taken,done,done by another,dead,deleted,gone}'),
-	('purge dead letters', '0', '{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by another,deleted,gone}'),
+	('purge dead letters', '0',
+		'{ready,delayed,held,expired,taken,given back,failed,exhausted,done,done by another,deleted,gone}'),
 	('maintain', '1', '{ready,delayed,held,expired,taken,given back,failed,done,done by another,dead,deleted,gone}'),
 	('send again', 'same', '{ready,delayed,held,expired,taken,given back,failed,exhausted}'),
 	('send again', 'new', '{done,done by another,dead,deleted,gone}'),
 	('peek', '1', '{ready,delayed,held,expired,taken,given back,failed,exhausted}'),
-	('peek', '0', '{done,done by another,dead,deleted,gone}')) v (operation, answer, states), at_rest WHERE state = ANY (states);
-SELECT is_empty($$SELECT operation, state, count(e.operation) FROM operations CROSS JOIN states LEFT JOIN (SELECT e.operation, unnest(states) AS state FROM expected e) e USING (operation, state) GROUP BY 1, 2 HAVING count(e.operation) <> 1$$, 'the table has every pair once');
+	('peek', '0', '{done,done by another,dead,deleted,gone}')) v (operation, answer, states), at_rest
+		WHERE state = ANY (states);
+SELECT is_empty($$SELECT operation, state, count(e.operation) FROM operations CROSS JOIN states
+	LEFT JOIN (SELECT e.operation, unnest(states) AS state FROM expected e) e USING (operation, state) GROUP BY 1, 2
+	HAVING count(e.operation) <> 1$$, 'the table of expected outcomes has every pair of operation and state once');
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.outcome(state, message, lease, call), answer, format('%s, when it is %s', operation, state))
-	FROM expected JOIN operations USING (operation), states WHERE state = ANY (expected.states) ORDER BY operation, place;
-SELECT is(pg_temp.contents(), :'contents', 'all of it was undone');
+SELECT is(pg_temp.outcome(state, message, lease, call), answer,
+	format('the operation "%s" on a message that is %s has the outcome of the contract', operation, state))
+	FROM expected JOIN operations USING (operation), states WHERE state = ANY (expected.states) ORDER BY operation,
+		place;
+SELECT is(pg_temp.contents(), :'contents', 'every outcome was undone, so that the next pair finds its state');
 SELECT * FROM finish();

@@ -24,7 +24,8 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR crash IN REVERSE crashes - 1 .. 0 LOOP
-		SELECT d.lease INTO lease FROM pgqrs_dequeue('race', visibility_timeout => CASE WHEN crash > 0 OR state LIKE '%expired%' THEN interval '1 us' END) d;
+		SELECT d.lease INTO lease FROM pgqrs_dequeue('race', visibility_timeout => CASE WHEN crash > 0
+			OR state LIKE '%expired%' THEN interval '1 us' END) d;
 		IF crash > 0 THEN
 			PERFORM pgqrs_step_begin(run, lease, 'step');
 		END IF;
@@ -41,19 +42,23 @@ BEGIN
 			END IF;
 		WHEN 'late' THEN PERFORM pg_temp.late(run);
 		WHEN 'failed' THEN PERFORM pgqrs_step_fail(run, lease, 'step', '"fail"', retryable => false);
-		WHEN 'succeeded' THEN PERFORM pgqrs_step_complete(run, lease, 'step', '1'), pgqrs_complete_run(run, lease, '1');
+		WHEN 'succeeded' THEN PERFORM pgqrs_step_complete(run, lease, 'step', '1'), pgqrs_complete_run(run, lease,
+			'1');
 		ELSE
 	END CASE;
 END
 $$;
-CREATE TEMP TABLE states AS SELECT state FROM unnest('{queued,running,claimed again,expired,"expired, the last",to be retried,paused,awaiting,asked to stop,"asked to stop, expired",late,failed,succeeded}'::text[]) state;
+CREATE TEMP TABLE states AS SELECT state
+	FROM unnest('{queued,running,claimed again,expired,"expired, the last",to be retried,paused,awaiting,asked to '
+	'stop,"asked to stop, expired",late,failed,succeeded}'::text[]) state;
 
 INSERT INTO operations VALUES
 	('dequeue', '{SELECT count(*) FROM pgqrs_dequeue(''race'')}'),
 	('extend', '{SELECT pgqrs_extend_lease(RUN, LEASE, ''2 h'')}'),
 	('step_begin', '{"SELECT b FROM pgqrs_step_begin(RUN, LEASE, ''step'') b"}'),
 	('step_complete', '{"SELECT pgqrs_step_complete(RUN, LEASE, ''step'', ''1'')"}'),
-	('step_fail', '{"SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''step'', ''\"fail\"'', retry_after => ''1 h'')"}'),
+	('step_fail', '{"SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''step'', ''\"fail\"'', retry_after => ''1 '
+		'h'')"}'),
 	('complete', '{"SELECT pgqrs_complete_run(RUN, LEASE, ''1'')"}'),
 	('fail', '{"SELECT pgqrs_fail_run(RUN, LEASE, ''\"fail\"'') IS NULL"}'),
 	('retry', '{"SELECT pgqrs_fail_run(RUN, LEASE, ''\"fail\"'', true, ''1 h'') IS NULL"}'),
@@ -63,7 +68,8 @@ INSERT INTO operations VALUES
 	('signal', '{"SELECT pgqrs_signal(RUN, ''go'', ''1'') > 0"}'),
 	('await_signal', '{"SELECT pgqrs_await_signal(RUN, LEASE, ''await'', ''go'', ''4 h'')"}'),
 	('cancel', '{"SELECT pgqrs_cancel_run(RUN, ''why'')"}'),
-	('maintain', '{"SELECT coalesce(string_agg(key || '' '' || value, '', ''), ''0'') FROM jsonb_each_text(pgqrs_maintain()) WHERE value <> ''0''"}'),
+	('maintain', '{"SELECT coalesce(string_agg(key || '' '' || value, '', ''), ''0'') FROM '
+		'jsonb_each_text(pgqrs_maintain()) WHERE value <> ''0''"}'),
 	('rerun', '{"SELECT pgqrs_rerun(RUN, keep_finished => true) > 0"}'),
 	('replay', '{"SELECT pgqrs_replay_message(RUN)"}'),
 	('delete_run', '{"SELECT pgqrs_delete_run(RUN, ''why'')"}'),
@@ -74,7 +80,8 @@ CREATE TEMP TABLE transactions AS
 	SELECT format('%s + %s', x.operation, y.operation) AS operation, x.calls || y.calls AS calls
 	FROM operations x, operations y
 	WHERE x.operation IN ('step_begin', 'step_complete', 'progress', 'extend') AND x.operation <> y.operation
-		AND y.operation IN ('step_complete', 'step_fail', 'complete', 'fail', 'progress', 'pause', 'await_signal', 'extend');
+		AND y.operation IN ('step_complete', 'step_fail', 'complete', 'fail', 'progress', 'pause', 'await_signal',
+			'extend');
 
 -- Not raced against these: branches of one run that go on beside each other.
 -- If both then give the run up, each waits for the other, and one gets 40P01.
@@ -86,7 +93,8 @@ INSERT INTO passes_over VALUES
 	('purge', 'the same'),
 	('maintain', 'the same');
 INSERT INTO leaves_to_the_pass VALUES
-	('signal', 'waits for nobody: a parked run that somebody has locked, or that is only just parking, is looked at after the commit by the background worker, or by maintenance');
+	('signal', 'waits for nobody: a parked run that somebody has locked, or that is only just parking, is looked at '
+		'after the commit by the background worker, or by maintenance');
 
 CREATE TEMP TABLE singles AS SELECT * FROM operations;
 CREATE PROCEDURE pg_temp.race_all() LANGUAGE plpgsql AS
@@ -98,11 +106,13 @@ BEGIN
 		CALL pg_temp.know(pair.state, pair.operation, NULL);
 	END LOOP;
 	-- what is refused takes no lock and changes nothing
-	FOR pair IN SELECT s.state, a.operation AS first, b.operation AS second, pg_temp.failure(t.answers) IS NOT NULL AS refused, a.place <= b.place AS in_order
+	FOR pair IN SELECT s.state, a.operation AS first, b.operation AS second,
+		pg_temp.failure(t.answers) IS NOT NULL AS refused, a.place <= b.place AS in_order
 		FROM serial s JOIN singles a ON s.first = a.operation, serial t JOIN singles b ON t.first = b.operation
 		WHERE s.state = t.state AND s.second IS NULL AND t.second IS NULL AND pg_temp.failure(s.answers) IS NULL LOOP
 		CALL pg_temp.know(pair.state, pair.first, pair.second);
-		CONTINUE WHEN pair.refused AND (SELECT pg_temp.failure(answers) FROM serial s WHERE (s.state, s.first, s.second) = (pair.state, pair.first, pair.second)) IS NOT NULL;
+		CONTINUE WHEN pair.refused AND (SELECT pg_temp.failure(answers) FROM serial s
+			WHERE (s.state, s.first, s.second) = (pair.state, pair.first, pair.second)) IS NOT NULL;
 		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'commit');
 		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'rollback');
 		CALL pg_temp.race(pair.state, pair.first, pair.second, 'REPEATABLE READ', 'commit');
@@ -111,7 +121,9 @@ BEGIN
 			CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'at once');
 		END IF;
 	END LOOP;
-	FOR pair IN SELECT state, a.operation AS first, b.operation AS second FROM unnest('{running,claimed again}'::text[]) state, transactions a, singles b WHERE b.operation NOT IN (SELECT operation FROM beside) LOOP
+	FOR pair IN SELECT state, a.operation AS first, b.operation AS second
+		FROM unnest('{running,claimed again}'::text[]) state, transactions a, singles b
+		WHERE b.operation NOT IN (SELECT operation FROM beside) LOOP
 		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'commit');
 	END LOOP;
 END
@@ -121,11 +133,15 @@ CALL pg_temp.race_all();
 
 CREATE FUNCTION pg_temp.faults(one text, other text) RETURNS text LANGUAGE sql AS
 $$
-	SELECT string_agg(format(E'%s, then %s, %s: %s, %s: %s', first, second, state, isolation, how, fault), E'\n' ORDER BY first, state, isolation, how)
+	SELECT string_agg(format(E'%s, then %s, %s: %s, %s: %s', first, second, state, isolation, how, fault), E'\n'
+		ORDER BY first, state, isolation, how)
 	FROM raced WHERE (first, second) IN ((one, other), (other, one)) AND fault IS NOT NULL
 $$;
-SELECT is(pg_temp.faults(a.operation, b.operation), NULL, format('%s and %s', a.operation, b.operation))
+SELECT is(pg_temp.faults(a.operation, b.operation), NULL,
+	format('%s and %s have the effect of one order or the other', a.operation, b.operation))
 	FROM singles a JOIN singles b ON a.place <= b.place ORDER BY a.place, b.place;
-SELECT is(pg_temp.faults(a.operation, b.operation), NULL, format('%s, and %s in the middle of it', a.operation, b.operation))
-	FROM transactions a, singles b WHERE b.operation NOT IN (SELECT operation FROM beside) ORDER BY a.operation, b.place;
+SELECT is(pg_temp.faults(a.operation, b.operation), NULL,
+	format('%s in one transaction, and %s between its calls, break no rule', a.operation, b.operation))
+	FROM transactions a, singles b WHERE b.operation NOT IN (SELECT operation FROM beside) ORDER BY a.operation,
+		b.place;
 SELECT * FROM finish();

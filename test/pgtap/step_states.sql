@@ -19,7 +19,8 @@ BEGIN
 	PERFORM pgqrs_step_begin(run, lease, 's');
 	CASE
 		WHEN state LIKE 'succeeded%' THEN PERFORM pgqrs_step_complete(run, lease, 's', '1');
-		WHEN state LIKE 'failed%' THEN PERFORM pgqrs_step_fail(run, lease, 's', '{"e": 1}', retryable => false, fail_run => false);
+		WHEN state LIKE 'failed%' THEN PERFORM pgqrs_step_fail(run, lease, 's', '{"e": 1}', retryable => false,
+			fail_run => false);
 		WHEN state LIKE 'pending%' THEN
 			PERFORM pgqrs_step_fail(run, lease, 's', '{"e": 1}');
 			lease := pg_temp.claim(run);
@@ -37,15 +38,19 @@ BEGIN
 END
 $$;
 CREATE TEMP TABLE states AS SELECT state, b.*, row_number() OVER () AS place
-	FROM unnest('{none,running,running before,pending,pending for the last time,replayed,succeeded,succeeded before,failed,failed before}'::text[]) state, pg_temp.bring(state) b;
+	FROM unnest('{none,running,running before,pending,pending for the last time,replayed,succeeded,succeeded '
+		'before,failed,failed before}'::text[]) state, pg_temp.bring(state) b;
 
 CREATE TEMP TABLE operations (operation text PRIMARY KEY, call text);
 INSERT INTO operations VALUES
-	('begin', 'SELECT concat_ws('' '', should_execute::text, output, error) FROM pgqrs_step_begin(RUN, LEASE, ''s'')'),
+	('begin', 'SELECT concat_ws('' '', should_execute::text, output, error) FROM pgqrs_step_begin(RUN, LEASE, '
+		'''s'')'),
 	('complete', 'SELECT pgqrs_step_complete(RUN, LEASE, ''s'', ''2'')'),
 	('fail', 'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'')'),
 	('fail for good', 'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'', retryable => false)'),
-	('fail only the step', 'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'', retryable => false, fail_run => false)'),
+	('fail only the step',
+		'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'', retryable => false, fail_run => '
+		'false)'),
 	('claim', 'SELECT pg_temp.claim(RUN) > 0'),
 	('release', 'SELECT pgqrs_release_message(RUN, LEASE)'),
 	('complete the run', 'SELECT pgqrs_complete_run(RUN, LEASE)'),
@@ -68,7 +73,8 @@ BEGIN
 		GET STACKED DIAGNOSTICS answer = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
 		answer := concat_ws(' ', answer, nullif(detail, ''));
 	END;
-	SELECT concat_ws(' ', status, attempt, failures) INTO step FROM pgqrs_workflow_steps WHERE run_id = run AND step_id = 's';
+	SELECT concat_ws(' ', status, attempt, failures) INTO step FROM pgqrs_workflow_steps WHERE run_id = run
+		AND step_id = 's';
 	RAISE EXCEPTION USING ERRCODE = 'UNDO0';
 EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
 	RETURN concat_ws(', ', coalesce(nullif(answer, ''), 'done'), step);
@@ -142,15 +148,21 @@ INSERT INTO expected VALUES
 -- Nothing else touches it.
 INSERT INTO expected
 	SELECT operation, state, concat_ws(', ', answer, step)
-	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('fail the run', 'true'), ('retry the run', 'true'), ('another step', 'true'), ('begin, another step', '1')) o (operation, answer),
-		(VALUES ('none', NULL), ('running', 'RUNNING 1 0'), ('running before', 'RUNNING 1 0'), ('pending', 'PENDING 1 1'), ('pending for the last time', 'PENDING 2 2'), ('replayed', 'PENDING 1 0'),
-			('succeeded', 'SUCCESS 1 0'), ('succeeded before', 'SUCCESS 1 0'), ('failed', 'ERROR 1 1'), ('failed before', 'ERROR 1 1')) s (state, step);
+	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('fail the run', 'true'),
+		('retry the run', 'true'), ('another step', 'true'), ('begin, another step', '1')) o (operation, answer),
+		(VALUES ('none', NULL), ('running', 'RUNNING 1 0'), ('running before', 'RUNNING 1 0'),
+			('pending', 'PENDING 1 1'), ('pending for the last time', 'PENDING 2 2'), ('replayed', 'PENDING 1 0'),
+			('succeeded', 'SUCCESS 1 0'), ('succeeded before', 'SUCCESS 1 0'), ('failed', 'ERROR 1 1'),
+				('failed before', 'ERROR 1 1')) s (state, step);
 
-SELECT is_empty('SELECT operation, state FROM operations CROSS JOIN states EXCEPT SELECT operation, state FROM expected', 'the table has every pair');
-SELECT is(count(*), (SELECT count(*) FROM operations) * (SELECT count(*) FROM states), 'once') FROM expected;
+SELECT is_empty('SELECT operation, state FROM operations CROSS JOIN states EXCEPT SELECT operation, state FROM '
+	'expected', 'the table of expected outcomes has every pair of operation and state');
+SELECT is(count(*), (SELECT count(*) FROM operations) * (SELECT count(*) FROM states),
+	'the table of expected outcomes has each pair once') FROM expected;
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.outcome(run, lease, call), outcome, format('%s, when it is %s', operation, state))
+SELECT is(pg_temp.outcome(run, lease, call), outcome,
+	format('the operation "%s" on a step that is %s has the outcome of the contract', operation, state))
 	FROM expected JOIN operations USING (operation) JOIN states USING (state) ORDER BY operation, place;
-SELECT is(pg_temp.contents(), :'contents', 'all of it was undone');
+SELECT is(pg_temp.contents(), :'contents', 'every outcome was undone, so that the next pair finds its state');
 
 SELECT * FROM finish();
