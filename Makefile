@@ -32,11 +32,14 @@ DATA = $(UPGRADES)
 DATA_built = $(EXTENSION)--$(EXTVERSION).sql
 
 PG_CPPFLAGS = -I$(srcdir)/src -DPGQRS_VERSION='"$(EXTVERSION)"'
+# What C knows of the tables is made from their SQL.
+COLUMNS = src/base/columns.h
+
 # PostgreSQL's headers leave parameters unused, compare signed with unsigned
 # and initialize structs in part.
 PG_CFLAGS = -std=gnu99 -Wall -Wextra -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -MMD -MP
-EXTRA_CLEAN = $(OBJS:.o=.d)
+EXTRA_CLEAN = $(OBJS:.o=.d) $(COLUMNS)
 
 # make installcheck, for packagers.  The expected results stand in expected/, the tests in
 # test/; isolation results are compared as summaries.  The TAP programs start servers of
@@ -87,7 +90,11 @@ installcheck-server:
 
 -include $(wildcard src/*.d src/*/*.d)
 
-$(OBJS): Makefile pgqrs.control
+# Which objects need the columns is in their .d files, once they were made.
+$(OBJS): Makefile pgqrs.control | $(COLUMNS)
+
+$(COLUMNS): tools/generate_columns $(SQL_PARTS)
+	perl tools/generate_columns $@ $(SQL_PARTS)
 
 $(DATA_built): $(SQL_PARTS) Makefile pgqrs.control
 	cat $(SQL_PARTS) > $@
@@ -143,9 +150,10 @@ check-layers:
 	@perl tools/check_layers src
 
 CLANG_FORMAT ?= clang-format-14
+WRITTEN = $(filter-out $(COLUMNS),$(wildcard src/*.[ch] src/*/*.[ch]))
 
 format:
-	$(CLANG_FORMAT) -i $(wildcard src/*.[ch] src/*/*.[ch])
+	$(CLANG_FORMAT) -i $(WRITTEN)
 
 format-check:
-	@$(CLANG_FORMAT) --dry-run -Werror $(wildcard src/*.[ch] src/*/*.[ch])
+	@$(CLANG_FORMAT) --dry-run -Werror $(WRITTEN)

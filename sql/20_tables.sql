@@ -1,6 +1,6 @@
 -- Tables.  They are internal: only the owner may touch them, only the C layer
--- writes them.  The order of the columns is known to src/base/catalog.h; a new
--- column is appended, never inserted.
+-- writes them.  tools/generate_columns tells C what is here; once a version is
+-- released, a new column is appended, never inserted.
 --
 -- No foreign key is declared.  The functions keep rows together, in the order of
 -- their locks, and pgqrs_verify() checks each.  pg_restore loads the data of an

@@ -171,7 +171,7 @@ search_priority(Realign *r)
 	bool more = true;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(r->at.queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(r->at.queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(r->at.priority)},
 		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber,
 		 TimestampTzGetDatum(from)},
@@ -183,7 +183,7 @@ search_priority(Realign *r)
 	{
 		TimestampTz due = DatumGetTimestampTz(
 			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
-		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE));
+		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE_ID));
 
 		CHECK_FOR_INTERRUPTS();
 		if (due == start.visible_after && id <= start.message_id)

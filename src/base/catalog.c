@@ -28,128 +28,23 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#define MAX_LABELS		6
-#define MAX_KEY_COLUMNS 4
-
-static const char *const table_names[TABLE_COUNT] = {
-	[TABLE_QUEUES] = "pgqrs_queues",
-	[TABLE_MESSAGES] = "pgqrs_messages",
-	[TABLE_ARCHIVE] = "pgqrs_archive",
-	[TABLE_WORKERS] = "pgqrs_workers",
-	[TABLE_WORKFLOWS] = "pgqrs_workflows",
-	[TABLE_RUNS] = "pgqrs_workflow_runs",
-	[TABLE_STEPS] = "pgqrs_workflow_steps",
-	[TABLE_SIGNALS] = "pgqrs_run_signals",
-	[TABLE_SCHEDULES] = "pgqrs_schedules",
-	[TABLE_FIRINGS] = "pgqrs_schedule_firings",
-	[TABLE_EVENTS] = "pgqrs_run_events",
-	[TABLE_GRANTS] = "pgqrs_grants",
-	[TABLE_DELETED] = "pgqrs_deleted_queues",
-	[TABLE_PARENTS] = "pgqrs_workflow_run_parents",
-};
+static const char *const table_names[TABLE_COUNT] = PGQRS_TABLE_NAMES;
 
 /* With their columns in order, for an index that was dropped may be made anew otherwise. */
 static const struct
 {
 	const char *name;
-	AttrNumber columns[MAX_KEY_COLUMNS];
-} index_shapes[INDEX_COUNT] = {
-	[INDEX_QUEUES_PKEY] = {"pgqrs_queues_pkey", {Queues_queue_id}},
-	[INDEX_QUEUES_NAME] = {"pgqrs_queues_name_key", {Queues_name}},
-	[INDEX_MESSAGES_PKEY] = {"pgqrs_messages_pkey", {Messages_message_id}},
-	[INDEX_MESSAGES_CLAIM] = {"pgqrs_messages_claim_idx",
-							  {Messages_queue_id, Messages_priority,
-							   Messages_visible_after, Messages_message_id}},
-	[INDEX_MESSAGES_KEY] = {"pgqrs_messages_key_idx",
-							{Messages_queue_id, Messages_idempotency_key}},
-	[INDEX_MESSAGES_WORKER] = {"pgqrs_messages_worker_idx", {Messages_worker_id}},
-	[INDEX_MESSAGES_DEADLINE] = {"pgqrs_messages_deadline_idx",
-								 {Messages_deadline_at}},
-	[INDEX_MESSAGES_EXHAUSTED] = {"pgqrs_messages_exhausted_idx",
-								  {Messages_exhausted_at}},
-	[INDEX_MESSAGES_WAITING] = {"pgqrs_messages_waiting_idx",
-								{Messages_waiting_for, Messages_message_id}},
-	[INDEX_ARCHIVE_PKEY] = {"pgqrs_archive_pkey", {Archive_message_id}},
-	[INDEX_ARCHIVE_DEAD] = {"pgqrs_archive_dead_idx",
-							{Archive_queue_id, Archive_archived_at}},
-	[INDEX_ARCHIVE_ENDED] = {"pgqrs_archive_ended_idx",
-							 {Archive_queue_id, Archive_archived_at}},
-	[INDEX_ARCHIVE_FAILED] = {"pgqrs_archive_failed_idx",
-							  {Archive_queue_id, Archive_outcome, Archive_message_id}},
-	[INDEX_ARCHIVE_WAITING] = {"pgqrs_archive_waiting_idx", {Archive_message_id}},
-	[INDEX_WORKERS_PKEY] = {"pgqrs_workers_pkey", {Workers_worker_id}},
-	[INDEX_WORKERS_NAME] = {"pgqrs_workers_name_idx", {Workers_owner, Workers_name}},
-	[INDEX_WORKFLOWS_PKEY] = {"pgqrs_workflows_pkey", {Workflows_workflow_id}},
-	[INDEX_RUNS_PKEY] = {"pgqrs_workflow_runs_pkey", {Runs_run_id}},
-	[INDEX_RUNS_KEY] = {"pgqrs_workflow_runs_key_idx",
-						{Runs_workflow_id, Runs_idempotency_key}},
-	[INDEX_RUNS_WORKFLOW] = {"pgqrs_workflow_runs_workflow_idx",
-							 {Runs_workflow_id, Runs_run_id}},
-	[INDEX_RUNS_PARENT] = {"pgqrs_workflow_runs_parent_idx",
-						   {Runs_parent_run_id, Runs_run_id}},
-	[INDEX_RUNS_TAGS] = {"pgqrs_workflow_runs_tags_idx", {Runs_tags}},
-	[INDEX_STEPS_PKEY] = {"pgqrs_workflow_steps_pkey", {Steps_run_id, Steps_step_id}},
-	[INDEX_SIGNALS_PKEY] = {"pgqrs_run_signals_pkey", {Signals_signal_id}},
-	[INDEX_SIGNALS_RUN] = {"pgqrs_run_signals_run_idx",
-						   {Signals_run_id, Signals_signal_id}},
-	[INDEX_SIGNALS_WAITING] = {"pgqrs_run_signals_waiting_idx",
-							   {Signals_run_id, Signals_name, Signals_signal_id}},
-	[INDEX_SIGNALS_KEY] = {"pgqrs_run_signals_key_idx",
-						   {Signals_run_id, Signals_idempotency_key}},
-	[INDEX_SCHEDULES_PKEY] = {"pgqrs_schedules_pkey", {Schedules_schedule_id}},
-	[INDEX_SCHEDULES_NAME] = {"pgqrs_schedules_name_key", {Schedules_name}},
-	[INDEX_SCHEDULES_NEXT] = {"pgqrs_schedules_next_idx", {Schedules_next_fire_at}},
-	[INDEX_FIRINGS_PKEY] = {"pgqrs_schedule_firings_pkey",
-							{Firings_schedule_id, Firings_slot}},
-	[INDEX_EVENTS_PKEY] = {"pgqrs_run_events_pkey", {Events_event_id}},
-	[INDEX_EVENTS_RUN] = {"pgqrs_run_events_run_idx",
-						  {Events_run_id, Events_event_id}},
-	[INDEX_GRANTS_PKEY] = {"pgqrs_grants_pkey",
-						   {Grants_pattern, Grants_grantee, Grants_privilege}},
-	[INDEX_DELETED_PKEY] = {"pgqrs_deleted_queues_pkey", {Deleted_queue_id}},
-	[INDEX_PARENTS_PKEY] = {"pgqrs_workflow_run_parents_pkey",
-							{Parents_run_id, Parents_parent_run_id,
-							 Parents_parent_step_id}},
-	[INDEX_PARENTS_PARENT] = {"pgqrs_workflow_run_parents_parent_idx",
-							  {Parents_parent_run_id, Parents_run_id}},
-};
+	AttrNumber columns[PGQRS_MAX_INDEX_COLUMNS];
+} index_shapes[INDEX_COUNT] = PGQRS_INDEXES;
 
-static const char *const sequence_names[SEQUENCE_COUNT] = {
-	[SEQUENCE_QUEUE_ID] = "pgqrs_queue_id_seq",
-	[SEQUENCE_MESSAGE_ID] = "pgqrs_message_id_seq",
-	[SEQUENCE_WORKER_ID] = "pgqrs_worker_id_seq",
-	[SEQUENCE_SIGNAL_ID] = "pgqrs_signal_id_seq",
-	[SEQUENCE_SCHEDULE_ID] = "pgqrs_schedule_id_seq",
-	[SEQUENCE_EVENT_ID] = "pgqrs_event_id_seq",
-};
+static const char *const sequence_names[SEQUENCE_COUNT] = PGQRS_SEQUENCE_NAMES;
 
 static const struct
 {
 	const char *name;
 	int count;
-	const char *labels[MAX_LABELS];
-} enums[ENUM_COUNT] = {
-	[ENUM_RUN_STATUS] = {"pgqrs_run_status",
-						 RUN_STATUS_COUNT,
-						 {"QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR",
-						  "CANCELLED"}},
-	[ENUM_STEP_STATUS] = {"pgqrs_step_status",
-						  STEP_STATUS_COUNT,
-						  {"PENDING", "RUNNING", "PAUSED", "SUCCESS", "ERROR"}},
-	[ENUM_STEP_KIND] = {"pgqrs_step_kind",
-						STEP_KIND_COUNT,
-						{"FUNCTION", "SLEEP", "SIGNAL", "CHILD", "PAUSE"}},
-	[ENUM_OUTCOME] = {"pgqrs_outcome",
-					  OUTCOME_COUNT,
-					  {"DONE", "DEAD", "DELETED", "CANCELLED"}},
-	[ENUM_WORKER_STATUS] = {"pgqrs_worker_status",
-							WORKER_STATUS_COUNT,
-							{"READY", "SUSPENDED", "STOPPED"}},
-	[ENUM_KEY_SCOPE] = {"pgqrs_key_scope", KEY_SCOPE_COUNT, {"retained", "active"}},
-	[ENUM_PARENT_END] = {"pgqrs_parent_end", PARENT_END_COUNT, {"cancel", "abandon"}},
-	[ENUM_OVERLAP] = {"pgqrs_overlap", OVERLAP_COUNT, {"allow", "skip", "cancel"}},
-	[ENUM_PRIVILEGE] = {"pgqrs_privilege", PRIVILEGE_COUNT, {"trigger", "work", "admin"}},
-};
+	const char *labels[PGQRS_MAX_LABELS];
+} enums[ENUM_COUNT] = PGQRS_ENUMS;
 
 static struct
 {
@@ -159,7 +54,7 @@ static struct
 	Oid tables[TABLE_COUNT];
 	Oid indexes[INDEX_COUNT];
 	Oid sequences[SEQUENCE_COUNT];
-	Oid labels[ENUM_COUNT][MAX_LABELS];
+	Oid labels[ENUM_COUNT][PGQRS_MAX_LABELS];
 } cache;
 
 /* Whether a subscription writes our tables; changes counts what may have changed that. */
@@ -294,7 +189,7 @@ find_index(PgqrsIndexId id, Oid schema)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for index %u", oid);
 	form = (Form_pg_index) GETSTRUCT(tuple);
-	while (count < MAX_KEY_COLUMNS && columns[count] != 0)
+	while (count < PGQRS_MAX_INDEX_COLUMNS && columns[count] != 0)
 		count++;
 	same = form->indnatts == count &&
 		memcmp(form->indkey.values, columns, count * sizeof(AttrNumber)) == 0;

@@ -432,7 +432,7 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 		PgqrsFloorKey key = {
 			.visible_after = DatumGetTimestampTz(
 				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
-			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE_ID)),
 		};
 		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
 
@@ -461,7 +461,7 @@ scan_priority(Claim *claim, int priority)
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
 		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
 		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
@@ -501,7 +501,7 @@ scan_priorities(Claim *claim, int high, int low)
 	bool found = false;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(high)},
 		{CLAIM_PRIORITY, BTGreaterEqualStrategyNumber, Int16GetDatum(low)},
 	};

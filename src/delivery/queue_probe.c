@@ -93,7 +93,7 @@ probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
 		PgqrsFloorKey key = {
 			.visible_after = DatumGetTimestampTz(
 				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
-			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE)),
+			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE_ID)),
 		};
 
 		CHECK_FOR_INTERRUPTS();
@@ -119,7 +119,7 @@ probe_ready(Probe *p, int priority)
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
 		{CLAIM_VISIBLE_AFTER, BTLessEqualStrategyNumber},
 		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber, .is_pair = true},
@@ -150,7 +150,7 @@ probe_next(Probe *p, int priority, TimestampTz after)
 {
 	PgqrsScan scan;
 	PgqrsKey keys[3] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
 		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(priority)},
 		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(after)},
 	};
@@ -210,7 +210,7 @@ probe_priorities(Probe *p)
 	int priority = HIGHEST_PRIORITY;
 	PgqrsScan levels;
 	PgqrsKey keys[2] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
 	};
 

@@ -29,127 +29,11 @@
 #include "workflow/run.h"
 #include "workflow/workflow.h"
 
-/* The columns of the type pgqrs_run, in the order of sql/60_reading.sql. */
-enum
-{
-	Run_run_id,
-	Run_workflow,
-	Run_status,
-	Run_waiting_for,
-	Run_visible_after,
-	Run_attempt,
-	Run_failures,
-	Run_crashes,
-	Run_priority,
-	Run_input,
-	Run_output,
-	Run_error,
-	Run_progress,
-	Run_tags,
-	Run_headers,
-	Run_idempotency_key,
-	Run_parent_run_id,
-	Run_parent_step_id,
-	Run_rerun_of,
-	Run_schedule_slot,
-	Run_worker,
-	Run_worker_version,
-	Run_created_at,
-	Run_started_at,
-	Run_paused_at,
-	Run_completed_at,
-	Run_deadline_at,
-	Run_cancel_requested_at,
-	Run_cancel_reason,
-	Run_deleted_at,
-	Run_delete_reason,
-	Run_natts
-};
-
-/* Where each of them is stored; 0 for those that are not taken as they are. */
-static const AttrNumber run_columns[Run_natts] = {
-	[Run_run_id] = Runs_run_id,
-	[Run_waiting_for] = Runs_waiting_for,
-	[Run_attempt] = Runs_attempt,
-	[Run_failures] = Runs_failures,
-	[Run_input] = Runs_input,
-	[Run_output] = Runs_output,
-	[Run_error] = Runs_error,
-	[Run_progress] = Runs_progress,
-	[Run_tags] = Runs_tags,
-	[Run_headers] = Runs_headers,
-	[Run_idempotency_key] = Runs_idempotency_key,
-	[Run_parent_run_id] = Runs_parent_run_id,
-	[Run_parent_step_id] = Runs_parent_step_id,
-	[Run_rerun_of] = Runs_rerun_of,
-	[Run_schedule_slot] = Runs_schedule_slot,
-	[Run_worker_version] = Runs_worker_version,
-	[Run_created_at] = Runs_created_at,
-	[Run_started_at] = Runs_started_at,
-	[Run_paused_at] = Runs_paused_at,
-	[Run_completed_at] = Runs_completed_at,
-	[Run_deadline_at] = Runs_deadline_at,
-	[Run_cancel_requested_at] = Runs_cancel_requested_at,
-	[Run_cancel_reason] = Runs_cancel_reason,
-	[Run_deleted_at] = Runs_deleted_at,
-	[Run_delete_reason] = Runs_delete_reason,
-};
-
-/* The same for pgqrs_list_steps() ... */
-enum
-{
-	Step_step_id,
-	Step_kind,
-	Step_status,
-	Step_attempt,
-	Step_failures,
-	Step_input,
-	Step_output,
-	Step_error,
-	Step_history,
-	Step_started_at,
-	Step_completed_at,
-	Step_natts
-};
-
-static const AttrNumber step_columns[Step_natts] = {
-	[Step_step_id] = Steps_step_id,
-	[Step_attempt] = Steps_attempt,
-	[Step_failures] = Steps_failures,
-	[Step_input] = Steps_input,
-	[Step_output] = Steps_output,
-	[Step_error] = Steps_error,
-	[Step_history] = Steps_history,
-	[Step_started_at] = Steps_started_at,
-	[Step_completed_at] = Steps_completed_at,
-};
-
-/* ... and for pgqrs_peek(). */
-enum
-{
-	Peek_message_id,
-	Peek_priority,
-	Peek_visible_after,
-	Peek_enqueued_at,
-	Peek_attempt,
-	Peek_failures,
-	Peek_leased,
-	Peek_run_id,
-	Peek_payload,
-	Peek_headers,
-	Peek_natts
-};
-
-static const AttrNumber peek_columns[Peek_natts] = {
-	[Peek_message_id] = Messages_message_id,
-	[Peek_visible_after] = Messages_visible_after,
-	[Peek_enqueued_at] = Messages_enqueued_at,
-	[Peek_attempt] = Messages_attempt,
-	[Peek_failures] = Messages_failures,
-	[Peek_run_id] = Messages_run_id,
-	[Peek_payload] = Messages_payload,
-	[Peek_headers] = Messages_headers,
-};
+/* Where the columns of results are stored; 0: made here. */
+static const AttrNumber run_columns[Run_natts] = PGQRS_RUN_STORED;
+static const AttrNumber result_columns[Result_natts] = PGQRS_RESULT_STORED;
+static const AttrNumber step_columns[ListSteps_natts] = PGQRS_LIST_STEPS_STORED;
+static const AttrNumber peek_columns[Peek_natts] = PGQRS_PEEK_STORED;
 
 /* The tables that runs are put together from, seen as of one moment. */
 typedef struct Reader
@@ -321,17 +205,16 @@ pgqrs_read_run(int64 run_id, TupleDesc desc)
 HeapTuple
 pgqrs_read_result(int64 run_id, TupleDesc desc)
 {
-	static const AttrNumber columns[] = {0, Runs_output, Runs_error};
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
 	TupleTableSlot *run = pgqrs_table_slot(runs);
 	PgqrsQueue queue;
-	Datum values[lengthof(columns)];
-	bool nulls[lengthof(columns)];
+	Datum values[Result_natts];
+	bool nulls[Result_natts];
 	HeapTuple row;
 
 	require_run(runs, run_id, run, &queue);
-	copy_columns(run, columns, lengthof(columns), values, nulls);
-	set(values, nulls, 0,
+	copy_columns(run, result_columns, Result_natts, values, nulls);
+	set(values, nulls, Result_status,
 		CStringGetTextDatum(
 			pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_run_status(run))));
 	row = heap_form_tuple(desc, values, nulls);
@@ -795,11 +678,11 @@ compare_by_start(const void *a, const void *b)
 static HeapTuple
 form_step(TupleTableSlot *step, TupleDesc desc)
 {
-	Datum values[Step_natts];
-	bool nulls[Step_natts];
-	copy_columns(step, step_columns, Step_natts, values, nulls);
-	set(values, nulls, Step_kind, label_of(step, Steps_kind));
-	set(values, nulls, Step_status, label_of(step, Steps_status));
+	Datum values[ListSteps_natts];
+	bool nulls[ListSteps_natts];
+	copy_columns(step, step_columns, ListSteps_natts, values, nulls);
+	set(values, nulls, ListSteps_kind, label_of(step, Steps_kind));
+	set(values, nulls, ListSteps_status, label_of(step, Steps_status));
 	return heap_form_tuple(desc, values, nulls);
 }
 

@@ -159,7 +159,7 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsKey keys[3] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
 		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
 	};

@@ -910,7 +910,7 @@ bool
 pgqrs_message_next_priority(PgqrsTable *messages, int64 queue_id, int *priority)
 {
 	PgqrsKey keys[] = {
-		{CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
 		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(*priority)},
 	};
 	PgqrsScan scan;

@@ -470,7 +470,7 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 static PgqrsNumbers
 find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 {
-	PgqrsKey key = {CLAIM_QUEUE, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
+	PgqrsKey key = {CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
 	PgqrsNumbers ids = {0};
 	PgqrsScan scan;
 
