@@ -6,6 +6,7 @@
 
 #include "access/detoast.h"
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "base/catalog.h"
 #include "base/clock.h"
 #include "base/errors.h"
@@ -13,6 +14,7 @@
 #include "base/name.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "nodes/parsenodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -555,4 +557,41 @@ pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
 	return HeapTupleGetDatum(
 		heap_form_tuple(pgqrs_result_desc(fcinfo), values, nulls));
+}
+
+void
+pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
+{
+	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
+	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
+	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
+	r->priority = pgqrs_arg_priority_or(fcinfo, first + 4, 0);
+	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
+	r->has_tags = pgqrs_arg_json(fcinfo, first + 6, "tags", &r->tags);
+	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
+	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
+										 &r->retry_policy);
+	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 9);
+	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
+	pgqrs_arg_concurrency_key(fcinfo, first + 11);
+}
+
+void
+pgqrs_require_nonatomic(FunctionCallInfo fcinfo, const char *procedure)
+{
+	CallContext *context = (CallContext *) fcinfo->context;
+
+	if (context == NULL || !IsA(context, CallContext) || context->atomic ||
+		IsSubTransaction())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s() cannot wait inside a transaction block", procedure),
+				 errdetail("It would hold a snapshot and keep vacuum from its work all the while, and could see nothing new."),
+				 errhint("CALL it in autocommit mode: on its own, not between BEGIN and COMMIT, and not in a function.")));
+}
+
+int64
+pgqrs_arg_wait_timeout(FunctionCallInfo fcinfo, int n, int64 missing)
+{
+	return (pgqrs_arg_duration_or(fcinfo, n, "timeout", missing) + 999) / 1000;
 }

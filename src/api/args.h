@@ -14,8 +14,8 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#include "queue/message.h"
 #include "utils/timestamp.h"
+#include "workflow/run.h"
 
 #define PGQRS_MAX_BATCH	   10000
 #define PGQRS_MAX_PRIORITY 100
@@ -112,6 +112,15 @@ extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
 /* The places of the ids in ascending order of the ids. */
 extern int *pgqrs_ascending(const int64 *ids, int count);
+
+/* From "input" to "concurrency_key", in the order of pgqrs_trigger(). */
+extern void pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r);
+
+/* How long a procedure may wait: milliseconds, rounded up. */
+extern int64 pgqrs_arg_wait_timeout(FunctionCallInfo fcinfo, int n, int64 missing);
+
+/* 25001 where the procedure may not commit. */
+extern void pgqrs_require_nonatomic(FunctionCallInfo fcinfo, const char *procedure);
 
 /* A result of bigint[] */
 extern Datum pgqrs_int64_array(const int64 *values, int count);

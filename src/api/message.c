@@ -1,24 +1,21 @@
 /*
  * message.c
- *	  SQL functions that send, hold and end messages.
+ *	  SQL functions that send, claim, hold and end messages.
  */
 #include "api/args.h"
 
-#include "access/htup_details.h"
 #include "base/errors.h"
 #include "base/json.h"
+#include "base/name.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
+#include "delivery/claim.h"
+#include "delivery/consume.h"
 #include "funcapi.h"
+#include "monitor/run_list.h"
+#include "nodes/execnodes.h"
 #include "queue/message.h"
-#include "shmem/claim_floor.h"
-#include "shmem/claim_hints.h"
-#include "shmem/levels.h"
-#include "shmem/xact_hooks.h"
-#include "shmem/xact_wakeups.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 #include "workflow/cancel.h"
 #include "workflow/dead_letter.h"
 
@@ -211,59 +208,96 @@ sql_set_visibility(PG_FUNCTION_ARGS)
 }
 
 /*
- * Row trigger: somebody writes pgqrs_messages past our functions, by hand, by
- * COPY or as a subscriber.
+ * Claiming
  */
-PG_FUNCTION_INFO_V1(sql_messages_written);
-Datum
-sql_messages_written(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	TupleDesc desc;
-	HeapTuple row;
-	bool isnull[5];
-	Datum values[4];
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("pgqrs_messages_written() must be fired BEFORE, FOR EACH ROW"),
-				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
-	if (RelationGetRelid(trigger->tg_relation) != pgqrs_catalog_table(TABLE_MESSAGES))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("pgqrs_messages_written() must be fired for pgqrs_messages"),
-				 errhint("Drop trigger \"%s\" of table \"%s\".",
-						 trigger->tg_trigger->tgname,
-						 RelationGetRelationName(trigger->tg_relation))));
-	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
-	{
-		pgqrs_floor_modified();
-		return PointerGetDatum(trigger->tg_trigtuple);
-	}
-	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple :
-													   trigger->tg_trigtuple;
-	desc = RelationGetDescr(trigger->tg_relation);
-	values[0] = heap_getattr(row, Messages_queue_id, desc, &isnull[0]);
-	values[1] = heap_getattr(row, Messages_priority, desc, &isnull[1]);
-	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
-	values[3] = heap_getattr(row, Messages_message_id, desc, &isnull[3]);
-	heap_getattr(row, Messages_lease, desc, &isnull[4]);
-	pgqrs_commit_due(DUE_ENDS, 0);
-	/* a NULL is refused by the table */
-	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
-	{
-		pgqrs_taken_foreign_write(DatumGetInt64(values[3]));
-		pgqrs_levels_written(DatumGetInt64(values[0]), DatumGetInt16(values[1]));
-		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
-								  DatumGetInt16(values[1]),
-								  DatumGetTimestampTz(values[2]));
-		pgqrs_wake_mark_message(DatumGetInt64(values[0]),
-								DatumGetTimestampTz(values[2]), !isnull[4]);
-	}
-	return PointerGetDatum(row);
+#define DELIVERY_COLUMNS 14
+
+static void
+put_delivery(void *arg, const PgqrsDelivery *d)
+{
+	ReturnSetInfo *rsinfo = arg;
+	Datum values[DELIVERY_COLUMNS];
+	bool nulls[DELIVERY_COLUMNS] = {0};
+	int i = 0;
+
+	values[i++] = Int64GetDatum(d->message_id);
+	values[i++] = CStringGetTextDatum(d->queue->name);
+	values[i++] = Int64GetDatum(d->lease);
+	values[i++] = Int32GetDatum(d->attempt);
+	values[i++] = Int32GetDatum(d->failures);
+	values[i++] = Int32GetDatum(d->priority);
+	values[i++] = TimestampTzGetDatum(d->enqueued_at);
+	values[i++] = TimestampTzGetDatum(d->visible_after);
+	values[i++] = d->payload;
+	nulls[i] = !d->has_headers;
+	values[i++] = d->headers;
+	nulls[i] = !d->is_run;
+	values[i++] = Int64GetDatum(d->message_id);
+	nulls[i] = !d->is_run;
+	values[i++] = values[1]; /* a workflow has the name of its queue */
+	nulls[i] = !d->has_input;
+	values[i++] = d->input;
+	values[i++] = BoolGetDatum(false); /* a run asked to stop is not delivered */
+	Assert(i == DELIVERY_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
+
+PG_FUNCTION_INFO_V1(sql_dequeue);
+Datum
+sql_dequeue(PG_FUNCTION_ARGS)
+{
+	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
+	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
+	int batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
+									  PGQRS_MAX_BATCH, 1);
+	int64 timeout = pgqrs_arg_lease_time(fcinfo, 3);
+
+	if (queue == NULL && PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
+				 errhint("Name a queue or a pattern, or a worker to claim from what it subscribes to.")));
+	if (!PG_ARGISNULL(1) && worker_id <= 0)
+		pgqrs_error_worker_not_found(worker_id);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery,
+				fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_consume);
+Datum
+sql_consume(PG_FUNCTION_ARGS)
+{
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	char *handler = pgqrs_arg_text(fcinfo, 1, "handler");
+	int batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
+									  PGQRS_MAX_BATCH, 1);
+
+	PG_RETURN_INT32(pgqrs_consume_batch(queue, handler, batch_size));
+}
+
+/*
+ * Reading
+ */
+
+PG_FUNCTION_INFO_V1(sql_peek);
+Datum
+sql_peek(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	int n = pgqrs_arg_int_or(fcinfo, 1, "n", 0, PGQRS_MAX_BATCH, 10);
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_read_peek(queue, n, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+/*
+ * Dead letters
+ */
 
 PG_FUNCTION_INFO_V1(sql_replay_message);
 Datum

@@ -1,34 +1,22 @@
 /*
  * run.c
- *	  SQL functions that start and end runs.
+ *	  SQL functions that start, read and end runs.
  */
-#include "api/run.h"
-
 #include "api/args.h"
+
+#include "access/htup_details.h"
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/name.h"
 #include "catalog/pg_type.h"
+#include "delivery/client_wait.h"
+#include "funcapi.h"
+#include "monitor/run_list.h"
+#include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "workflow/cancel.h"
+#include "workflow/rerun.h"
 #include "workflow/run.h"
-
-void
-pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
-{
-	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
-	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
-	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
-	r->priority = pgqrs_arg_priority_or(fcinfo, first + 4, 0);
-	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
-	r->has_tags = pgqrs_arg_json(fcinfo, first + 6, "tags", &r->tags);
-	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
-	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
-										 &r->retry_policy);
-	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 9);
-	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
-	pgqrs_arg_concurrency_key(fcinfo, first + 11);
-}
 
 PG_FUNCTION_INFO_V1(sql_trigger);
 Datum
@@ -113,4 +101,190 @@ sql_set_progress(PG_FUNCTION_ARGS)
 
 	pgqrs_run_set_progress(run_id, lease, has_progress, progress);
 	PG_RETURN_VOID();
+}
+
+/*
+ * Cancelling and deleting
+ */
+
+PG_FUNCTION_INFO_V1(sql_cancel_run);
+Datum
+sql_cancel_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	char *reason = pgqrs_arg_text_or_null(fcinfo, 1, "reason");
+
+	PG_RETURN_DATUM(CStringGetTextDatum(
+		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
+}
+
+/* Which runs: the arguments of pgqrs_cancel_runs() but for the first. */
+static PgqrsCancelFilter
+get_filter(FunctionCallInfo fcinfo)
+{
+	PgqrsCancelFilter filter = {
+		.created_after = DT_NOBEGIN,
+		.created_before = DT_NOEND,
+		.after_run_id = pgqrs_arg_int64_or(fcinfo, 8, 0),
+	};
+
+	filter.status = pgqrs_arg_run_status(fcinfo, 1);
+	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.error_type = pgqrs_arg_text_or_null(fcinfo, 5, "error_type");
+	if (!PG_ARGISNULL(6))
+		filter.created_after = pgqrs_arg_instant(fcinfo, 6, "created_after");
+	if (!PG_ARGISNULL(7))
+		filter.created_before = pgqrs_arg_instant(fcinfo, 7, "created_before");
+	return filter;
+}
+
+/* One row; last_run_id NULL: no other runs match. */
+PG_FUNCTION_INFO_V1(sql_cancel_runs);
+Datum
+sql_cancel_runs(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	int max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
+	char *reason = pgqrs_arg_text_or_null(fcinfo, 4, "reason");
+	PgqrsCancelFilter filter = get_filter(fcinfo);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum values[3];
+	bool nulls[3] = {false};
+	PgqrsCancelled cancelled;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	cancelled = pgqrs_cancel_many(workflow, &filter, reason, max_rows);
+	values[0] = Int64GetDatum(cancelled.changed);
+	values[1] = Int64GetDatum(cancelled.skipped);
+	values[2] = Int64GetDatum(cancelled.last);
+	nulls[2] = cancelled.last == 0;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_acknowledge_cancel);
+Datum
+sql_acknowledge_cancel(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	Datum output;
+	bool has_output = pgqrs_arg_json(fcinfo, 2, "output", &output);
+
+	pgqrs_cancel_acknowledge(run_id, lease, has_output ? &output : NULL);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(sql_delete_run);
+Datum
+sql_delete_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	pgqrs_cancel_delete(run_id, pgqrs_arg_text_or_null(fcinfo, 1, "reason"));
+	PG_RETURN_VOID();
+}
+
+/*
+ * Starting again
+ */
+
+PG_FUNCTION_INFO_V1(sql_rerun);
+Datum
+sql_rerun(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	Datum input;
+	bool has_input = pgqrs_arg_json(fcinfo, 1, "input", &input);
+	PgqrsRerun rerun;
+
+	rerun.input = has_input ? &input : NULL;
+	rerun.from_step = pgqrs_arg_key_or_null(fcinfo, 2, "from_step");
+	rerun.keep_finished = pgqrs_arg_bool_or(fcinfo, 3, false);
+	PG_RETURN_INT64(pgqrs_rerun_start(run_id, &rerun));
+}
+
+/*
+ * Reading
+ */
+
+PG_FUNCTION_INFO_V1(sql_get_run);
+Datum
+sql_get_run(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(pgqrs_read_run(run_id, pgqrs_result_desc(fcinfo))));
+}
+
+PG_FUNCTION_INFO_V1(sql_find_run);
+Datum
+sql_find_run(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	char *key = pgqrs_arg_key(fcinfo, 1, "idempotency_key");
+	int64 run_id = pgqrs_read_find_run(workflow, key);
+
+	if (run_id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(run_id);
+}
+
+PG_FUNCTION_INFO_V1(sql_result);
+Datum
+sql_result(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(pgqrs_read_result(run_id, pgqrs_result_desc(fcinfo))));
+}
+
+PG_FUNCTION_INFO_V1(sql_wait);
+Datum
+sql_wait(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 1, 300 * USECS_PER_SEC);
+	HeapTuple result;
+
+	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait");
+	result = pgqrs_wait_for_run(run_id, timeout, pgqrs_result_desc(fcinfo));
+	if (result == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_WAIT_TIMEOUT),
+				 errmsg("run " INT64_FORMAT " did not end in time", run_id),
+				 errhint("It goes on all the same: wait again, or look at it with pgqrs_get_run().")));
+	PG_RETURN_DATUM(HeapTupleGetDatum(result));
+}
+
+PG_FUNCTION_INFO_V1(sql_list_runs);
+Datum
+sql_list_runs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgqrsRunFilter filter;
+
+	filter.workflow = pgqrs_arg_pattern_or_null(fcinfo, 0, "workflow");
+	filter.status = pgqrs_arg_run_status(fcinfo, 1);
+	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
+	filter.page_size = pgqrs_arg_int_or(fcinfo, 4, "page_size", 0,
+										PGQRS_MAX_BATCH, 50);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (filter.page_size > 0)
+		pgqrs_read_runs(&filter, result->setResult, result->setDesc);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_run_crashes);
+Datum
+sql_run_crashes(PG_FUNCTION_ARGS)
+{
+	int crashes;
+
+	if (!pgqrs_read_crashes(pgqrs_arg_int64(fcinfo, 0, "run_id"), &crashes))
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(crashes);
 }

@@ -1,14 +1,16 @@
 /*
  * worker.c
- *	  The SQL functions of workers.
+ *	  SQL functions of workers.
  */
 #include "api/args.h"
 
 #include <limits.h>
 
 #include "base/compat.h"
+#include "base/errors.h"
 #include "base/name.h"
 #include "catalog/pg_type.h"
+#include "delivery/client_wait.h"
 #include "delivery/worker.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -110,4 +112,26 @@ Datum
 sql_stop_worker(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(pgqrs_worker_stop(pgqrs_arg_int64(fcinfo, 0, "worker_id")));
+}
+
+PG_FUNCTION_INFO_V1(sql_wait_for_work);
+Datum
+sql_wait_for_work(PG_FUNCTION_ARGS)
+{
+	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
+	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
+	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 2, 30 * USECS_PER_SEC);
+	Datum value;
+	bool isnull = false;
+
+	if (queue == NULL && PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
+				 errhint("Name a queue or a pattern, or a worker to wait for what it subscribes to.")));
+	if (!PG_ARGISNULL(1) && worker_id <= 0)
+		pgqrs_error_worker_not_found(worker_id);
+	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait_for_work");
+	value = BoolGetDatum(pgqrs_wait_until_work(queue, worker_id, timeout));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, &value, &isnull));
 }

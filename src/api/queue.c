@@ -1,12 +1,15 @@
 /*
- * queue_admin.c
+ * queue.c
  *	  SQL functions that administer queues.
  */
 #include "api/args.h"
 
 #include "api/settings.h"
 #include "base/clock.h"
+#include "queue/privileges.h"
+#include "queue/queue.h"
 #include "queue/queue_admin.h"
+#include "utils/builtins.h"
 #include "workflow/drop.h"
 
 static void
@@ -80,4 +83,16 @@ sql_resume_queue(PG_FUNCTION_ARGS)
 {
 	pgqrs_queue_pause(pgqrs_arg_name(fcinfo, 0, "queue"), false);
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(sql_queue_name);
+Datum
+sql_queue_name(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+
+	if (!pgqrs_queue_by_id(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue) ||
+		pgqrs_grants_on(queue.name) == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
 }

@@ -1,6 +1,8 @@
 /*
- * health.c
- *	  What the view pgqrs_health shows of shared memory.
+ * monitor.c
+ *	  What views, reports and health show.
+ *
+ * Statistics of a queue that the role cannot read are NULL.
  */
 #include "api/args.h"
 
@@ -12,17 +14,153 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/guc.h"
+#include "base/json.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "monitor/stats.h"
+#include "queue/privileges.h"
+#include "queue/queue.h"
+#include "queue/roles.h"
+#include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/database_registry.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
+
+#define MAX_COLUMNS 12
+
+/* A row of the function's result, filled column by column. */
+typedef struct StatsRow
+{
+	int count;
+	Datum values[MAX_COLUMNS];
+	bool nulls[MAX_COLUMNS];
+} StatsRow;
+
+static void
+put_stat(StatsRow *r, Datum value, bool known)
+{
+	Assert(r->count < MAX_COLUMNS);
+	r->values[r->count] = value;
+	r->nulls[r->count++] = !known;
+}
+
+static void
+put_duration(StatsRow *r, int64 duration, bool known)
+{
+	put_stat(r, IntervalPGetDatum(pgqrs_interval(duration)), known);
+}
+
+/* The queue of the first argument, if the role has any privilege on it. */
+static bool
+arg_queue(FunctionCallInfo fcinfo, PgqrsQueue *queue)
+{
+	int64 queue_id = pgqrs_arg_int64(fcinfo, 0, "queue_id");
+
+	return pgqrs_queue_by_id(queue_id, queue) && pgqrs_grants_on(queue->name) != 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_count_messages);
+Datum
+sql_count_messages(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+	PgqrsQueueStats stats;
+	StatsRow r = {0};
+
+	if (!arg_queue(fcinfo, &queue))
+		PG_RETURN_NULL();
+	pgqrs_stats_queue(queue.queue_id, &stats);
+	put_stat(&r, Int64GetDatum(stats.ready), true);
+	put_stat(&r, Int64GetDatum(stats.delayed), true);
+	put_stat(&r, Int64GetDatum(stats.in_flight), true);
+	put_stat(&r, Int64GetDatum(stats.dead), true);
+	put_stat(&r, TimestampTzGetDatum(stats.oldest_ready),
+			 !TIMESTAMP_IS_NOEND(stats.oldest_ready));
+	put_stat(&r, Float8GetDatum(stats.out_per_minute), true);
+	return pgqrs_result_row(fcinfo, r.values, r.nulls);
+}
+
+PG_FUNCTION_INFO_V1(sql_count_runs);
+Datum
+sql_count_runs(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+	PgqrsWorkflowStats stats;
+	StatsRow r = {0};
+
+	if (!arg_queue(fcinfo, &queue) || !queue.is_workflow)
+		PG_RETURN_NULL();
+	pgqrs_stats_workflow(queue.queue_id, &stats);
+	put_stat(&r, Int64GetDatum(stats.queued), true);
+	put_stat(&r, Int64GetDatum(stats.running), true);
+	put_stat(&r, Int64GetDatum(stats.paused), true);
+	put_stat(&r, Int64GetDatum(stats.success), true);
+	put_stat(&r, Int64GetDatum(stats.error), true);
+	put_stat(&r, Int64GetDatum(stats.cancelled), true);
+	put_duration(&r, stats.avg_duration, stats.has_durations);
+	put_duration(&r, stats.p50_duration, stats.has_durations);
+	put_duration(&r, stats.p95_duration, stats.has_durations);
+	put_stat(&r, Int64GetDatum(stats.retries), true);
+	put_stat(&r, TimestampTzGetDatum(stats.since), !TIMESTAMP_IS_NOEND(stats.since));
+	put_stat(&r,
+			 Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)),
+			 true);
+	return pgqrs_result_row(fcinfo, r.values, r.nulls);
+}
+
+PG_FUNCTION_INFO_V1(sql_elapsed);
+Datum
+sql_elapsed(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
+		TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(0)) ||
+		TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(1)))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(DirectFunctionCall2(timestamp_mi, PG_GETARG_DATUM(1),
+										PG_GETARG_DATUM(0)));
+}
+
+#define MANY_QUEUES 1000
+
+PG_FUNCTION_INFO_V1(sql_readable_queues);
+Datum
+sql_readable_queues(PG_FUNCTION_ARGS)
+{
+	PgqrsNumbers ids = pgqrs_grants_readable_queues();
+
+	/* statistics ask for one after the other */
+	if (ids.count >= MANY_QUEUES)
+		pgqrs_queue_remember_all();
+	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
+}
+
+PG_FUNCTION_INFO_V1(sql_role_of);
+Datum
+sql_role_of(PG_FUNCTION_ARGS)
+{
+	Oid role;
+
+	if (PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	role = pgqrs_role_find(PG_ARGISNULL(0),
+						   PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0),
+						   NameStr(*PG_GETARG_NAME(1)));
+	if (!OidIsValid(role))
+		PG_RETURN_NULL();
+	PG_RETURN_OID(role);
+}
+
+/*
+ * Health
+ */
 
 PG_FUNCTION_INFO_V1(sql_floor_stats);
 Datum
@@ -276,4 +414,21 @@ sql_background_stats(PG_FUNCTION_ARGS)
 		IntervalPGetDatum(pgqrs_interval(unconfirmed)));
 	put(values, nulls, 13, preloaded && unconfirmed > 0, TimestampTzGetDatum(until));
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+}
+
+/*
+ * Reports
+ */
+
+/* What pgqrs_html() shows of a value at most, in bytes; it cuts to characters. */
+#define MAX_SHOWN (4000 * MAX_MULTIBYTE_CHAR_LEN)
+
+PG_FUNCTION_INFO_V1(sql_html_json);
+Datum
+sql_html_json(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(
+		cstring_to_text(pgqrs_json_excerpt(PG_GETARG_DATUM(0), MAX_SHOWN)));
 }
