@@ -34,28 +34,48 @@ PGDLLEXPORT void _PG_init(void);
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
+static const PgqrsShmemModule *const shmem_modules[] = {
+	&pgqrs_clock_shmem,		&pgqrs_floor_shmem,	 &pgqrs_taken_shmem,
+	&pgqrs_levels_shmem,	&pgqrs_commit_shmem, &pgqrs_databases_shmem,
+	&pgqrs_heartbeat_shmem, &pgqrs_waiter_shmem, &pgqrs_ended_shmem,
+	&pgqrs_faulty_shmem,	&pgqrs_ready_shmem,	 &pgqrs_wake_shmem,
+};
+
+static Size
+module_size(const PgqrsShmemModule *module)
+{
+	Size more = module->more != NULL ? module->more() : 0;
+
+	return MAXALIGN(add_size(module->size, more));
+}
+
 static void
 request_shmem(void)
 {
 	if (previous_request_hook != NULL)
 		previous_request_hook();
-	RequestAddinShmemSpace(pgqrs_clock_shmem_size());
-	RequestAddinShmemSpace(pgqrs_floor_shmem_size());
-	RequestAddinShmemSpace(pgqrs_taken_shmem_size());
-	RequestAddinShmemSpace(pgqrs_levels_shmem_size());
-	RequestAddinShmemSpace(pgqrs_commit_shmem_size());
-	RequestAddinShmemSpace(pgqrs_databases_shmem_size());
-	RequestAddinShmemSpace(pgqrs_heartbeat_shmem_size());
-	RequestAddinShmemSpace(pgqrs_waiter_shmem_size());
-	RequestAddinShmemSpace(pgqrs_ended_shmem_size());
-	RequestAddinShmemSpace(pgqrs_faulty_shmem_size());
-	RequestAddinShmemSpace(pgqrs_ready_shmem_size());
-	RequestAddinShmemSpace(pgqrs_wake_shmem_size());
-	RequestNamedLWLockTranche("pgqrs floors", 1);
-	RequestNamedLWLockTranche("pgqrs heartbeats", 1);
-	RequestNamedLWLockTranche("pgqrs ended runs", 1);
-	RequestNamedLWLockTranche("pgqrs ready queues", 1);
-	RequestNamedLWLockTranche("pgqrs wake", 1);
+	for (int i = 0; i < lengthof(shmem_modules); i++)
+	{
+		const PgqrsShmemModule *module = shmem_modules[i];
+
+		RequestAddinShmemSpace(add_size(module_size(module), PG_CACHE_LINE_SIZE));
+		if (module->has_lock)
+			RequestNamedLWLockTranche(module->name, 1);
+	}
+}
+
+static void
+start_module(const PgqrsShmemModule *module)
+{
+	Size size = module_size(module);
+	bool found;
+
+	*module->area = ShmemInitStruct(module->name, size, &found);
+	if (found)
+		return;
+	memset(*module->area, 0, size);
+	module->init(module->has_lock ? &GetNamedLWLockTranche(module->name)->lock :
+									NULL);
 }
 
 static void
@@ -64,18 +84,8 @@ start_shmem(void)
 	if (previous_startup_hook != NULL)
 		previous_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	pgqrs_clock_shmem_init();
-	pgqrs_floor_shmem_init();
-	pgqrs_taken_shmem_init();
-	pgqrs_levels_shmem_init();
-	pgqrs_commit_shmem_init();
-	pgqrs_databases_shmem_init();
-	pgqrs_heartbeat_shmem_init();
-	pgqrs_waiter_shmem_init();
-	pgqrs_ended_shmem_init();
-	pgqrs_faulty_shmem_init();
-	pgqrs_ready_shmem_init();
-	pgqrs_wake_shmem_init();
+	for (int i = 0; i < lengthof(shmem_modules); i++)
+		start_module(shmem_modules[i]);
 	LWLockRelease(AddinShmemInitLock);
 }
 

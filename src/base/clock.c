@@ -14,7 +14,6 @@
 #include "port/atomics.h"
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
@@ -62,12 +61,6 @@ static Clock *shared = NULL;
 static Steps own_steps;
 static uint32 own_epoch = 0;
 
-Size
-pgqrs_clock_shmem_size(void)
-{
-	return MAXALIGN(sizeof(Clock));
-}
-
 static int64
 monotonic(void)
 {
@@ -107,28 +100,28 @@ save_steps(int code, Datum arg)
 	own_steps = shared->steps;
 }
 
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_clock_shmem_init(void)
+static void
+init_clock(LWLock *lock)
 {
 	static bool began = false;
-	bool found;
 
-	shared = ShmemInitStruct("pgqrs clock", sizeof(Clock), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(Clock));
-		pg_atomic_init_u64(&shared->last, 0);
-		pg_atomic_init_u32(&shared->epoch, 0);
-		pg_atomic_init_u64(&shared->serving_since, 0);
-		SpinLockInit(&shared->mutex);
-		if (!began)
-			note_downtime(&own_steps);
-		began = true;
-		shared->steps = own_steps;
-		on_shmem_exit(save_steps, (Datum) 0);
-	}
+	pg_atomic_init_u64(&shared->last, 0);
+	pg_atomic_init_u32(&shared->epoch, 0);
+	pg_atomic_init_u64(&shared->serving_since, 0);
+	SpinLockInit(&shared->mutex);
+	if (!began)
+		note_downtime(&own_steps);
+	began = true;
+	shared->steps = own_steps;
+	on_shmem_exit(save_steps, (Datum) 0);
 }
+
+const PgqrsShmemModule pgqrs_clock_shmem = {
+	.name = "pgqrs clock",
+	.size = sizeof(Clock),
+	.area = (void **) &shared,
+	.init = init_clock,
+};
 
 uint32
 pgqrs_clock_epoch(void)

@@ -7,14 +7,14 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 #include "storage/latch.h"
 
 /* Durations at most this long, so that adding one to now cannot overflow. */
 #define PGQRS_MAX_DURATION (INT64CONST(1000) * 366 * USECS_PER_DAY)
 
-extern Size pgqrs_clock_shmem_size(void);
-extern void pgqrs_clock_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_clock_shmem;
 
 extern TimestampTz pgqrs_clock(void);
 

@@ -45,44 +45,24 @@ static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
 };
 
 /*
- * When workers that heartbeats.c does not know were last known to have been
- * written, as hints that save reading the row.  What this transaction wrote
- * counts too, so whatever undoes a write forgets everything.
+ * When the rows of workers that heartbeats.c does not know were last seen to have
+ * been written: a hint that saves reading the row.  What the transaction has
+ * written counts too, so a hint from before a rollback does not count.
  */
-static struct
+typedef struct SeenWorker
 {
 	int64 worker_id;
 	TimestampTz at;
-} seen[SEEN_SIZE];
+	uint32 rollbacks;
+} SeenWorker;
+
+static SeenWorker seen_workers[SEEN_SIZE];
 
 static void
-forget_at_end(XactEvent event, void *arg)
+remember_worker(int64 worker_id, TimestampTz at)
 {
-	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		memset(seen, 0, sizeof(seen));
-}
-
-static void
-forget_at_subend(SubXactEvent event, SubTransactionId id,
-				 SubTransactionId parent, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		memset(seen, 0, sizeof(seen));
-}
-
-static void
-remember(int64 worker_id, TimestampTz at)
-{
-	static bool registered = false;
-
-	if (!registered)
-	{
-		RegisterXactCallback(forget_at_end, NULL);
-		RegisterSubXactCallback(forget_at_subend, NULL);
-		registered = true;
-	}
-	seen[worker_id % SEEN_SIZE].worker_id = worker_id;
-	seen[worker_id % SEEN_SIZE].at = at;
+	seen_workers[worker_id % SEEN_SIZE] = (SeenWorker){worker_id, at,
+													   pgqrs_xact_rollbacks()};
 }
 
 /*
@@ -111,8 +91,11 @@ is_fresh(TimestampTz at, TimestampTz now, int64 interval)
 static bool
 was_written(int64 worker_id, TimestampTz now, int64 interval)
 {
-	return seen[worker_id % SEEN_SIZE].worker_id == worker_id &&
-		is_fresh(seen[worker_id % SEEN_SIZE].at, now, interval);
+	const SeenWorker *seen = &seen_workers[worker_id % SEEN_SIZE];
+
+	return seen->worker_id == worker_id &&
+		seen->rollbacks == pgqrs_xact_rollbacks() &&
+		is_fresh(seen->at, now, interval);
 }
 
 /* The later of two instants; one that the clock has yet to reach does not count. */
@@ -263,7 +246,7 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 			at = now;
 		}
 		if (!is_known && is_fresh(at, now, interval))
-			remember(worker_id, at);
+			remember_worker(worker_id, at);
 	}
 	pgqrs_table_close(workers);
 }

@@ -277,10 +277,11 @@ names_size(void)
 	return MAXALIGN(mul_size(pgqrs_max_floors, sizeof(FloorName)));
 }
 
-Size
-pgqrs_floor_shmem_size(void)
+/* What follows Floors. */
+static Size
+arrays_size(void)
 {
-	Size size = MAXALIGN(sizeof(Floors)) + PG_CACHE_LINE_SIZE;
+	Size size = PG_CACHE_LINE_SIZE;
 
 	size = add_size(size, published_size());
 	size = add_size(size, parkings_size());
@@ -312,18 +313,12 @@ init_published(Published *published)
 	init_counters(&published->counters);
 }
 
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_floor_shmem_init(void)
+static void
+init_floors(LWLock *lock)
 {
-	bool found;
 	char *p;
 
-	shared = ShmemInitStruct("pgqrs floors", pgqrs_floor_shmem_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, pgqrs_floor_shmem_size());
-	shared->lock = &GetNamedLWLockTranche("pgqrs floors")->lock;
+	shared->lock = lock;
 	pg_atomic_init_u32(&shared->backends, 0);
 	pg_atomic_init_u32(&shared->parked, 0);
 	pg_atomic_init_u32(&shared->sweep_at, 0);
@@ -351,6 +346,15 @@ pgqrs_floor_shmem_init(void)
 		SpinLockInit(&shared->floors[i].mutex);
 	}
 }
+
+const PgqrsShmemModule pgqrs_floor_shmem = {
+	.name = "pgqrs floors",
+	.size = MAXALIGN(sizeof(Floors)),
+	.more = arrays_size,
+	.has_lock = true,
+	.area = (void **) &shared,
+	.init = init_floors,
+};
 
 /*
  * Floors

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
 /*
@@ -118,8 +119,7 @@ typedef struct PgqrsFloorStats
 
 extern int pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b);
 
-extern Size pgqrs_floor_shmem_size(void);
-extern void pgqrs_floor_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_floor_shmem;
 
 /* Writing messages */
 extern TimestampTz pgqrs_floor_writer_clock(int64 queue_id, int64 delay,

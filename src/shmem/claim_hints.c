@@ -30,7 +30,6 @@
 
 #include "base/compat.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 
 /* The ids of what is claimed at a time are near each other. */
@@ -73,27 +72,19 @@ static int note_count = 0;
 static Place *updating = NULL;
 static Place *locking = NULL;
 
-Size
-pgqrs_taken_shmem_size(void)
+static void
+init_places(LWLock *lock)
 {
-	return PLACES * sizeof(PaddedPlace) + PG_CACHE_LINE_SIZE;
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_taken_shmem_init(void)
-{
-	bool found;
-	void *p = ShmemInitStruct("pgqrs taken messages", pgqrs_taken_shmem_size(),
-							  &found);
-
-	shared = (PaddedPlace *) CACHELINEALIGN(p);
-	if (found)
-		return;
-	memset(shared, 0, PLACES * sizeof(PaddedPlace));
 	for (int i = 0; i < PLACES; i++)
 		SpinLockInit(&shared[i].p.mutex);
 }
+
+const PgqrsShmemModule pgqrs_taken_shmem = {
+	.name = "pgqrs taken messages",
+	.size = PLACES * sizeof(PaddedPlace),
+	.area = (void **) &shared,
+	.init = init_places,
+};
 
 static Place *
 place_of(int64 message_id)

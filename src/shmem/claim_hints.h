@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 #include "shmem/claim_floor.h"
 
@@ -25,8 +26,7 @@ typedef enum PgqrsTake
 	TAKE_NOTHING /* another claim has it */
 } PgqrsTake;
 
-extern Size pgqrs_taken_shmem_size(void);
-extern void pgqrs_taken_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_taken_shmem;
 
 /* The transaction claims the message that was at the key; now: about when. */
 extern void pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now);

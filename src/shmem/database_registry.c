@@ -28,7 +28,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
@@ -89,23 +88,10 @@ static Database *own = NULL;
 /* The worker leaves of its own accord. */
 static bool leaving = false;
 
-Size
-pgqrs_databases_shmem_size(void)
+static void
+init_databases(LWLock *lock)
 {
-	return MAXALIGN(sizeof(Databases));
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_databases_shmem_init(void)
-{
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs databases", sizeof(Databases), &found);
 	own = NULL;
-	if (found)
-		return;
-	memset(shared, 0, sizeof(Databases));
 	SpinLockInit(&shared->mutex);
 	pg_atomic_init_u32(&shared->changed, 0);
 	pg_atomic_init_u32(&shared->waiting, 0);
@@ -120,6 +106,13 @@ pgqrs_databases_shmem_init(void)
 			pg_atomic_init_u64(&d->due[kind], (uint64) DT_NOEND);
 	}
 }
+
+const PgqrsShmemModule pgqrs_databases_shmem = {
+	.name = "pgqrs databases",
+	.size = sizeof(Databases),
+	.area = (void **) &shared,
+	.init = init_databases,
+};
 
 /* How long to wait after so many failures in a row, in microseconds. */
 static int64

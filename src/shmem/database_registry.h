@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
 /* What a database may need its background worker for. */
@@ -107,8 +108,7 @@ typedef struct PgqrsDatabase
 /* How many databases can have an entry at most. */
 #define PGQRS_MAX_DATABASES 1024
 
-extern Size pgqrs_databases_shmem_size(void);
-extern void pgqrs_databases_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_databases_shmem;
 
 /*
  * For any backend

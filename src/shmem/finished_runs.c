@@ -19,7 +19,6 @@
 #include "port/atomics.h"
 #include "shmem/database_registry.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #define RING   8192
 #define BLOCKS 1024
@@ -51,24 +50,19 @@ static Ended *shared = NULL;
 /* How far this worker has come. */
 static uint64 taken = 0;
 
-Size
-pgqrs_ended_shmem_size(void)
+static void
+init_ended(LWLock *lock)
 {
-	return MAXALIGN(sizeof(Ended));
+	shared->lock = lock;
 }
 
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_ended_shmem_init(void)
-{
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs ended runs", sizeof(Ended), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(Ended));
-	shared->lock = &GetNamedLWLockTranche("pgqrs ended runs")->lock;
-}
+const PgqrsShmemModule pgqrs_ended_shmem = {
+	.name = "pgqrs ended runs",
+	.size = sizeof(Ended),
+	.has_lock = true,
+	.area = (void **) &shared,
+	.init = init_ended,
+};
 
 /*
  * One database can be noted.  The worker of the one that was noted before is

@@ -9,6 +9,7 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
 /* In place of a status: the run may be parked and has to be looked at. */
@@ -34,8 +35,7 @@ typedef struct PgqrsEndedBlock
 
 #define PGQRS_ENDED_BLOCK 1024
 
-extern Size pgqrs_ended_shmem_size(void);
-extern void pgqrs_ended_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_ended_shmem;
 
 /* Of the current database; raises no error. */
 extern void pgqrs_ended_add(const PgqrsEnded *runs, int count);

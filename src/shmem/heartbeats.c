@@ -22,7 +22,6 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
@@ -50,29 +49,24 @@ typedef struct Heartbeats
 
 static Heartbeats *shared = NULL;
 
-Size
-pgqrs_heartbeat_shmem_size(void)
+static void
+init_heartbeats(LWLock *lock)
 {
-	return MAXALIGN(sizeof(Heartbeats));
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_heartbeat_shmem_init(void)
-{
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs heartbeats", sizeof(Heartbeats), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(Heartbeats));
-	shared->lock = &GetNamedLWLockTranche("pgqrs heartbeats")->lock;
+	shared->lock = lock;
 	for (int i = 0; i < MAX_ENTRIES; i++)
 	{
 		pg_atomic_init_u64(&shared->entries[i].worker_id, 0);
 		SpinLockInit(&shared->entries[i].mutex);
 	}
 }
+
+const PgqrsShmemModule pgqrs_heartbeat_shmem = {
+	.name = "pgqrs heartbeats",
+	.size = sizeof(Heartbeats),
+	.has_lock = true,
+	.area = (void **) &shared,
+	.init = init_heartbeats,
+};
 
 /* Within the interval, on either side: a clock may have been set back. */
 static bool

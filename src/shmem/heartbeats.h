@@ -9,6 +9,7 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
 typedef enum PgqrsHeartbeat
@@ -18,8 +19,7 @@ typedef enum PgqrsHeartbeat
 	HEARTBEAT_DUE /* noted, and it is the caller's turn to write the row */
 } PgqrsHeartbeat;
 
-extern Size pgqrs_heartbeat_shmem_size(void);
-extern void pgqrs_heartbeat_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_heartbeat_shmem;
 
 /*
  * The worker has called.  Due at most once per interval (microseconds),

@@ -29,7 +29,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 
 /*
  * Queues that share a counter cost each other searches, no more.  The counters
@@ -57,24 +56,19 @@ static None none[COUNTERS]; /* each by its counter */
 static uint64 written = 0;	/* what the transaction has to count in, */
 static uint64 counted = 0;	/* and has */
 
-Size
-pgqrs_levels_shmem_size(void)
+static void
+init_counters(LWLock *lock)
 {
-	return COUNTERS * sizeof(Counter) + PG_CACHE_LINE_SIZE;
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_levels_shmem_init(void)
-{
-	bool found;
-	void *p = ShmemInitStruct("pgqrs priority levels",
-							  pgqrs_levels_shmem_size(), &found);
-
-	shared = (Counter *) CACHELINEALIGN(p);
-	for (int i = 0; i < COUNTERS && !found; i++)
+	for (int i = 0; i < COUNTERS; i++)
 		pg_atomic_init_u64(&shared[i].count, 0);
 }
+
+const PgqrsShmemModule pgqrs_levels_shmem = {
+	.name = "pgqrs priority levels",
+	.size = COUNTERS * sizeof(Counter),
+	.area = (void **) &shared,
+	.init = init_counters,
+};
 
 static int
 counter_of(int64 queue_id)

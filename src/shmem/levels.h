@@ -9,10 +9,11 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
+
 #define PGQRS_USUAL_PRIORITY 0
 
-extern Size pgqrs_levels_shmem_size(void);
-extern void pgqrs_levels_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_levels_shmem;
 
 /* The transaction writes a message. */
 extern void pgqrs_levels_written(int64 queue_id, int16 priority);

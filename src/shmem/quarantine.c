@@ -16,7 +16,6 @@
 #include "base/errors.h"
 #include "base/subxact.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -50,24 +49,18 @@ static bool at_hand = false;
 static PgqrsFaultyKind kind_at_hand;
 static int64 id_at_hand;
 
-Size
-pgqrs_faulty_shmem_size(void)
+static void
+init_rows(LWLock *lock)
 {
-	return MAXALIGN(sizeof(FaultyRows));
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_faulty_shmem_init(void)
-{
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs faulty rows", sizeof(FaultyRows), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(FaultyRows));
 	SpinLockInit(&shared->mutex);
 }
+
+const PgqrsShmemModule pgqrs_faulty_shmem = {
+	.name = "pgqrs faulty rows",
+	.size = sizeof(FaultyRows),
+	.area = (void **) &shared,
+	.init = init_rows,
+};
 
 static FaultyRows *
 lock_rows(void)

@@ -12,6 +12,8 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
+
 typedef enum PgqrsFaultyKind
 {
 	FAULTY_MESSAGE, /* and its run */
@@ -24,8 +26,7 @@ typedef enum PgqrsFaultyKind
 /* For how long a row is passed over. */
 #define PGQRS_FAULTY_PAUSE (60 * USECS_PER_SEC)
 
-extern Size pgqrs_faulty_shmem_size(void);
-extern void pgqrs_faulty_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_faulty_shmem;
 
 /* No row is at hand. */
 extern void pgqrs_faulty_begin(void);

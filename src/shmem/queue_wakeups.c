@@ -31,7 +31,6 @@
 #include "shmem/database_registry.h"
 #include "shmem/wait_slots.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #define SLOTS	   PGQRS_READY_MAX
@@ -93,23 +92,10 @@ typedef struct Ready
 
 static Ready *shared = NULL;
 
-Size
-pgqrs_ready_shmem_size(void)
+static void
+init_ready(LWLock *lock)
 {
-	return MAXALIGN(sizeof(Ready));
-}
-
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_ready_shmem_init(void)
-{
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs ready queues", sizeof(Ready), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(Ready));
-	shared->lock = &GetNamedLWLockTranche("pgqrs ready queues")->lock;
+	shared->lock = lock;
 	for (int i = 0; i < WORDS; i++)
 	{
 		pg_atomic_init_u64(&shared->used[i], 0);
@@ -131,6 +117,14 @@ pgqrs_ready_shmem_init(void)
 		pg_atomic_init_u64(&shared->slots[i].s.idle_until, 0);
 	}
 }
+
+const PgqrsShmemModule pgqrs_ready_shmem = {
+	.name = "pgqrs ready queues",
+	.size = sizeof(Ready),
+	.has_lock = true,
+	.area = (void **) &shared,
+	.init = init_ready,
+};
 
 /*
  * Finding

@@ -12,11 +12,11 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 #include "shmem/wait_slots.h"
 
-extern Size pgqrs_ready_shmem_size(void);
-extern void pgqrs_ready_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_ready_shmem;
 
 /* How many queues of all databases can have a place. */
 #define PGQRS_READY_MAX PGQRS_QUEUE_SLOTS

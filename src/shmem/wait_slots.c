@@ -68,23 +68,15 @@ static bool waiting = false;
  * Shared memory
  */
 
-Size
-pgqrs_waiter_shmem_size(void)
+static Size
+waiters_size(void)
 {
-	return MAXALIGN(add_size(offsetof(Waiters, waiters),
-							 mul_size(MaxBackends + 1, sizeof(Waiter))));
+	return mul_size(MaxBackends + 1, sizeof(Waiter));
 }
 
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_waiter_shmem_init(void)
+static void
+init_waiters(LWLock *lock)
 {
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs waiters", pgqrs_waiter_shmem_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, pgqrs_waiter_shmem_size());
 	pg_atomic_init_u32(&shared->used, 0);
 	pg_atomic_init_u32(&shared->turn, 0);
 	for (int i = 0; i < COUNTS; i++)
@@ -95,6 +87,14 @@ pgqrs_waiter_shmem_init(void)
 		SpinLockInit(&shared->waiters[i].mutex);
 	}
 }
+
+const PgqrsShmemModule pgqrs_waiter_shmem = {
+	.name = "pgqrs waiters",
+	.size = offsetof(Waiters, waiters),
+	.more = waiters_size,
+	.area = (void **) &shared,
+	.init = init_waiters,
+};
 
 bool
 pgqrs_waiter_possible(void)

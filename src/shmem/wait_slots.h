@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
+
 /* What a backend may wait for.  An event without an id has 0 there. */
 typedef enum PgqrsWaitEventKind
 {
@@ -46,8 +48,7 @@ extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);
 /* A waiter names at most so many. */
 #define PGQRS_MAX_EVENTS 20
 
-extern Size pgqrs_waiter_shmem_size(void);
-extern void pgqrs_waiter_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_waiter_shmem;
 extern bool pgqrs_waiter_possible(void);
 
 /*

@@ -30,7 +30,6 @@
 #include "shmem/claim_hints.h"
 #include "shmem/levels.h"
 #include "shmem/xact_wakeups.h"
-#include "storage/shmem.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
@@ -79,16 +78,13 @@ static XactEvent ended = NOT_ENDED;
 /* The nesting level of a subtransaction that was rolled back just so; 0: none. */
 static int aborted_level = 0;
 
+/* How often this backend has undone, or prepared, what it had written. */
+static uint32 rollbacks = 0;
+
 /* The user's setting while we have lowered it. */
 static bool lowered = false;
 static int user_setting;
 static int64 records; /* of WAL, that this backend had written by then */
-
-Size
-pgqrs_commit_shmem_size(void)
-{
-	return MAXALIGN(sizeof(Commits));
-}
 
 /* Whether the server was shut down before this start, and did not crash. */
 static bool
@@ -102,18 +98,20 @@ start_is_clean(void)
 	return clean;
 }
 
-/* Called by the postmaster before recovery, with AddinShmemInitLock held. */
-void
-pgqrs_commit_shmem_init(void)
+/* Recovery has not begun. */
+static void
+init_commits(LWLock *lock)
 {
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs commits", sizeof(Commits), &found);
-	if (!found)
-		shared->careful_until = start_is_clean() ?
-			0 :
-			GetCurrentTimestamp() + CAREFUL_TIME;
+	if (!start_is_clean())
+		shared->careful_until = GetCurrentTimestamp() + CAREFUL_TIME;
 }
+
+const PgqrsShmemModule pgqrs_commit_shmem = {
+	.name = "pgqrs commits",
+	.size = sizeof(Commits),
+	.area = (void **) &shared,
+	.init = init_commits,
+};
 
 /*
  * Claims
@@ -298,6 +296,7 @@ transaction_event(XactEvent event, void *arg)
 				pgqrs_taken_committed();
 			else
 			{
+				rollbacks++;
 				pgqrs_taken_forget();
 				pgqrs_levels_forget();
 			}
@@ -318,10 +317,17 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 		pgqrs_wake_subcommit(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
+		rollbacks++;
 		pgqrs_taken_forget();
 		pgqrs_levels_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
 	}
+}
+
+uint32
+pgqrs_xact_rollbacks(void)
+{
+	return rollbacks;
 }
 
 static void

@@ -7,11 +7,11 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 #include "shmem/database_registry.h"
 
-extern Size pgqrs_commit_shmem_size(void);
-extern void pgqrs_commit_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_commit_shmem;
 extern void pgqrs_commit_init(void);
 
 /*
@@ -42,6 +42,12 @@ extern void pgqrs_commit_databases_changed(void);
 
 /* The database is held until it ends, however that is.  False: no room. */
 extern bool pgqrs_commit_hold(Oid db);
+
+/*
+ * How often this backend has rolled back a (sub)transaction, or prepared one: what
+ * it remembers of its own writes counts only until then.
+ */
+extern uint32 pgqrs_xact_rollbacks(void);
 
 /* It may have renamed or dropped roles. */
 extern void pgqrs_commit_roles_changed(void);

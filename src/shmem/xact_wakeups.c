@@ -107,27 +107,28 @@ max_parked(void)
 	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
 }
 
-Size
-pgqrs_wake_shmem_size(void)
+static Size
+parkings_size(void)
 {
-	return MAXALIGN(add_size(offsetof(Wake, parkings),
-							 mul_size(max_parked(), sizeof(Parked))));
+	return mul_size(max_parked(), sizeof(Parked));
 }
 
-/* Called by the postmaster, with AddinShmemInitLock held. */
-void
-pgqrs_wake_shmem_init(void)
+static void
+init_wake(LWLock *lock)
 {
-	bool found;
-
-	shared = ShmemInitStruct("pgqrs wake", pgqrs_wake_shmem_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, pgqrs_wake_shmem_size());
-	shared->lock = &GetNamedLWLockTranche("pgqrs wake")->lock;
+	shared->lock = lock;
 	pg_atomic_init_u32(&shared->parked, 0);
 	shared->max_parked = max_parked();
 }
+
+const PgqrsShmemModule pgqrs_wake_shmem = {
+	.name = "pgqrs wake",
+	.size = offsetof(Wake, parkings),
+	.more = parkings_size,
+	.has_lock = true,
+	.area = (void **) &shared,
+	.init = init_wake,
+};
 
 /*
  * Marking

@@ -10,10 +10,10 @@
 
 #include "postgres.h"
 
+#include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
-extern Size pgqrs_wake_shmem_size(void);
-extern void pgqrs_wake_shmem_init(void);
+extern const PgqrsShmemModule pgqrs_wake_shmem;
 
 /*
  * A message is written: it can be claimed at that instant.  leased: it is the

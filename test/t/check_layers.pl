@@ -39,19 +39,23 @@ is(check(%sound), '', 'a sound tree has no faults');
 
 my @faults = (
 	[ 'a higher folder', 'store/tid_set.c', '#include "queue/message.h"',
-		qr{store/tids\.c:1: queue/message\.h is in a higher folder} ],
+		qr{store/tid_set\.c:1: queue/message\.h is in a higher folder} ],
 	[ 'a header that includes upwards', 'store/table.h', "\n# include \"queue/queue.h\"",
-		qr{store/rows\.h:2: queue/queue\.h is in a higher folder} ],
+		qr{store/table\.h:2: queue/queue\.h is in a higher folder} ],
 	[ 'a circle', 'queue/queue.h', '#include "queue/message.h"' . "\n" . '#include "queue/queue.h"',
 		qr{queue/queue\.h: includes itself by way of} ],
 	[ 'the executor outside of store/', 'queue/privileges.c',
 		'#include "executor/executor.h"',
-		qr{queue/grants\.c:1: only store/ may include} ],
+		qr{queue/privileges\.c:1: only store/ may include} ],
 	[ 'a table access method outside of store/', 'workflow/step.c',
 		'#include "access/tableam.h"',
 		qr{workflow/step\.c:1: only store/ may include} ],
 	[ 'a version test', 'store/table.c', '#if PG_VERSION_NUM >= 170000',
-		qr{store/rows\.c:1: PG_VERSION_NUM belongs in base/compat\.h} ],
+		qr{store/table\.c:1: PG_VERSION_NUM belongs in base/compat\.h} ],
+	[ 'a second transaction callback', 'queue/queue.c', "\tRegisterSubXactCallback(forget_queues, NULL);",
+		qr{queue/queue\.c:1: only shmem/xact_hooks\.c may call RegisterSubXactCallback} ],
+	[ 'a module of shared memory that is not listed', 'shmem/heartbeats.c', "\tshared = ShmemInitStruct(\"x\", 1, &found);",
+		qr{shmem/heartbeats\.c:1: only pgqrs\.c may call ShmemInitStruct} ],
 	[ 'an unknown folder', 'misc/helpers.c', '', qr{misc/helpers\.c: is in no known folder} ]);
 
 for my $fault (@faults)

@@ -1,0 +1,30 @@
+/*
+ * shmem_module.h
+ *	  What a source file keeps in shared memory.
+ *
+ * A file defines one module; pgqrs.c lists all of them, and allocates each where
+ * the library is preloaded.
+ */
+#ifndef PGQRS_SHMEM_MODULE_H
+#define PGQRS_SHMEM_MODULE_H
+
+#include "postgres.h"
+
+#include "storage/lwlock.h"
+
+typedef struct PgqrsShmemModule
+{
+	const char *name; /* of the area, and of its lock */
+	Size size;
+	Size (*more)(void); /* what follows, by the server's settings; NULL: nothing */
+	bool has_lock;
+	void **area; /* the file's pointer, NULL where the library is not preloaded */
+
+	/*
+	 * Called by the postmaster, with AddinShmemInitLock held and the area all
+	 * zero; lock: NULL if the module has none.
+	 */
+	void (*init)(LWLock *lock);
+} PgqrsShmemModule;
+
+#endif /* PGQRS_SHMEM_MODULE_H */
