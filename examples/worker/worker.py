@@ -3,8 +3,8 @@
 
     worker.py DSN NAME QUEUE...       works with the handlers below until SIGTERM
 
-Handlers of runs get a Run, handlers of messages a Message. README.md, "Writing
-a worker", says why each answer is handled as it is here.
+Handlers of runs get a Run, handlers of messages a Message. docs/workers.md says
+why each answer is handled as it is here.
 """
 import json
 import random

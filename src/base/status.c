@@ -2,8 +2,8 @@
  * status.c
  *	  The states of runs, steps and messages, and the moves between them.
  *
- * The one place that says what may become what.  Who changes a row asks here,
- * having locked it, and README.md shows the same.
+ * The one place that says which move is allowed.  A writer of a row asks here,
+ * having locked it, and docs/concepts.md shows the same.
  */
 #include "base/status.h"
 

@@ -1,6 +1,6 @@
 # examples/monitoring: the one file is a collector of sql_exporter, the other
 # has queries of postgres_exporter, and each query runs as the role that
-# README.md describes and returns the columns that its metrics name, as numbers.
+# docs/operations/install.md describes and returns the columns that its metrics name, as numbers.
 use strict;
 use warnings;
 

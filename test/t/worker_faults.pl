@@ -1,4 +1,4 @@
-# The worker of examples/worker, written by README's rules, under errors of every
+# The worker of examples/worker, written by the rules of docs/workers.md, under errors of every
 # SQLSTATE from every call, lost connections and lost answers.
 use strict;
 use warnings;
