@@ -75,7 +75,7 @@ sub normal
 sub database
 {
 	my ($path) = @_;
-	return $path =~ s/\W/_/gr;
+	return lc($path) =~ s/\W/_/gr;
 }
 
 # Makes the database of a page, with the extension unless the page makes it.
@@ -200,11 +200,11 @@ my $functions = 'docs/reference/functions.md';
 my $reserved = q{name IN ('concurrency_key', 'concurrency_keys', 'on_cancel', 'max_per_key', 'ordered', 'fair',
 	'rate_limit', 'rate_period', 'rate_per_key') OR name = 'handler' AND proname <> 'pgqrs_consume'};
 my @helpers = section($functions, '## Helpers of views and reports') =~ /`(pgqrs_\w+)`/g;
-my %entries = page($functions) =~ /^### (pgqrs_\w+)\n\n(.*?)(?=^##|\z)/gms;
+my %entries = page($functions) =~ /^### (pgqrs_\w+)\n\n(.*?)(?=^###? |\z)/gms;
 is_deeply([ sort keys %entries, @helpers ],
 	values_of(qq{SELECT proname $members AND prorettype <> 'trigger'::regtype ORDER BY proname COLLATE "C"}), 'the functions');
 is_deeply(unique(map { /`(\w+)`/g } section($functions, '## Reserved arguments') =~ /^\| .* \| (.*) \|$/gm),
-	unique('on_duplicate', @{ values_of(qq{SELECT name FROM (SELECT p.* $members AND p.oid IS NOT NULL) AS p, unnest(proargnames) AS a (name)
+	unique(@{ values_of(qq{SELECT name FROM (SELECT p.* $members AND p.oid IS NOT NULL) AS p, unnest(proargnames) AS a (name)
 		WHERE $reserved}) }), 'the reserved arguments');
 
 # A list of "name type" or "name type = default".
@@ -246,7 +246,8 @@ is_deeply([ map { "$_->{function} $_->{name} $type{$_->{type}}" . (defined $_->{
 	[ map { "$_->[0] $_->[1] $_->[2]" . ($_->[3] ne '' ? ' with a default' : '') } @catalog ], 'the arguments of functions');
 my %default = map { ("$_->[0] $_->[1]" => $_->[3]) } @catalog;
 is_deeply(values_of(join ' UNION ALL ', map {
-			my $default = $default{"$_->{function} $_->{name}"} || 'NULL';
+			my $default = $default{"$_->{function} $_->{name}"} // '';
+			$default = 'NULL' if $default eq '';
 			"SELECT '$_->{function} $_->{name}' WHERE ($default) IS DISTINCT FROM CAST($_->{default} AS $_->{type})"
 		} grep { defined $_->{default} } @shown), [], 'the defaults of arguments');
 is_deeply([ map { join ' ', $_->{function}, $_->{set},
@@ -288,7 +289,7 @@ foreach (['queues', 'pgqrs_create_queue'], ['workflows', 'pgqrs_create_workflow'
 }
 
 # Views and their columns.
-my %views = page('docs/reference/views.md') =~ /^### (pgqrs_\w+)\n(.*?)(?=^##|\z)/gms;
+my %views = page('docs/reference/views.md') =~ /^### (pgqrs_\w+)\n(.*?)(?=^###? |\z)/gms;
 is_deeply([ map { my $view = $_; map { "$view $_" } $views{$view} =~ /^\| `(\w+)` \|/gm } sort keys %views ],
 	values_of(qq{SELECT relname || ' ' || attname FROM (SELECT c.oid, relname $members AND relkind = 'v') AS v
 		JOIN pg_attribute ON attrelid = v.oid AND attnum > 0 AND NOT attisdropped
