@@ -352,7 +352,7 @@ for my $kind ('run', 'step', 'message')
 # The loop of the page on workers and the program are the same: they call the
 # same functions and know the same SQLSTATEs.
 my $worker = slurp_file("$root/examples/worker/worker.py");
-my $loop = section('docs/workers.md', '## The loop');
+my $loop = section('docs/workers.md', '## The loop') . section('docs/workers.md', '## Extending leases');
 is_deeply(unique($loop =~ /$code/g), unique($worker =~ /$code/g), 'the loop and examples/worker know the same SQLSTATEs');
 is_deeply([ grep { $worker !~ /$_/ } @{ unique(grep { $_ ne 'pgqrs_extend_worker' } $loop =~ /\b(pgqrs_\w+)/g) } ], [],
 	'examples/worker calls what the loop calls');
