@@ -13,10 +13,11 @@ SELECT pgqrs_create_workflow('flow') \g /dev/null
 SELECT clock_timestamp() AS before \gset
 SELECT pgqrs_enqueue('q', '{"a": [1, null]}') AS id \gset
 SELECT is(to_jsonb(m) - '{message_id,enqueued_at,visible_after}'::text[],
-	format('{"queue_id": %s, "dequeued_at": null, "lease": null, "worker_id": null, "run_id": null, "deadline_at": '
-		'null,
-		"attempt": 0, "failures": 0, "priority": 0, "waiting_for": null, "exhausted_at": null, "concurrency_key": null, "idempotency_key": null,
-		"payload": {"a": [1, null]}, "headers": null, "last_error": null}', :q)::jsonb, 'a message sent with nothing but its payload has the defaults')
+	format('{"queue_id": %s, "dequeued_at": null, "lease": null, "worker_id": null, "run_id": null, "deadline_at": null,
+		"attempt": 0, "failures": 0, "priority": 0, "waiting_for": null, "exhausted_at": null,
+		"concurrency_key": null, "idempotency_key": null,
+		"payload": {"a": [1, null]}, "headers": null, "last_error": null}', :q)::jsonb,
+	'a message sent with nothing but its payload has the defaults')
 	FROM pg_temp.message(:id) m;
 SELECT ok(enqueued_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms',
 	'a message stores the time of the call') FROM pg_temp.message(:id);

@@ -3,7 +3,8 @@
 \ir include/messages.sql
 SELECT * FROM no_plan();
 
-SELECT pgqrs_create_queue('q', visibility_timeout => '1 min') AS q, pgqrs_create_queue('brief', retention => '0') AS brief,
+SELECT pgqrs_create_queue('q', visibility_timeout => '1 min') AS q, pgqrs_create_queue('brief',
+	retention => '0') AS brief,
 	pgqrs_create_queue('other') \gset
 
 --
@@ -17,37 +18,44 @@ SELECT pg_temp.claim(:id) AS lease \gset
 SELECT to_jsonb(m) - 'exhausted_at' AS message FROM pg_temp.message(:id) m \gset
 SELECT clock_timestamp() AS before \gset
 SELECT pgqrs_archive_message(:id, :lease);
-SELECT is(count(*), 0::bigint, 'no live message any more') FROM pgqrs_messages WHERE message_id = :id;
-SELECT is(to_jsonb(a) - '{archived_at,outcome}'::text[], :'message'::jsonb, 'all of it is in the archive') FROM pg_temp.archived(:id) a;
-SELECT is(outcome, 'DONE', 'as done') FROM pg_temp.archived(:id);
-SELECT ok(archived_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms', 'archived_at') FROM pg_temp.archived(:id);
+SELECT is(count(*), 0::bigint, 'archiving takes the message out of the live ones') FROM pgqrs_messages
+	WHERE message_id = :id;
+SELECT is(to_jsonb(a) - '{archived_at,outcome}'::text[], :'message'::jsonb,
+	'the archive has every column of the message') FROM pg_temp.archived(:id) a;
+SELECT is(outcome, 'DONE', 'an archived message has the outcome DONE') FROM pg_temp.archived(:id);
+SELECT ok(archived_at BETWEEN :'before' AND clock_timestamp() + interval '1 ms',
+	'the archive has the time of the call') FROM pg_temp.archived(:id);
 SELECT pg_temp.contents() AS before \gset
-SELECT is(pgqrs_archive_message(:id, :lease), false, 'the same call again says that it was done before');
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{f}', 'as a batch, which says that it was done before');
-SELECT is(pg_temp.contents(), :'before', 'and changes nothing');
-INSERT INTO refused SELECT format('pgqrs_archive_message(%s, %s)', :id, l), 'PQ006' FROM unnest(ARRAY[:lease # 1, 0]) l;
-SELECT is(got, state, 'under another lease it was not archived') FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease # 1]), '{NULL}', 'nor as a batch');
+SELECT is(pgqrs_archive_message(:id, :lease), false, 'a repeated archive says that it was done before');
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{f}',
+	'a repeated archive in a batch says that it was done before');
+SELECT is(pg_temp.contents(), :'before', 'a repeated archive changes nothing');
+INSERT INTO refused SELECT format('pgqrs_archive_message(%s, %s)', :id, l), 'PQ006'
+	FROM unnest(ARRAY[:lease # 1, 0]) l;
+SELECT is(got, state, 'an archived message is refused under another lease') FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease # 1]), '{NULL}',
+	'an archived message under another lease gets NULL in a batch');
 
 SELECT * FROM pg_temp.held('q') \gset
 BEGIN;
 SELECT pgqrs_archive_message(:id, :lease), pgqrs_archive_message(:id, :lease);
-SELECT is(pg_temp.state(:id), 'DONE 1 0', 'twice in a transaction');
+SELECT is(pg_temp.state(:id), 'DONE 1 0', 'archiving twice in a transaction archives once');
 ROLLBACK;
-SELECT is(pg_temp.state(:id), 'held 1 0', 'a rollback gives it back to the holder');
+SELECT is(pg_temp.state(:id), 'held 1 0', 'a rollback gives the archived message back to its holder');
 SELECT pgqrs_delete_message(:id, :lease);
-SELECT is(pg_temp.state(:id), 'DELETED 1 0', 'deleted');
+SELECT is(pg_temp.state(:id), 'DELETED 1 0', 'a deleted message has the outcome DELETED');
 
 SELECT * FROM pg_temp.held('brief') \gset
 SELECT pgqrs_archive_message(:id, :lease);
-SELECT is(pg_temp.state(:id), 'gone', 'retention 0: not kept at all');
+SELECT is(pg_temp.state(:id), 'gone', 'a queue with retention 0 keeps nothing of an archived message');
 INSERT INTO refused VALUES (format('pgqrs_archive_message(%s, %s)', :id, :lease), 'PQ006');
-SELECT is(got, state, 'so the same call again finds no lease') FROM pg_temp.refusals();
-SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{NULL}', 'nor does a batch');
+SELECT is(got, state, 'a repeated archive finds nothing where retention is 0') FROM pg_temp.refusals();
+SELECT is(pgqrs_archive_messages(ARRAY[:id], ARRAY[:lease]), '{NULL}',
+	'a repeated archive in a batch finds nothing where retention is 0');
 SELECT pgqrs_alter_queue('brief', retention => '1 us');
 SELECT * FROM pg_temp.held('brief') \gset
 SELECT pgqrs_archive_message(:id, :lease);
-SELECT is(pg_temp.state(:id), 'DONE 1 0', 'any retention keeps it');
+SELECT is(pg_temp.state(:id), 'DONE 1 0', 'a queue with the shortest retention keeps an archived message');
 
 --
 -- Release
@@ -57,13 +65,14 @@ SELECT * FROM pg_temp.held('q') \gset
 SELECT pgqrs_nack_message(:id, :lease, delay => '0') \g /dev/null
 SELECT pg_temp.claim(:id) AS lease \gset
 SELECT pgqrs_release_message(:id, :lease);
-SELECT is(pg_temp.state(:id), 'live 2 1', 'released: no failure');
-SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'claimable at once');
-SELECT is(ROW(attempt, failures)::text, '(3,1)', 'and claimed as if nothing had happened') FROM pgqrs_dequeue('q');
+SELECT is(pg_temp.state(:id), 'live 2 1', 'a release gives the lease up and counts no failure');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'a released message is due at once');
+SELECT is(ROW(attempt, failures)::text, '(3,1)', 'the claim after a release counts an attempt and no failure')
+	FROM pgqrs_dequeue('q');
 SELECT lease FROM pg_temp.message(:id) \gset
 SELECT pgqrs_release_message(:id, :lease, '90 s');
-SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'delay');
-SELECT is(count(*), 0::bigint, 'not yet') FROM pgqrs_dequeue('q');
+SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'a release with a delay makes the message due after it');
+SELECT is(count(*), 0::bigint, 'a claim does not return a message released with a delay') FROM pgqrs_dequeue('q');
 
 --
 -- Nack
@@ -72,18 +81,23 @@ SELECT is(count(*), 0::bigint, 'not yet') FROM pgqrs_dequeue('q');
 SELECT pgqrs_create_queue('nack', max_attempts => 2147483647) AS nack \gset
 SELECT * FROM pg_temp.held('nack') \gset
 SELECT pgqrs_nack_message(:id, :lease, '{"type": "first"}', '90 s') AS at \gset
-SELECT is(visible_after, :'at', 'returns when it can be claimed again') FROM pg_temp.message(:id);
-SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'after the delay');
-SELECT is(ROW(pg_temp.state(:id), last_error)::text, '("live 1 1","{""type"": ""first""}")', 'one failure, and the error') FROM pg_temp.message(:id);
+SELECT is(visible_after, :'at', 'a nack returns when the message is due again') FROM pg_temp.message(:id);
+SELECT ok(pg_temp.wait(:id) BETWEEN 60 AND 90, 'a nack makes the message due after the delay');
+SELECT is(ROW(pg_temp.state(:id), last_error)::text, '("live 1 1","{""type"": ""first""}")',
+	'a nack counts one failure and stores the error') FROM pg_temp.message(:id);
 SELECT pg_temp.claim(:id) AS lease \gset
-SELECT is(pg_temp.state(:id), 'held 2 1', 'the next claim adds none');
+SELECT is(pg_temp.state(:id), 'held 2 1', 'the claim after a nack counts no further failure');
 SELECT pgqrs_nack_message(:id, :lease, '"second"', '0') AS at \gset
-SELECT is(ROW(pg_temp.state(:id), last_error, pg_temp.wait(:id) <= 0)::text, '("live 2 2","""second""",t)', 'again, at once') FROM pg_temp.message(:id);
-SELECT is(count(*), 1::bigint, 'delivered') FROM pgqrs_dequeue('nack');
+SELECT is(ROW(pg_temp.state(:id), last_error, pg_temp.wait(:id) <= 0)::text, '("live 2 2","""second""",t)',
+	'a second nack replaces the error and, without a delay, makes the message due at once') FROM pg_temp.message(:id);
+SELECT is(count(*), 1::bigint, 'a nacked message is delivered') FROM pgqrs_dequeue('nack');
 SELECT lease FROM pg_temp.message(:id) \gset
-SELECT pgqrs_nack_message(:id, :lease, jsonb_build_object('type', 'big', 'message', repeat('x', 3000000))) \g /dev/null
-SELECT is(last_error ->> 'type', 'big', 'of an oversized error the type is kept') FROM pg_temp.message(:id);
-SELECT ok(last_error::text ~ 'truncated' AND last_error::text ~ 'xxxx' AND length(last_error::text) < 2000000, 'and the beginning, marked') FROM pg_temp.message(:id);
+SELECT pgqrs_nack_message(:id, :lease, jsonb_build_object('type', 'big', 'message', repeat('x', 3000000)))
+	\g /dev/null
+SELECT is(last_error ->> 'type', 'big', 'a nack with an error that is too large keeps the error''s type')
+	FROM pg_temp.message(:id);
+SELECT ok(last_error::text ~ 'truncated' AND last_error::text ~ 'xxxx' AND length(last_error::text) < 2000000,
+	'a nack with an error that is too large keeps its beginning, marked as truncated') FROM pg_temp.message(:id);
 
 -- min(60 s, 1 s * 2^(failures-1)) +- 25 %
 CREATE FUNCTION pg_temp.backoff(id bigint, failed int) RETURNS numeric LANGUAGE plpgsql AS
@@ -99,10 +113,14 @@ BEGIN
 	RETURN extract(epoch FROM at - before);
 END
 $$;
-SELECT ok(bool_and(delay BETWEEN 0.75 * base AND 1.25 * base + 0.5), format('backoff after %s failures', failed))
-	FROM (VALUES (1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (64, 60), (1100, 60), (2147483646, 60)) b (failed, base),
-	LATERAL (SELECT pg_temp.backoff(:id, failed) AS delay FROM generate_series(1, 20)) d GROUP BY failed ORDER BY failed;
-SELECT ok(min(delay) < 54 AND max(delay) > 66 AND count(DISTINCT delay) > 30, 'spread over the whole range')
+SELECT ok(bool_and(delay BETWEEN 0.75 * base AND 1.25 * base + 0.5),
+	format('the delay after %s failures is the base times 0.75 to 1.25', failed))
+	FROM (VALUES (1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (64, 60), (1100, 60),
+		(2147483646, 60)) b (failed, base),
+	LATERAL (SELECT pg_temp.backoff(:id, failed) AS delay FROM generate_series(1, 20)) d GROUP BY failed
+		ORDER BY failed;
+SELECT ok(min(delay) < 54 AND max(delay) > 66 AND count(DISTINCT delay) > 30,
+	'the delays of one count of failures are spread over the whole range')
 	FROM (SELECT pg_temp.backoff(:id, 10) AS delay FROM generate_series(1, 40)) d;
 
 --
@@ -110,21 +128,27 @@ SELECT ok(min(delay) < 54 AND max(delay) > 66 AND count(DISTINCT delay) > 30, 's
 --
 
 SELECT * FROM pg_temp.held('q') \gset
-SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(t,f)', 'extended');
-SELECT ok(pg_temp.wait(:id) BETWEEN 3570 AND 3600, 'the new end is now + visibility_timeout');
-SELECT is(pgqrs_extend_lease(:id, :lease)::text, '(t,f)', 'extended by the queue''s');
-SELECT ok(pg_temp.wait(:id) BETWEEN 3500 AND 3600, 'without a time-out an extension never shortens a lease');
-SELECT is(pgqrs_extend_lease(:id, :lease, '45 s')::text, '(t,f)', 'extended by an explicit time-out');
-SELECT ok(pg_temp.wait(:id) BETWEEN 30 AND 45, 'which is the new end also if earlier');
-SELECT is(pgqrs_extend_lease(:id, :lease, visibility_timeout => '1 day')::text, '(t,f)', 'by a day');
-SELECT ok(pg_temp.wait(:id) BETWEEN 86370 AND 86400, 'which has 24 hours');
-SELECT is(ROW(lease, attempt, failures)::text, format('(%s,1,0)', :lease), 'and nothing else') FROM pg_temp.message(:id);
-SELECT is(pgqrs_extend_lease(:id, :lease, '1 us')::text, '(t,f)', 'by nearly nothing');
-SELECT is(ROW(attempt, failures)::text, '(2,1)', 'claimable at once') FROM pgqrs_dequeue('q');
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(t,f)', 'extending a live lease succeeds');
+SELECT ok(pg_temp.wait(:id) BETWEEN 3570 AND 3600, 'an extension ends visibility_timeout after the call');
+SELECT is(pgqrs_extend_lease(:id, :lease)::text, '(t,f)', 'extending without a timeout takes that of the queue');
+SELECT ok(pg_temp.wait(:id) BETWEEN 3500 AND 3600, 'extending without a timeout never shortens a lease');
+SELECT is(pgqrs_extend_lease(:id, :lease, '45 s')::text, '(t,f)',
+	'extending with a timeout that is shorter succeeds');
+SELECT ok(pg_temp.wait(:id) BETWEEN 30 AND 45, 'an extension with a timeout ends after it even if that is earlier');
+SELECT is(pgqrs_extend_lease(:id, :lease, visibility_timeout => '1 day')::text, '(t,f)',
+	'an extension by a day succeeds');
+SELECT ok(pg_temp.wait(:id) BETWEEN 86370 AND 86400, 'an extension by a day ends after 24 hours');
+SELECT is(ROW(lease, attempt, failures)::text, format('(%s,1,0)', :lease),
+	'an extension changes neither lease, attempt nor failures') FROM pg_temp.message(:id);
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 us')::text, '(t,f)', 'an extension by a microsecond succeeds');
+SELECT is(ROW(attempt, failures)::text, '(2,1)', 'a message extended by a microsecond is claimed again as attempt 2')
+	FROM pgqrs_dequeue('q');
 SELECT to_jsonb(m) AS before FROM pg_temp.message(:id) m \gset
-SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(f,f)', 'a stale lease');
-SELECT is(pgqrs_extend_leases(ARRAY[:id], ARRAY[:lease], '1 h')::text, format('(%s,f,f)', :id), 'and in a batch');
-SELECT is(to_jsonb(m), :'before'::jsonb, 'changes nothing') FROM pg_temp.message(:id) m;
+SELECT is(pgqrs_extend_lease(:id, :lease, '1 h')::text, '(f,f)',
+	'a lease that another claim has replaced is not extended');
+SELECT is(pgqrs_extend_leases(ARRAY[:id], ARRAY[:lease], '1 h')::text, format('(%s,f,f)', :id),
+	'a lease that another claim has replaced is not extended in a batch');
+SELECT is(to_jsonb(m), :'before'::jsonb, 'refused extensions change nothing') FROM pg_temp.message(:id) m;
 
 --
 -- An expired lease that nobody has re-claimed is still current
@@ -149,18 +173,21 @@ BEGIN
 END
 $$;
 CREATE TEMP TABLE used AS SELECT uses.*, used.* FROM uses, pg_temp.use(call) used;
-SELECT is(state, first, 'after the end of the lease: ' || call) FROM used;
+SELECT is(state, first, 'an expired lease that no claim has replaced is accepted: ' || call) FROM used;
 
 -- The same call again under the same lease.
 INSERT INTO refused SELECT format(call, id, lease), again FROM used WHERE again <> 'accepted';
 INSERT INTO refused SELECT format(call, id, lease), again FROM used WHERE again = 'accepted';
-SELECT is(split_part(got, ' after', 1), state, 'repeated: ' || call) FROM pg_temp.refusals();
-SELECT is(pg_temp.state(id), first, 'repeated, nothing changes: ' || call) FROM used;
+SELECT is(split_part(got, ' after', 1), state, 'the same call again under the same lease is answered: ' || call)
+	FROM pg_temp.refusals();
+SELECT is(pg_temp.state(id), first, 'the same call again changes nothing: ' || call) FROM used;
 
 -- Another call under a lease that was given up or ended.
-INSERT INTO refused SELECT format(uses.call, id, lease), CASE WHEN used.first ~ 'DONE|DELETED' THEN 'PQ007' ELSE 'PQ006' END FROM used, uses
-	WHERE used.first !~ 'held' AND uses.call !~ 'extend|messages' AND NOT (used.first ~ 'DONE' AND uses.call ~ 'archive');
-SELECT is(got, state, 'given up before: ' || call) FROM pg_temp.refusals();
+INSERT INTO refused SELECT format(uses.call, id, lease), CASE WHEN used.first ~ 'DONE|DELETED' THEN 'PQ007'
+	ELSE 'PQ006' END FROM used, uses
+	WHERE used.first !~ 'held' AND uses.call !~ 'extend|messages' AND NOT (used.first ~ 'DONE'
+		AND uses.call ~ 'archive');
+SELECT is(got, state, 'another call under a lease that was given up is refused: ' || call) FROM pg_temp.refusals();
 
 --
 -- Who holds no lease
@@ -172,43 +199,60 @@ SELECT pgqrs_enqueue('q', '"waits"', delay => '1 day') AS waits \gset
 SELECT * FROM pg_temp.held('q') AS old (old_id, old_lease) \gset
 SELECT pg_temp.claim(:old_id) AS new_lease \gset
 CREATE TEMP TABLE stale (what text, id bigint, lease bigint);
-INSERT INTO stale VALUES ('another message''s', :id, :other_lease), ('the next number', :id, CASE :lease WHEN 9007199254740991 THEN 1 ELSE :lease + 1 END),
-	('0', :id, 0), ('-1', :id, -1), ('the largest number', :id, 9223372036854775807), ('the least number', :id, -9223372036854775808),
-	('of a message that is not held', :waits, :lease), ('0 of one that is not held', :waits, 0), ('superseded', :old_id, :old_lease),
+INSERT INTO stale VALUES ('another message''s', :id, :other_lease), ('the next number', :id, CASE :lease
+	WHEN 9007199254740991 THEN 1 ELSE :lease + 1 END),
+	('0', :id, 0), ('-1', :id, -1), ('the largest number', :id, 9223372036854775807), ('the least number', :id,
+		-9223372036854775808),
+	('of a message that is not held', :waits, :lease), ('0 of one that is not held', :waits, 0),
+		('superseded', :old_id, :old_lease),
 	('of no message', 9007199254740991, :lease), ('of message 0', 0, :lease), ('of message -1', -1, :lease);
 SELECT pg_temp.contents() AS before \gset
 INSERT INTO refused SELECT format(call, id, lease), 'PQ006' FROM uses, stale WHERE call !~ 'extend|messages';
-SELECT is(got, state, call) FROM pg_temp.refusals();
-SELECT is(pgqrs_extend_lease(id, lease)::text, '(f,f)', 'extend: ' || what) FROM stale;
-SELECT is(pgqrs_archive_messages(ARRAY[id], ARRAY[lease]), '{NULL}', 'archive: ' || what) FROM stale;
-SELECT is(e::text, format('(%s,f,f)', id), 'extend many: ' || what) FROM stale, pgqrs_extend_leases(ARRAY[id], ARRAY[lease]) e;
-SELECT is(pg_temp.contents(), :'before', 'a stale lease changes nothing');
+SELECT is(got, state, 'a lease that is none is refused: ' || call) FROM pg_temp.refusals();
+SELECT is(pgqrs_extend_lease(id, lease)::text, '(f,f)', 'pgqrs_extend_lease() answers false for a lease that is '
+	|| what) FROM stale;
+SELECT is(pgqrs_archive_messages(ARRAY[id], ARRAY[lease]), '{NULL}',
+	'pgqrs_archive_messages() answers NULL for a lease that is ' || what) FROM stale;
+SELECT is(e::text, format('(%s,f,f)', id), 'pgqrs_extend_leases() answers false for a lease that is ' || what)
+	FROM stale, pgqrs_extend_leases(ARRAY[id], ARRAY[lease]) e;
+SELECT is(pg_temp.contents(), :'before', 'calls under stale leases change nothing');
 
 --
 -- Batches answer per item
 --
 
 SELECT pgqrs_create_queue('batch', visibility_timeout => '1 min') AS batch \gset
-CREATE TEMP TABLE held AS SELECT n, h.* FROM generate_series(1, 6) n, pg_temp.held(CASE WHEN n > 0 THEN 'batch' END) h;
+CREATE TEMP TABLE held AS SELECT n, h.* FROM generate_series(1, 6) n, pg_temp.held(CASE WHEN n > 0 THEN 'batch'
+	END) h;
 UPDATE held SET lease = lease # 1 WHERE n = 2;
 SELECT pgqrs_release_message(id, lease) FROM held WHERE n = 3;
 SELECT pgqrs_archive_message(id, lease) FROM held WHERE n = 4;
 SELECT pg_temp.due(id) FROM held WHERE n = 5 \g /dev/null
 SELECT array_agg(id ORDER BY -n) || '{0}' AS ids, array_agg(lease ORDER BY -n) || '{1}' AS leases FROM held \gset
 SELECT results_eq(format('SELECT * FROM pgqrs_extend_leases(%L, %L, ''1 h'')', :'ids', :'leases'),
-	format('SELECT * FROM unnest(%L::bigint[], ''{t,t,f,f,f,t,f}''::boolean[], ''{f,f,f,f,f,f,f}''::boolean[])', :'ids'), 'extend_leases: in the order given');
-SELECT is(array_agg(round(pg_temp.wait(id) / 3600) ORDER BY n), '{1,0,0,NULL,1,1}', 'extends those that are held') FROM held;
-SELECT results_eq(format('SELECT extended FROM pgqrs_extend_leases(%L, %L)', :'ids', :'leases'), 'SELECT unnest(''{t,t,f,f,f,t,f}''::boolean[])', 'by the queue''s');
-SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{60,1,0,NULL,60,60}', 'which shortens none') FROM held;
-SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,f,NULL,NULL,t,NULL}', 'archive_messages: in the order given, true for what is done now, false for what was, NULL where the lease is not the current one');
-SELECT is(string_agg(pg_temp.state(id), ',' ORDER BY n), 'DONE 1 0,held 1 0,live 1 0,DONE 1 0,DONE 1 0,DONE 1 0', 'archives those that are held') FROM held;
+	format('SELECT * FROM unnest(%L::bigint[], ''{t,t,f,f,f,t,f}''::boolean[], ''{f,f,f,f,f,f,f}''::boolean[])',
+		:'ids'), 'pgqrs_extend_leases() answers for each item in the order given');
+SELECT is(array_agg(round(pg_temp.wait(id) / 3600) ORDER BY n), '{1,0,0,NULL,1,1}',
+	'pgqrs_extend_leases() extends the live leases by the given time') FROM held;
+SELECT results_eq(format('SELECT extended FROM pgqrs_extend_leases(%L, %L)', :'ids', :'leases'),
+	'SELECT unnest(''{t,t,f,f,f,t,f}''::boolean[])',
+	'pgqrs_extend_leases() without a timeout answers for each item in the order given');
+SELECT is(array_agg(round(pg_temp.wait(id) / 60) ORDER BY n), '{60,1,0,NULL,60,60}',
+	'pgqrs_extend_leases() without a timeout shortens no lease') FROM held;
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{t,t,f,NULL,NULL,t,NULL}',
+	'pgqrs_archive_messages() answers true for what it did, false for what was done before, NULL for stale leases');
+SELECT is(string_agg(pg_temp.state(id), ',' ORDER BY n), 'DONE 1 0,held 1 0,live 1 0,DONE 1 0,DONE 1 0,DONE 1 0',
+	'pgqrs_archive_messages() archives the messages under live leases') FROM held;
 SELECT pg_temp.contents() AS before \gset
-SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{f,f,f,NULL,NULL,f,NULL}', 'again: all that was done was done before');
-SELECT is(pg_temp.contents(), :'before', 'and nothing changes');
+SELECT is(pgqrs_archive_messages(:'ids', :'leases'), '{f,f,f,NULL,NULL,f,NULL}',
+	'a repeated pgqrs_archive_messages() says that everything was done before');
+SELECT is(pg_temp.contents(), :'before', 'a repeated pgqrs_archive_messages() changes nothing');
 SELECT pgqrs_enqueue_batch('batch', array_fill('0'::jsonb, ARRAY[10000])) \g /dev/null
 SELECT array_agg(message_id) AS ids, array_agg(lease) AS leases FROM pgqrs_dequeue('batch', batch_size => 10000) \gset
-SELECT is(count(*) FILTER (WHERE extended), 10000::bigint, 'extend 10000') FROM pgqrs_extend_leases(:'ids', :'leases');
-SELECT is(cardinality(array_positions(pgqrs_archive_messages(:'ids', :'leases'), true)), 10000, 'archive 10000');
+SELECT is(count(*) FILTER (WHERE extended), 10000::bigint, 'pgqrs_extend_leases() extends 10,000 leases')
+	FROM pgqrs_extend_leases(:'ids', :'leases');
+SELECT is(cardinality(array_positions(pgqrs_archive_messages(:'ids', :'leases'), true)), 10000,
+	'pgqrs_archive_messages() archives 10,000 messages');
 
 --
 -- set_visibility
@@ -218,20 +262,23 @@ SELECT * FROM pg_temp.held('q') \gset
 SELECT pgqrs_nack_message(:id, :lease, '"error"', '0') \g /dev/null
 SELECT pg_temp.claim(:id) AS lease \gset
 SELECT pgqrs_set_visibility(:id, '2100-01-01 00:00Z');
-SELECT is(ROW(pg_temp.state(:id), visible_after, last_error)::text, ROW('live 2 1', '2100-01-01 00:00Z'::timestamptz, '"error"'::jsonb)::text,
-	'a lease is revoked without a failure') FROM pg_temp.message(:id);
+SELECT is(ROW(pg_temp.state(:id), visible_after, last_error)::text, ROW('live 2 1', '2100-01-01 00:00Z'::timestamptz,
+	'"error"'::jsonb)::text,
+	'pgqrs_set_visibility() takes the lease and counts no failure') FROM pg_temp.message(:id);
 INSERT INTO refused SELECT format(call, :id, :lease), 'PQ006' FROM uses WHERE call !~ 'extend|messages';
-SELECT is(got, state, 'revoked: ' || call) FROM pg_temp.refusals();
-SELECT is(extended, false, 'revoked: extend') FROM pgqrs_extend_lease(:id, :lease);
+SELECT is(got, state, 'the lease is refused after pgqrs_set_visibility(): ' || call) FROM pg_temp.refusals();
+SELECT is(extended, false, 'the lease is not extended after pgqrs_set_visibility()') FROM pgqrs_extend_lease(:id,
+	:lease);
 SELECT pgqrs_set_visibility(:id, '2020-01-01');
-SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'past instants count as now');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'pgqrs_set_visibility() counts a past instant as now');
 SELECT pgqrs_set_visibility(:id, '-infinity');
-SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'any past');
+SELECT ok(pg_temp.wait(:id) BETWEEN -5 AND 0, 'pgqrs_set_visibility() counts -infinity as now');
 SELECT pg_temp.claim(:id) AS lease \gset
-SELECT is(pg_temp.state(:id), 'held 3 1', 'the next claim adds no failure');
+SELECT is(pg_temp.state(:id), 'held 3 1', 'the claim after pgqrs_set_visibility() counts no further failure');
 SELECT pgqrs_archive_message(:id, :lease);
-INSERT INTO refused SELECT format('pgqrs_set_visibility(%s, ''2100-01-01'')', id), 'PQ004' FROM unnest(ARRAY[:id, 9007199254740991, 0, -1]) id;
-SELECT is(got, state, call) FROM pg_temp.refusals();
+INSERT INTO refused SELECT format('pgqrs_set_visibility(%s, ''2100-01-01'')', id), 'PQ004'
+	FROM unnest(ARRAY[:id, 9007199254740991, 0, -1]) id;
+SELECT is(got, state, 'a message that is not live is refused: ' || call) FROM pg_temp.refusals();
 
 --
 -- Limits
@@ -241,16 +288,21 @@ SELECT is(got, state, call) FROM pg_temp.refusals();
 SELECT pgqrs_create_queue('narrow', max_in_flight => 1) \g /dev/null
 SELECT pgqrs_enqueue_batch('narrow', '{1,2}') \g /dev/null
 SELECT message_id AS late, lease AS late_lease FROM pgqrs_dequeue('narrow') \gset
-SELECT is(extended, true, 'within the limit') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT is(extended, true, 'a live lease is extended in a queue at max_in_flight') FROM pgqrs_extend_lease(:late,
+	:late_lease);
 SELECT pg_temp.due(:late) \g /dev/null
-SELECT is(extended, true, 'also after it ran out, while there is room') FROM pgqrs_extend_lease(:late, :late_lease, '1 us');
-SELECT ok(visible_after < clock_timestamp(), 'and out again') FROM pgqrs_messages WHERE message_id = :late;
+SELECT is(extended, true, 'an expired lease is extended while max_in_flight has room') FROM pgqrs_extend_lease(:late,
+	:late_lease, '1 us');
+SELECT ok(visible_after < clock_timestamp(), 'a lease extended by a microsecond has run out') FROM pgqrs_messages
+	WHERE message_id = :late;
 UPDATE pgqrs_messages SET priority = -1 WHERE message_id = :late;
 SELECT message_id AS next, lease AS next_lease FROM pgqrs_dequeue('narrow') \gset
-SELECT isnt(:next::bigint, :late::bigint, 'somebody claims another message');
-SELECT is(extended, false, 'no room to live on in the queue') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT isnt(:next::bigint, :late::bigint, 'another claim takes the room of the expired lease');
+SELECT is(extended, false, 'an expired lease is not extended in a queue at max_in_flight')
+	FROM pgqrs_extend_lease(:late, :late_lease);
 SELECT pgqrs_archive_message(:next, :next_lease);
-SELECT is(extended, true, 'room again') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT is(extended, true, 'an expired lease is extended once there is room again') FROM pgqrs_extend_lease(:late,
+	:late_lease);
 
 SELECT pgqrs_create_queue('wide') \g /dev/null
 SELECT pgqrs_enqueue_batch('wide', '{1,2}') \g /dev/null
@@ -259,7 +311,8 @@ SELECT message_id AS late, lease AS late_lease FROM pgqrs_dequeue('wide', :singl
 SELECT pg_temp.due(:late) \g /dev/null
 UPDATE pgqrs_messages SET priority = -1 WHERE message_id = :late;
 SELECT message_id AS next FROM pgqrs_dequeue('wide', :single) \gset
-SELECT isnt(:next::bigint, :late::bigint, 'the worker claims another message');
-SELECT is(extended, false, 'no room to live on for the worker') FROM pgqrs_extend_lease(:late, :late_lease);
+SELECT isnt(:next::bigint, :late::bigint, 'the worker claims another message after its lease ran out');
+SELECT is(extended, false, 'an expired lease is not extended for a worker at max_concurrent')
+	FROM pgqrs_extend_lease(:late, :late_lease);
 
 SELECT * FROM finish();

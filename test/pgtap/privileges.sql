@@ -133,7 +133,8 @@ UPDATE given SET run_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow
 SELECT pgqrs_step_begin(run, run_lease, 'step') FROM given \g /dev/null
 -- children of it, one that has ended
 UPDATE given SET ended = pgqrs_start_child(run, run_lease, 'child', 'tenant_a.workflow');
-SELECT pgqrs_cancel_run(ended), pgqrs_start_children(run, run_lease, 'children', 'tenant_a.workflow', '{1}') FROM given \g /dev/null
+SELECT pgqrs_cancel_run(ended), pgqrs_start_children(run, run_lease, 'children', 'tenant_a.workflow', '{1}')
+	FROM given \g /dev/null
 CREATE FUNCTION pg_temp.handler(jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 -- a run whose worker was asked to stop
 UPDATE given SET asked = pgqrs_trigger('tenant_a.workflow', priority => 1);
@@ -327,7 +328,8 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 -- Starting a child needs to trigger its workflow, too, which admin brings.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT 1 FROM pgqrs_start_child({run}, {run_lease}, 'other', '{workflow}')$$, 'admin', 'PQ002', '42501'),
-	($$SELECT 1 FROM pgqrs_start_children({run}, {run_lease}, 'other', '{workflow}', '{1}')$$, 'admin', 'PQ002', '42501');
+	($$SELECT 1 FROM pgqrs_start_children({run}, {run_lease}, 'other', '{workflow}', '{1}')$$, 'admin', 'PQ002',
+		'42501');
 
 -- Workers are their role's own; no privilege on names reaches another's.
 INSERT INTO matrix (query, needs, hidden, lacking, allowed)
@@ -359,7 +361,7 @@ LANGUAGE sql AS $$
 $$;
 
 SELECT is(p.state || CASE WHEN p.state = e.state THEN '' ELSE ' ' || p.answer END, e.state,
-		format('%s: %s', w.role, m.query))
+		format('the call is allowed or refused by the privileges: %s: %s', w.role, m.query))
 	FROM matrix AS m
 		CROSS JOIN who AS w
 		JOIN own AS o ON o.role = w.role
@@ -370,14 +372,14 @@ SELECT is(p.state || CASE WHEN p.state = e.state THEN '' ELSE ' ' || p.answer EN
 -- here (test/t/pg_cron.pl).
 SELECT is(p.state || CASE WHEN p.state = '00000' OR m.query ~ 'install_cron' THEN '' ELSE ' ' || p.answer END,
 		CASE WHEN m.query ~ 'install_cron' THEN '55000' ELSE '00000' END,
-		format('superuser: %s', m.query))
+		format('a superuser may call: %s', m.query))
 	FROM matrix AS m
 		CROSS JOIN LATERAL pg_temp.probe(current_user, replace(pg_temp.fill(m.query), '{own}',
 			(SELECT worker FROM own WHERE role = 'work_a'))) AS p;
 
 -- For who has no privilege on it, what exists is as what does not.
 SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
-		format('as if it did not exist: %s', m.query))
+		format('a role without a privilege is answered as if it did not exist: %s', m.query))
 	FROM matrix AS m
 		JOIN own AS o ON o.role = 'admin_b'
 		CROSS JOIN LATERAL pg_temp.probe(o.role, replace(pg_temp.fill(m.query), '{own}', o.worker)) AS there
@@ -385,20 +387,21 @@ SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
 	WHERE m.query ~ '{(?!own)';
 
 -- What is allowed is also done: the probes saw rows.
-SELECT isnt(p.answer, NULL, format('sees something: %s', m.query))
+SELECT isnt(p.answer, NULL, format('a role that may call it sees something: %s', m.query))
 	FROM matrix AS m
 		CROSS JOIN LATERAL pg_temp.probe('admin_a', pg_temp.fill(m.query)) AS p
 	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats|workflow_stats|health)|dequeue\(''';
 
 -- A pattern takes only from where the role may work.
 SELECT is((pg_temp.probe(role, $$SELECT * FROM pgqrs_dequeue('*')$$)).answer, NULL,
-		format('%s takes nothing by a pattern', role))
+		format('a claim of %s by a pattern takes nothing', role))
 	FROM unnest('{trigger_a_admin_b,admin_b}'::name[]) AS role;
 SELECT is((pg_temp.probe(role, $$SELECT cardinality(pgqrs_readable_queues())$$)).answer, answer,
 		format('%s reads %s queues', role, answer))
 	FROM (VALUES ('trigger_a', '(2)'), ('admin_b', '(1)'), ('work_a_admin_b', '(3)')) AS v (role, answer);
-SELECT is((pg_temp.probe(role, format('SELECT count(pgqrs_queue_name(id)) FROM unnest(%L::bigint[]) AS id', pgqrs_readable_queues()))).answer, answer,
-		format('%s is told %s names', role, answer))
+SELECT is((pg_temp.probe(role, format('SELECT count(pgqrs_queue_name(id)) FROM unnest(%L::bigint[]) AS id',
+	pgqrs_readable_queues()))).answer, answer,
+		format('%s gets %s names of queues', role, answer))
 	FROM (VALUES ('trigger_a', '(2)'), ('admin_b', '(1)'), ('work_a_admin_b', '(3)')) AS v (role, answer);
 
 --
@@ -415,30 +418,30 @@ CREATE TEMP VIEW ours AS
 		AND p.prorettype <> 'trigger'::regtype;
 
 SELECT is_empty('SELECT proname FROM ours WHERE pgqrs_function_privileges(proname) IS NULL',
-	'every function is classified');
+	'every function belongs to privileges');
 -- procedures cannot be called from here; test/t/waits.pl does
 SELECT is_empty($$SELECT proname FROM ours
 	WHERE prokind <> 'p' AND NOT EXISTS (SELECT FROM matrix WHERE query ~ (proname || '\('))$$,
-	'every function is in the matrix');
+	'the matrix of this test has every function');
 SELECT is_empty($$SELECT proname FROM ours GROUP BY proname HAVING count(*) > 1$$,
 	'no function is overloaded');
 SELECT is_empty($$SELECT proname FROM ours
 	CROSS JOIN LATERAL aclexplode(COALESCE(proacl, acldefault('f', proowner))) AS a WHERE a.grantee = 0$$,
-	'nothing is executable by public');
+	'no function is executable by public');
 SELECT is_empty($$SELECT c.relname FROM pg_class AS c, aclexplode(c.relacl) AS a
 	WHERE c.relname LIKE 'pgqrs\_%' AND a.grantee = 0$$,
 	'no table, view or sequence is open to public');
 SELECT set_has($$SELECT relname FROM pg_class, aclexplode(relacl) AS a
 		WHERE relkind = 'v' AND a.grantee = 'trigger_a'::regrole AND a.privilege_type = 'SELECT'$$,
 	$$SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs\_%'$$,
-	'every view is granted');
+	'a role with a privilege may read every view');
 
 -- The functions that a role was given are those of its privileges.
 SELECT is((SELECT array_agg(o.proname ORDER BY o.proname) FROM ours AS o, aclexplode(o.proacl) AS a
 			WHERE a.grantee = r.role::regrole),
 		(SELECT array_agg(o.proname ORDER BY o.proname) FROM ours AS o
 			WHERE r.privilege = ANY (pgqrs_function_privileges(o.proname))),
-		format('%s has EXECUTE on what needs %s', r.role, r.privilege))
+		format('%s has EXECUTE on exactly the functions that need %s', r.role, r.privilege))
 	FROM (VALUES ('trigger_a', 'trigger'), ('work_a', 'work'), ('admin_a', 'admin')) AS r (role, privilege);
 
 --
@@ -467,23 +470,28 @@ BEGIN
 END
 $$;
 SELECT is(pg_temp.covered('shop'), '{shop}', 'a name covers itself');
-SELECT is(pg_temp.covered('shop.eu'), '{shop.eu}', 'a name covers no names below');
-SELECT is(pg_temp.covered('shop.*'), '{shop.eu,shop.eu.bills,shop.us}', 'a prefix covers the names below');
-SELECT is(pg_temp.covered('shop.eu.*'), '{shop.eu.bills}', 'a longer prefix covers fewer');
-SELECT is(pg_temp.covered('*'), '{shop,shop.eu,shop.eu.bills,shop.us,shopping,Shop.eu}', 'an asterisk covers all');
+SELECT is(pg_temp.covered('shop.eu'), '{shop.eu}', 'a name covers no names below it');
+SELECT is(pg_temp.covered('shop.*'), '{shop.eu,shop.eu.bills,shop.us}',
+	'a pattern covers the names below its prefix');
+SELECT is(pg_temp.covered('shop.eu.*'), '{shop.eu.bills}', 'a longer pattern covers fewer names');
+SELECT is(pg_temp.covered('*'), '{shop,shop.eu,shop.eu.bills,shop.us,shopping,Shop.eu}',
+	'the pattern * covers every name');
 
 -- Several rows on one name add up, in whatever order they sort.
 SELECT pgqrs_grant('shop.*', 'reader', 'work'), pgqrs_grant('shop.eu', 'reader', 'trigger') \g /dev/null
-SELECT ok(pg_temp.may_trigger('shop.eu'), 'an exact name adds to a prefix');
-SELECT is((pg_temp.probe('reader', $$SELECT pgqrs_dequeue('shop.eu')$$)).state, '00000', 'a prefix adds to an exact name');
-SELECT ok(NOT pg_temp.may_trigger('shop.us'), 'and only there');
+SELECT ok(pg_temp.may_trigger('shop.eu'), 'a grant on a name adds to one on a pattern');
+SELECT is((pg_temp.probe('reader', $$SELECT pgqrs_dequeue('shop.eu')$$)).state, '00000',
+	'a grant on a pattern adds to one on a name');
+SELECT ok(NOT pg_temp.may_trigger('shop.us'), 'a grant on a name adds nothing to other names');
 SELECT pgqrs_revoke('shop.*', 'reader', 'work'), pgqrs_revoke('shop.eu', 'reader', 'trigger') \g /dev/null
 
 -- A pattern covers what is created later, and lets admin create it.
 SELECT pgqrs_grant('later.*', 'reader', 'admin') \g /dev/null
-SELECT lives_ok($$SELECT pg_temp.run('reader', 'SELECT pgqrs_create_queue(''later.queue'')')$$, 'admin creates a queue');
-SELECT ok(pg_temp.may_trigger('later.queue'), 'and may use it');
-SELECT is((pg_temp.probe('reader', $$SELECT pgqrs_create_queue('sooner.queue')$$)).state, '42501', 'but none elsewhere');
+SELECT lives_ok($$SELECT pg_temp.run('reader', 'SELECT pgqrs_create_queue(''later.queue'')')$$,
+	'a role with admin on a pattern creates a queue');
+SELECT ok(pg_temp.may_trigger('later.queue'), 'a role with admin on a pattern may use a queue created later');
+SELECT is((pg_temp.probe('reader', $$SELECT pgqrs_create_queue('sooner.queue')$$)).state, '42501',
+	'a role with admin on a pattern may not create a queue elsewhere');
 SELECT pgqrs_revoke('later.*', 'reader', 'admin') \g /dev/null
 
 --
@@ -497,83 +505,101 @@ LANGUAGE sql AS $$
 		(SELECT count(*) FROM pg_class, aclexplode(relacl) AS a
 			WHERE relname LIKE 'pgqrs\_%' AND a.grantee = rights.grantee)
 $$;
-SELECT is(pg_temp.rights('reader'::regrole), 0::bigint, 'the last revoke takes everything');
+SELECT is(pg_temp.rights('reader'::regrole), 0::bigint, 'the last revoke takes every right');
 
 SELECT pgqrs_grant('one.*', 'reader', 'trigger'), pgqrs_grant('two.*', 'reader', 'trigger'),
 	pgqrs_grant('one.*', 'reader', 'work') \g /dev/null
-SELECT ok(has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'), 'work gives EXECUTE');
+SELECT ok(has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'),
+	'a grant of work gives EXECUTE on the functions of workers');
 SELECT pgqrs_revoke('one.*', 'reader', 'work') \g /dev/null
-SELECT ok(NOT has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'), 'revoke takes it');
+SELECT ok(NOT has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'),
+	'a revoke of work takes EXECUTE on the functions of workers');
 SELECT pgqrs_revoke('one.*', 'reader', 'trigger') \g /dev/null
 SELECT ok(has_function_privilege('reader', 'pgqrs_find_run(text, text)', 'EXECUTE')
-	AND has_table_privilege('reader', 'pgqrs_runs', 'SELECT'), 'but not what another grant needs');
+	AND has_table_privilege('reader', 'pgqrs_runs', 'SELECT'), 'a revoke leaves what another grant needs');
 SELECT pgqrs_grant('two.*', 'reader', 'trigger') \g /dev/null
-SELECT is((SELECT count(*) FROM pgqrs_grants WHERE grantee = 'reader'), 1::bigint, 'granting twice is granting once');
+SELECT is((SELECT count(*) FROM pgqrs_grants WHERE grantee = 'reader'), 1::bigint,
+	'granting a privilege twice makes one grant');
 SELECT pgqrs_revoke('two.*', 'reader', 'trigger') \g /dev/null
-SELECT is(pg_temp.rights('reader'::regrole), 0::bigint, 'and is revoked at once');
+SELECT is(pg_temp.rights('reader'::regrole), 0::bigint, 'one revoke takes a privilege that was granted twice');
 
 -- What is written
 SELECT pgqrs_grant('x.*', 'reader', 'work') \g /dev/null
 SELECT is((SELECT (pattern, privilege, granted_by)::text FROM pgqrs_grants WHERE grantee = 'reader'),
-	format('(x.*,work,%s)', current_user), 'the row says who granted what');
+	format('(x.*,work,%s)', current_user), 'a grant stores pattern, privilege and grantor');
 SELECT cmp_ok((SELECT granted_at FROM pgqrs_grants WHERE grantee = 'reader'), '>', now(),
-	'and when, by the clock and not by the transaction');
+	'a grant stores the time of the call, not of the transaction');
 
 -- Rights that went missing come back.
 REVOKE EXECUTE ON FUNCTION pgqrs_heartbeat(bigint) FROM reader;
 GRANT EXECUTE ON FUNCTION pgqrs_enqueue TO reader;
 SELECT pgqrs_sync_grants() \g /dev/null
-SELECT ok(has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'), 'sync gives what is missing');
+SELECT ok(has_function_privilege('reader', 'pgqrs_heartbeat(bigint)', 'EXECUTE'),
+	'pgqrs_sync_grants() gives back a right that was revoked by hand');
 SELECT is_empty($$SELECT FROM ours WHERE proname = 'pgqrs_enqueue'
-	AND has_function_privilege('reader', oid, 'EXECUTE')$$, 'sync takes what is too much');
+	AND has_function_privilege('reader', oid, 'EXECUTE')$$,
+		'pgqrs_sync_grants() takes a right that was granted by hand');
 
 -- A savepoint that is rolled back takes the grant with it.
 SAVEPOINT before;
 SELECT pgqrs_grant('shop', 'reader', 'trigger') \g /dev/null
 SELECT ok(pg_temp.may_trigger('shop'), 'a grant counts at once');
 ROLLBACK TO before;
-SELECT ok(NOT pg_temp.may_trigger('shop'), 'and no longer when it is rolled back');
+SELECT ok(NOT pg_temp.may_trigger('shop'), 'rolling back to a savepoint undoes a grant');
 SELECT pgqrs_grant('shop', 'reader', 'trigger') \g /dev/null
 SAVEPOINT before;
 SELECT pgqrs_revoke('shop', 'reader', 'trigger') \g /dev/null
 SELECT ok(NOT pg_temp.may_trigger('shop'), 'a revoke counts at once');
 ROLLBACK TO before;
-SELECT ok(pg_temp.may_trigger('shop'), 'and no longer when it is rolled back');
+SELECT ok(pg_temp.may_trigger('shop'), 'rolling back to a savepoint undoes a revoke');
 
 -- Membership and attributes of roles count as they are now.
 CREATE ROLE member;
-SELECT is((pg_temp.probe('member', 'SELECT pgqrs_version()')).state, '42501', 'no member yet');
+SELECT is((pg_temp.probe('member', 'SELECT pgqrs_version()')).state, '42501',
+	'a role that is no member may not call');
 GRANT reader TO member;
-SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '00000', 'a member');
+SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '00000',
+	'a member has the privileges of its role');
 REVOKE reader FROM member;
 SELECT pgqrs_grant('other.*', 'member', 'trigger') \g /dev/null
-SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, 'PQ001', 'no member any more');
+SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, 'PQ001',
+	'a role that is no longer a member has only its own privileges');
 ALTER ROLE member SUPERUSER;
-SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '00000', 'a superuser');
+SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '00000', 'a superuser may call');
 ALTER ROLE member NOSUPERUSER;
-SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, 'PQ001', 'no superuser any more');
+SELECT is((pg_temp.probe('member', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, 'PQ001',
+	'a role that is no longer a superuser has only its own privileges');
 
 -- public is everybody, today's and tomorrow's.
 SELECT pgqrs_grant('shop', 'public', 'work') \g /dev/null
 CREATE ROLE newcomer;
-SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop')$$)).state, '00000', 'public may work');
-SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '42501', 'public may not trigger');
-SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop.eu')$$)).state, 'PQ001', 'and knows of nothing else');
+SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop')$$)).state, '00000',
+	'a role created later has the privileges of public');
+SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_enqueue('shop', '1')$$)).state, '42501',
+	'a role created later has no privilege that public lacks');
+SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop.eu')$$)).state, 'PQ001',
+	'a role with privileges of public sees no other queue');
 SELECT pgqrs_revoke('shop', 'public', 'work') \g /dev/null
-SELECT is(pg_temp.rights(0), 0::bigint, 'public has nothing left');
-SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop')$$)).state, '42501', 'nor has a newcomer');
+SELECT is(pg_temp.rights(0), 0::bigint, 'the last revoke from public takes every right');
+SELECT is((pg_temp.probe('newcomer', $$SELECT pgqrs_dequeue('shop')$$)).state, '42501',
+	'a role created later loses the privileges of public');
 
 -- A role that is gone counts for nothing, and can still be revoked from.
 DROP OWNED BY reader;
 DROP ROLE reader;
-SELECT lives_ok($$SELECT pgqrs_revoke('shop', 'reader', 'trigger')$$, 'its grants can be revoked');
-SELECT is((SELECT count(*) FROM pgqrs_grants WHERE grantee = 'reader' AND pattern = 'shop'), 0::bigint, 'and are gone');
-SELECT lives_ok($$SELECT pgqrs_grant('shop', 'member', 'work')$$, 'a dropped role disturbs no grant');
-SELECT lives_ok('SELECT pgqrs_sync_grants()', 'nor a sync');
-SELECT is((pg_temp.probe('member', $$SELECT pgqrs_dequeue('shop')$$)).state, '00000', 'nor a check');
+SELECT lives_ok($$SELECT pgqrs_revoke('shop', 'reader', 'trigger')$$,
+	'a privilege of a dropped role is revoked by its name');
+SELECT is((SELECT count(*) FROM pgqrs_grants WHERE grantee = 'reader' AND pattern = 'shop'), 0::bigint,
+	'the revoked privilege of a dropped role is gone');
+SELECT lives_ok($$SELECT pgqrs_grant('shop', 'member', 'work')$$,
+	'a grant works beside the grants of a dropped role');
+SELECT lives_ok('SELECT pgqrs_sync_grants()', 'pgqrs_sync_grants() works beside the grants of a dropped role');
+SELECT is((pg_temp.probe('member', $$SELECT pgqrs_dequeue('shop')$$)).state, '00000',
+	'a check of privileges works beside the grants of a dropped role');
 
 -- Bad arguments
-SELECT throws_ok(format('SELECT %s(%s)', f, arguments), state, NULL, format('%s(%s): %s', f, arguments, state))
+SELECT throws_ok(format('SELECT %s(%s)', f, arguments), state, NULL, format('%s(%s) is refused with %s', f, arguments,
+	state))
 	FROM unnest('{pgqrs_grant,pgqrs_revoke}'::text[]) AS f,
 		(VALUES
 			($$NULL, 'member', 'work'$$, '22004'),
@@ -593,13 +619,14 @@ SELECT throws_ok(format('SELECT %s(%s)', f, arguments), state, NULL, format('%s(
 			($$'a', '', 'work'$$, '42704'),
 			($$'a', repeat('member', 11), 'work'$$, '42704'),
 			($$'a', 'PUBLIC', 'work'$$, '42704')) AS v (arguments, state);
-SELECT is_empty($$SELECT FROM pgqrs_grants WHERE pattern = 'a'$$, 'and nothing was written');
+SELECT is_empty($$SELECT FROM pgqrs_grants WHERE pattern = 'a'$$, 'refused grants write nothing');
 
 -- What is remembered for the current role does not grow.
 SELECT count((pg_temp.probe(w.role, $$SELECT pgqrs_readable_queues()$$)).state)
 	FROM generate_series(1, 200), who AS w \g /dev/null
-SELECT cmp_ok((SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'pgqrs grants'), '<', 65536::numeric,
-	'the memory for grants stays small');
+SELECT cmp_ok((SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'pgqrs grants'), '<',
+	65536::numeric,
+	'thousands of checks of privileges keep the memory for grants small');
 
 --
 -- Another schema, another owner
@@ -615,25 +642,30 @@ SET LOCAL ROLE "the ""owner""";
 CREATE EXTENSION pgqrs SCHEMA "a b";
 RESET ROLE;
 
-SELECT lives_ok($$SELECT "a b".pgqrs_grant('*', 'A "role"', 'admin')$$, 'a superuser who is not the owner grants');
-SELECT ok(has_schema_privilege('A "role"', 'a b', 'USAGE'), 'a grant gives USAGE on the schema');
+SELECT lives_ok($$SELECT "a b".pgqrs_grant('*', 'A "role"', 'admin')$$,
+	'a superuser who does not own the extension may grant');
+SELECT ok(has_schema_privilege('A "role"', 'a b', 'USAGE'), 'a grant gives USAGE on the extension''s schema');
 SELECT is((SELECT DISTINCT a.grantor::regrole::text FROM pg_proc, aclexplode(proacl) AS a
-		WHERE proname LIKE 'pgqrs\_%'), '"the ""owner"""', 'rights come from the owner');
-SELECT is((pg_temp.probe('A "role"', $$SELECT "a b".pgqrs_create_queue('q')$$)).state, '00000', 'the role uses it');
-SELECT is((pg_temp.probe('A "role"', $$SELECT * FROM "a b".pgqrs_queue_stats$$)).state, '00000', 'and reads the views');
+		WHERE proname LIKE 'pgqrs\_%'), '"the ""owner"""', 'the rights of a grant come from the owner');
+SELECT is((pg_temp.probe('A "role"', $$SELECT "a b".pgqrs_create_queue('q')$$)).state, '00000',
+	'a role with a grant calls a function in another schema');
+SELECT is((pg_temp.probe('A "role"', $$SELECT * FROM "a b".pgqrs_queue_stats$$)).state, '00000',
+	'a role with a grant reads a view in another schema');
 SET LOCAL client_min_messages = error;	-- no say over the schema: a warning
 SELECT is((pg_temp.probe('deputy', $$SELECT "a b".pgqrs_grant('q', 'newcomer', 'work')$$)).state, '00000',
-	'the owner''s members grant');
+	'a member of the owner may grant');
 SELECT is((pg_temp.probe('deputy', $$SELECT "a b".pgqrs_create_queue('q')$$)).state, '00000',
-	'and may do everything');
-SELECT lives_ok($$SELECT "a b".pgqrs_grant('q', 'the "owner"', 'work'), "a b".pgqrs_revoke('q', 'the "owner"', 'work')$$,
-	'a grant to the owner');
+	'a member of the owner may call everything');
+SELECT lives_ok($$SELECT "a b".pgqrs_grant('q', 'the "owner"', 'work'), "a b".pgqrs_revoke('q', 'the "owner"',
+	'work')$$,
+	'a grant to the owner, and its revoke, are accepted');
 SELECT ok(has_function_privilege('the "owner"', '"a b".pgqrs_heartbeat(bigint)', 'EXECUTE')
 	AND EXISTS (SELECT FROM pg_proc, aclexplode(proacl) AS a
 		WHERE proname = 'pgqrs_heartbeat' AND a.grantee = '"the ""owner"""'::regrole),
-	'and its revoke leave the owner what is his');
-SELECT lives_ok($$SELECT "a b".pgqrs_revoke('*', 'A "role"', 'admin')$$, 'a superuser who is not the owner revokes');
-SELECT is(pg_temp.rights('"A ""role"""'::regrole), 0::bigint, 'and all is gone');
+	'a grant to the owner, and its revoke, leave the owner''s rights alone');
+SELECT lives_ok($$SELECT "a b".pgqrs_revoke('*', 'A "role"', 'admin')$$,
+	'a superuser who does not own the extension may revoke');
+SELECT is(pg_temp.rights('"A ""role"""'::regrole), 0::bigint, 'the revoke of a superuser takes every right');
 
 SELECT finish();
 ROLLBACK;

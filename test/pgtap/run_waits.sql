@@ -9,84 +9,108 @@ SELECT pgqrs_create_workflow('late', timeout => '1 h') \g /dev/null
 -- What is seen of a run, and of its message; the seconds until it can be claimed.
 CREATE FUNCTION pg_temp.state(run bigint) RETURNS text LANGUAGE sql AS
 $$
-	SELECT concat_ws(', ', r.status, r.waiting_for, CASE WHEN r.paused_at IS NOT NULL THEN 'paused' END, CASE WHEN m.lease IS NOT NULL THEN 'held' END)
+	SELECT concat_ws(', ', r.status, r.waiting_for, CASE WHEN r.paused_at IS NOT NULL THEN 'paused' END, CASE
+		WHEN m.lease IS NOT NULL THEN 'held' END)
 	FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_messages m USING (run_id) WHERE r.run_id = run
 $$;
 CREATE FUNCTION pg_temp.left(run bigint) RETURNS numeric LANGUAGE sql AS
-$$ SELECT CASE WHEN isfinite(visible_after) THEN round(extract(epoch FROM visible_after - clock_timestamp())) END FROM pgqrs_messages WHERE run_id = run $$;
+$$ SELECT CASE WHEN isfinite(visible_after) THEN round(extract(epoch FROM visible_after - clock_timestamp())) END
+	FROM pgqrs_messages WHERE run_id = run $$;
 CREATE FUNCTION pg_temp.step(run bigint, step text) RETURNS text LANGUAGE sql AS
-$$ SELECT concat_ws(' ', kind, status, attempt, output, error->>'type', reason) FROM pgqrs_steps WHERE run_id = run AND step_id = step $$;
+$$ SELECT concat_ws(' ', kind, status, attempt, output, error->>'type', reason) FROM pgqrs_steps WHERE run_id = run
+	AND step_id = step $$;
 
 --
 -- Pause
 --
 
 SELECT * FROM pg_temp.start('job') \gset
-SELECT is(pgqrs_pause_run(:run, :lease, 'approve', reason => '"ask"')::text, '(f,)', 'a pause parks the run');
-SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'which nobody holds then');
-SELECT is(round(pg_temp.left(:run), -1), 3600::numeric, 'for an hour');
-SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 1 "ask"', 'its step says why');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''approve'')', :run, :lease)), 'PQ006', 'the lease was given up');
-SELECT is_empty($$SELECT * FROM pgqrs_dequeue('job')$$, 'it is not delivered');
-SELECT is(waiting_for, 'pause approve', 'and shown as what it is') FROM pgqrs_get_run(:run);
+SELECT is(pgqrs_pause_run(:run, :lease, 'approve', reason => '"ask"')::text, '(f,)',
+	'a pause without a resume parks the run');
+SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'a parked run is PAUSED without a lease');
+SELECT is(round(pg_temp.left(:run), -1), 3600::numeric, 'a parked run is checked again after an hour');
+SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 1 "ask"', 'the step of a pause stores the reason');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''approve'')', :run, :lease)), 'PQ006',
+	'the lease is refused after the run has parked');
+SELECT is_empty($$SELECT * FROM pgqrs_dequeue('job')$$, 'a claim does not return a parked run before check_after');
+SELECT is(waiting_for, 'pause approve', 'a parked run shows what it waits for') FROM pgqrs_get_run(:run);
 
 -- Delivered to look by itself.
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'delivered after check_after');
-SELECT is(failures, 0, 'without a failure') FROM pgqrs_messages WHERE run_id = :run;
-SELECT is(pgqrs_pause_run(:run, :lease, 'approve', check_after => '5 min')::text, '(f,)', 'it goes on to wait');
-SELECT is(pg_temp.left(:run), 300::numeric, 'as long as this call says');
-SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 2 "ask"', 'a second attempt; the reason stays');
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a claim returns the parked run after check_after');
+SELECT is(failures, 0, 'the claim of a parked run counts no failure') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(pgqrs_pause_run(:run, :lease, 'approve', check_after => '5 min')::text, '(f,)',
+	'a second pause without a resume parks the run again');
+SELECT is(pg_temp.left(:run), 300::numeric, 'the second pause takes the check_after of its call');
+SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 2 "ask"',
+	'the second pause counts an attempt and keeps the reason');
 
 -- Resumed.
-SELECT is(pgqrs_resume_run(:run, output => '{"ok": 1}'), true, 'resumed without naming the step');
-SELECT is(pgqrs_resume_run(:run, output => '2'), false, 'once');
-SELECT is(pgqrs_resume_run(:run, 'approve', '2'), false, 'also by name');
-SELECT ok(pg_temp.left(:run) <= 0, 'it can be claimed at once');
-SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'and is PAUSED until it is');
+SELECT is(pgqrs_resume_run(:run, output => '{"ok": 1}'), true,
+	'resuming a run without a step resumes the pause at which it is parked');
+SELECT is(pgqrs_resume_run(:run, output => '2'), false,
+	'a second resume without a step says that it was resumed before');
+SELECT is(pgqrs_resume_run(:run, 'approve', '2'), false,
+	'a second resume of the step says that it was resumed before');
+SELECT ok(pg_temp.left(:run) <= 0, 'a resumed run is due at once');
+SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'a resumed run is PAUSED until a claim takes it');
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")', 'the handler goes on with the output');
-SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")', 'whenever it asks');
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'which parks nothing');
+SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")',
+	'the pause of a resumed run returns the output of the resume');
+SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")',
+	'a repeated pause returns the same output');
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a pause that was resumed does not park the run');
 
 -- Resumed before.
-SELECT is(pgqrs_resume_run(:run, 'sign', NULL), true, 'resumed before the pause');
-SELECT is(pgqrs_resume_run(:run, 'sign', '1'), false, 'once');
-SELECT is(pgqrs_pause_run(:run, :lease, 'sign')::text, '(t,null)', 'the pause does not wait; NULL is JSON null');
-SELECT is(pgqrs_resume_run(:run), false, 'a run that is not parked has no pause of its own');
+SELECT is(pgqrs_resume_run(:run, 'sign', NULL), true, 'a pause can be resumed before it begins');
+SELECT is(pgqrs_resume_run(:run, 'sign', '1'), false,
+	'a second resume before the pause says that it was resumed before');
+SELECT is(pgqrs_pause_run(:run, :lease, 'sign')::text, '(t,null)',
+	'a pause that was resumed before does not park; NULL is JSON null');
+SELECT is(pgqrs_resume_run(:run), false, 'resuming a run that is not parked, without a step, resumes nothing');
 SELECT pgqrs_step_begin(:run, :lease, 'work') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)), 'PQ016 It is a step of kind FUNCTION.', 'a step of another kind');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)), 'PQ016 It is a step of kind FUNCTION.', 'likewise');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)), 'PQ016 It is a step of kind PAUSE.', 'and the other way round');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)),
+	'PQ016 It is a step of kind FUNCTION.', 'resuming a step of another kind is refused');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)),
+	'PQ016 It is a step of kind FUNCTION.', 'a pause is refused at a step of another kind');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)),
+	'PQ016 It is a step of kind PAUSE.', 'a step of a pause is refused as a function');
 
 -- Resumed before at what turns out to be no pause: the resume is dropped.
-SELECT is(pgqrs_resume_run(:run, id, '1'), true, id || ' is resumed before it has begun') FROM unnest('{typo,nap,mail,call}'::text[]) AS id;
-SELECT is((pgqrs_step_begin(:run, :lease, 'typo')).status, 'RUNNING', 'a step of that id begins');
-SELECT is(pg_temp.step(:run, 'typo'), 'FUNCTION RUNNING 1', 'and is the handler''s');
-SELECT is(pgqrs_step_complete(:run, :lease, 'typo', '2'), true, 'it is completed');
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '0'), true, 'a sleep');
-SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 1 null', 'and is one');
-SELECT is(pgqrs_cancel_run(pgqrs_start_child(:run, :lease, 'call', 'job')), 'CANCELLED', 'a child is started, and cancelled');
-SELECT is(pg_temp.step(:run, 'call'), 'CHILD RUNNING 1', 'and is no resumed pause');
-SELECT is(pgqrs_await_signal(:run, :lease, 'mail', 'letter', timeout => '0')::text, '(f,t,,)', 'a signal that does not come in time');
+SELECT is(pgqrs_resume_run(:run, id, '1'), true, id || ' is resumed before it has begun')
+	FROM unnest('{typo,nap,mail,call}'::text[]) AS id;
+SELECT is((pgqrs_step_begin(:run, :lease, 'typo')).status, 'RUNNING',
+	'a function begins at a step that was resumed before');
+SELECT is(pg_temp.step(:run, 'typo'), 'FUNCTION RUNNING 1', 'the step of a function keeps nothing of the resume');
+SELECT is(pgqrs_step_complete(:run, :lease, 'typo', '2'), true, 'the step of a function is completed');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '0'), true, 'a sleep begins at a step that was resumed before');
+SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 1 null', 'the step of a sleep keeps nothing of the resume');
+SELECT is(pgqrs_cancel_run(pgqrs_start_child(:run, :lease, 'call', 'job')), 'CANCELLED',
+	'a child is started at a step that was resumed before, and cancelled');
+SELECT is(pg_temp.step(:run, 'call'), 'CHILD RUNNING 1', 'the step of a child keeps nothing of the resume');
+SELECT is(pgqrs_await_signal(:run, :lease, 'mail', 'letter', timeout => '0')::text, '(f,t,,)',
+	'a wait for a signal at a step that was resumed before times out');
 
 -- Another pause than the one it is parked at.
 SELECT pgqrs_pause_run(:run, :lease, 'second') \g /dev/null
-SELECT is(pgqrs_resume_run(:run, 'third', '3'), true, 'another pause is resumed');
-SELECT is(pg_temp.left(:run), 3600::numeric, 'which wakes nobody');
-SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'its own');
-SELECT ok(pg_temp.left(:run) <= 0, 'wakes it');
+SELECT is(pgqrs_resume_run(:run, 'third', '3'), true,
+	'another pause than the one at which the run is parked can be resumed');
+SELECT is(pg_temp.left(:run), 3600::numeric, 'resuming another pause does not wake the run');
+SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'the pause at which the run is parked is resumed');
+SELECT ok(pg_temp.left(:run) <= 0, 'resuming the pause at which the run is parked wakes it');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 It is SUCCESS.', 'an ended run');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 It is SUCCESS.',
+	'resuming an ended run is refused');
 
 -- Resumed while it is delivered: the worker that asks gets it.
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_pause_run(:run, :lease, 'p', '0') \g /dev/null
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_resume_run(:run, 'p', '1'), true, 'resumed while a worker holds it');
-SELECT ok(pg_temp.left(:run) > 500, 'which keeps its lease');
-SELECT is(pgqrs_pause_run(:run, :lease, 'p')::text, '(t,1)', 'and goes on');
+SELECT is(pgqrs_resume_run(:run, 'p', '1'), true, 'a pause is resumed while a worker holds the run');
+SELECT ok(pg_temp.left(:run) > 500, 'resuming a run under a lease leaves the lease as it was');
+SELECT is(pgqrs_pause_run(:run, :lease, 'p')::text, '(t,1)',
+	'the worker that holds the run gets the output at its pause');
 SELECT pgqrs_complete_run(:run, :lease);
 
 --
@@ -96,14 +120,16 @@ SELECT pgqrs_complete_run(:run, :lease);
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pg_temp.claim(:run) \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(failures, 2, 'two crashes') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(failures, 2, 'two leases that ran out are two failures of the message') FROM pgqrs_messages
+	WHERE run_id = :run;
 SELECT pgqrs_sleep(:run, :lease, 's', '1 h') \g /dev/null
-SELECT is(failures, 0, 'parked: forgotten') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(failures, 0, 'parking resets the failures of the message') FROM pgqrs_messages WHERE run_id = :run;
 SELECT pg_temp.claim(:run) \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(failures, 1, 'another') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(failures, 1, 'a lease that ran out after that is one failure') FROM pgqrs_messages WHERE run_id = :run;
 SELECT pgqrs_sleep(:run, :lease, 't', '0') \g /dev/null
-SELECT is(failures, 0, 'slept: forgotten') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(failures, 0, 'a wait that is over at once resets the failures of the message') FROM pgqrs_messages
+	WHERE run_id = :run;
 SELECT pgqrs_complete_run(:run, :lease);
 
 --
@@ -111,29 +137,38 @@ SELECT pgqrs_complete_run(:run, :lease);
 --
 
 SELECT * FROM pg_temp.start('job') \gset
-SELECT is(pgqrs_sleep(:run, :lease, 'none', '0'), true, 'no time at all');
-SELECT is(pgqrs_sleep(:run, :lease, 'past', until => '2000-01-01'), true, 'a time that has passed');
-SELECT is(pg_temp.step(:run, 'past'), 'SLEEP SUCCESS 1 null', 'is over at once');
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), false, 'a sleep parks');
-SELECT is(pg_temp.state(:run), 'PAUSED, sleep nap, paused', 'the run');
-SELECT is(pg_temp.left(:run), 3600::numeric, 'for that time');
+SELECT is(pgqrs_sleep(:run, :lease, 'none', '0'), true, 'a sleep of no time is over at once');
+SELECT is(pgqrs_sleep(:run, :lease, 'past', until => '2000-01-01'), true,
+	'a sleep until a past instant is over at once');
+SELECT is(pg_temp.step(:run, 'past'), 'SLEEP SUCCESS 1 null', 'a sleep that is over at once is SUCCESS');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), false, 'a sleep parks the run');
+SELECT is(pg_temp.state(:run), 'PAUSED, sleep nap, paused', 'a sleeping run is PAUSED without a lease');
+SELECT is(pg_temp.left(:run), 3600::numeric, 'a sleeping run is due after the sleep');
 SELECT (input->>'until')::timestamptz AS until FROM pgqrs_steps WHERE run_id = :run AND step_id = 'nap' \gset
-SELECT is(visible_after, :'until', 'to the microsecond') FROM pgqrs_messages WHERE run_id = :run;
-SELECT is(pgqrs_resume_run(:run), false, 'it is no pause');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ016 It is a step of kind SLEEP.', 'nor is its step');
+SELECT is(visible_after, :'until', 'a sleeping run is due at the stored instant, to the microsecond')
+	FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(pgqrs_resume_run(:run), false, 'resuming without a step does not resume a sleep');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ016 It is a step of kind SLEEP.',
+	'resuming the step of a sleep is refused');
 
 -- Delivered early: the first call has fixed when it ends.
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 s'), false, 'it goes on to sleep');
-SELECT is(visible_after, :'until', 'until then') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 s'), false, 'a sleep that is called early parks again');
+SELECT is(visible_after, :'until', 'the first call of a sleep has fixed its end') FROM pgqrs_messages
+	WHERE run_id = :run;
 SELECT pg_temp.claim(:run) AS lease \gset
-UPDATE pgqrs_workflow_steps SET input = jsonb_build_object('until', clock_timestamp()) WHERE run_id = :run AND step_id = 'nap';
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), true, 'slept, when that time has come');
-SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 3 null', 'a result');
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), true, 'that stays');
-SELECT is(pgqrs_sleep(:run, :lease, 'long', until => '294276-12-31'), false, 'as long as a timestamp goes');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'', ''1 s'', now())', :run)), '22023', 'two times');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'')', :run)), '22004', 'none');
+UPDATE pgqrs_workflow_steps SET input = jsonb_build_object('until', clock_timestamp()) WHERE run_id = :run
+	AND step_id = 'nap';
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), true, 'a sleep is over once its instant has passed');
+SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 3 null',
+	'the step of a sleep that is over is SUCCESS and counts its attempts');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), true, 'a sleep that is over stays so');
+SELECT is(pgqrs_sleep(:run, :lease, 'long', until => '294276-12-31'), false,
+	'a sleep until the last timestamp parks');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'', ''1 s'', now())', :run)), '22023',
+	'a sleep with both duration and instant is refused');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'')', :run)), '22004',
+	'a sleep with neither duration nor instant is refused');
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 
 -- In whatever time zone and style, it is the same instant.
@@ -143,27 +178,33 @@ SET datestyle = 'German';
 SELECT pgqrs_sleep(:run, :lease, 'z', until => '2100-07-04 12:00:00.123456+00') \g /dev/null
 RESET timezone;
 RESET datestyle;
-SELECT is(visible_after, '2100-07-04 12:00:00.123456+00', 'an instant is an instant') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(visible_after, '2100-07-04 12:00:00.123456+00',
+	'a sleep ends at the same instant whatever time zone and date style the session has') FROM pgqrs_messages
+	WHERE run_id = :run;
 SELECT pg_temp.claim(:run) AS lease \gset
 SET datestyle = 'SQL, DMY';
-SELECT is(pgqrs_sleep(:run, :lease, 'z', '0'), false, 'also when it is read again');
+SELECT is(pgqrs_sleep(:run, :lease, 'z', '0'), false, 'a sleep called in another date style parks again');
 RESET datestyle;
-SELECT is(visible_after, '2100-07-04 12:00:00.123456+00', 'the same') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(visible_after, '2100-07-04 12:00:00.123456+00', 'a sleep called in another date style keeps its end')
+	FROM pgqrs_messages WHERE run_id = :run;
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 
 -- A deadline counts over a sleep.
 SELECT * FROM pg_temp.start('late') \gset
 SELECT pgqrs_sleep(:run, :lease, 's', '2 h') \g /dev/null
 SELECT pg_temp.late(:run) \g /dev/null
-SELECT is((pgqrs_maintain()->'runs_timed_out')::text, '1', 'past its deadline');
-SELECT is((status, error->>'type')::text, '(ERROR,timeout)', 'it ends') FROM pgqrs_result(:run);
-SELECT is((waiting_for, paused_at, completed_at IS NOT NULL)::text, '(,,t)', 'and waits no more') FROM pgqrs_get_run(:run);
+SELECT is((pgqrs_maintain()->'runs_timed_out')::text, '1', 'a pass ends a sleeping run past its deadline');
+SELECT is((status, error->>'type')::text, '(ERROR,timeout)',
+	'a sleeping run past its deadline is in ERROR for timeout') FROM pgqrs_result(:run);
+SELECT is((waiting_for, paused_at, completed_at IS NOT NULL)::text, '(,,t)',
+	'a sleeping run past its deadline waits for nothing') FROM pgqrs_get_run(:run);
 -- Replayed, it sleeps until the same time.
 SELECT input AS input FROM pgqrs_steps WHERE run_id = :run \gset
 SELECT pgqrs_replay_message(:run) \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pgqrs_sleep(:run, :lease, 's', '0'), false, 'replayed: the sleep goes on');
-SELECT is(input, :'input'::jsonb, 'as it was') FROM pgqrs_steps WHERE run_id = :run;
+SELECT is(pgqrs_sleep(:run, :lease, 's', '0'), false, 'a replayed run goes on sleeping');
+SELECT is(input, :'input'::jsonb, 'a replayed run sleeps until the same instant') FROM pgqrs_steps
+	WHERE run_id = :run;
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 
 --
@@ -171,83 +212,112 @@ SELECT pgqrs_cancel_run(:run) \g /dev/null
 --
 
 SELECT * FROM pg_temp.start('job') \gset
-SELECT pgqrs_signal(:run, 'go', '1') AS s1, pgqrs_signal(:run, 'other', '"other"') AS other, pgqrs_signal(:run, 'go', '2', headers => '{"h": 1}') AS s2, pgqrs_signal(:run, 'go') AS s3 \gset
-SELECT ok(:s1 < :s2 AND :s2 < :s3, 'ids in order');
-SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)', 'sent before: the oldest one');
-SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)', 'the same for the same step');
-SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")', 'the next for the next');
-SELECT is(pgqrs_await_signal(:run, :lease, 'c', 'go')::text, '(t,f,null,)', 'no payload is JSON null');
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'nothing was waited for');
-SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_run_signals WHERE run_id = %s ORDER BY 1', :run),
-	format($$VALUES (%s::bigint, 'a' COLLATE "C", '1'::jsonb), (%s, NULL, '"other"'), (%s, 'b', '2'), (%s, 'c', NULL)$$, :s1, :other, :s2, :s3), 'each was taken once');
+SELECT pgqrs_signal(:run, 'go', '1') AS s1, pgqrs_signal(:run, 'other', '"other"') AS other, pgqrs_signal(:run, 'go',
+	'2', headers => '{"h": 1}') AS s2, pgqrs_signal(:run, 'go') AS s3 \gset
+SELECT ok(:s1 < :s2 AND :s2 < :s3, 'ids of signals ascend');
+SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)',
+	'a wait takes the oldest signal that was sent before');
+SELECT is(pgqrs_await_signal(:run, :lease, 'a', 'go')::text, '(t,f,1,)', 'a repeated wait returns the same signal');
+SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")',
+	'the next wait takes the next signal');
+SELECT is(pgqrs_await_signal(:run, :lease, 'c', 'go')::text, '(t,f,null,)',
+	'a signal without a payload has JSON null');
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'waits for signals that are there do not park the run');
+SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_run_signals WHERE run_id = %s ORDER BY 1',
+	:run),
+	format($$VALUES (%s::bigint, 'a' COLLATE "C", '1'::jsonb), (%s, NULL, '"other"'), (%s, 'b', '2'),
+		(%s, 'c', NULL)$$, :s1, :other, :s2, :s3), 'each signal is taken by one step');
 
-SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")', 'headers are part of the stored answer');
-SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,,)', 'none is left');
-SELECT is(pg_temp.state(:run), 'PAUSED, signal go, paused', 'so the run waits');
-SELECT is(visible_after, 'infinity', 'for ever') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")',
+	'a repeated wait returns the headers of its signal');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,,)', 'a wait without a signal parks the run');
+SELECT is(pg_temp.state(:run), 'PAUSED, signal go, paused',
+	'a run that waits for a signal is PAUSED without a lease');
+SELECT is(visible_after, 'infinity', 'a wait without a timeout is never due by itself') FROM pgqrs_messages
+	WHERE run_id = :run;
 SELECT pgqrs_signal(:run, 'more') \g /dev/null
-SELECT is(visible_after, 'infinity', 'one of another name does not wake it') FROM pgqrs_messages WHERE run_id = :run;
-SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'nor does a pass');
+SELECT is(visible_after, 'infinity', 'a signal of another name does not wake the run') FROM pgqrs_messages
+	WHERE run_id = :run;
+SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'a pass does not wake a run for a signal of another name');
 SELECT pgqrs_signal(:run, 'go', '4') \g /dev/null
-SELECT ok(pg_temp.left(:run) <= 0, 'its own does');
+SELECT ok(pg_temp.left(:run) <= 0, 'the signal that the run waits for wakes it');
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(t,f,4,)', 'and is taken');
-SELECT is(pgqrs_await_signal(:run, :lease, 'd2', 'other')::text, '(t,f,"""other""",)', 'those of other names are there still');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(t,f,4,)', 'the woken run takes the signal');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd2', 'other')::text, '(t,f,"""other""",)',
+	'signals of other names stay for their waits');
 
 -- A signal that is rolled back is none.
-SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(f,f,,)', 'parked');
+SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(f,f,,)',
+	'a wait without a signal parks the run again');
 BEGIN;
 SELECT pgqrs_signal(:run, 'go') \g /dev/null
 ROLLBACK;
-SELECT is(visible_after, 'infinity', 'a signal that was rolled back wakes nobody') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(visible_after, 'infinity', 'a signal that is rolled back does not wake the run') FROM pgqrs_messages
+	WHERE run_id = :run;
 
 -- If nobody saw it in time, a pass finds it.
-INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), :run, now(), 'go');
-SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass wakes it');
-SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'once');
+INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), :run, now(),
+	'go');
+SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass wakes a run whose signal woke nothing');
+SELECT is((pgqrs_maintain()->'runs_woken')::text, '0', 'a second pass does not wake the run again');
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(t,f,null,)', 'and it is taken');
+SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(t,f,null,)',
+	'the run woken by a pass takes the signal');
 
 -- Time-outs.
-SELECT is(pgqrs_await_signal(:run, :lease, 'f', 'go', '0')::text, '(f,t,,)', 'no time: only what is there');
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '10 min')::text, '(f,f,,)', 'ten minutes');
-SELECT is(pg_temp.left(:run), 600::numeric, 'until then');
+SELECT is(pgqrs_await_signal(:run, :lease, 'f', 'go', '0')::text, '(f,t,,)', 'a wait with timeout 0 answers at once');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '10 min')::text, '(f,f,,)',
+	'a wait with a timeout parks the run');
+SELECT is(pg_temp.left(:run), 600::numeric, 'a wait with a timeout is due at its end');
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,f,,)', 'delivered early');
-SELECT ok(pg_temp.left(:run) BETWEEN 590 AND 600, 'the first call has fixed the deadline');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,f,,)',
+	'a wait that is called early parks again');
+SELECT ok(pg_temp.left(:run) BETWEEN 590 AND 600, 'the first call of a wait has fixed its end');
 SELECT pg_temp.claim(:run) AS lease \gset
-UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run AND step_id = 'g';
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,t,,)', 'timed out');
-SELECT is(pg_temp.step(:run, 'g'), 'SIGNAL SUCCESS 3 null wait_timeout', 'the step says so');
+UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run
+	AND step_id = 'g';
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,t,,)',
+	'a wait times out once its end has passed');
+SELECT is(pg_temp.step(:run, 'g'), 'SIGNAL SUCCESS 3 null wait_timeout', 'the step of a wait that timed out says so');
 SELECT pgqrs_signal(:run, 'go', '"late"') \g /dev/null
-SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go')::text, '(f,t,,)', 'and it stays so');
-SELECT is(pgqrs_await_signal(:run, :lease, 'h', 'go', '0')::text, '(t,f,"""late""",)', 'one that came too late is the next step''s');
+SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go')::text, '(f,t,,)',
+	'a wait that timed out stays so when the signal comes later');
+SELECT is(pgqrs_await_signal(:run, :lease, 'h', 'go', '0')::text, '(t,f,"""late""",)',
+	'a signal that came too late for one wait is taken by the next');
 SELECT pgqrs_await_signal(:run, :lease, 'i', 'go', '1 h') \g /dev/null
 SELECT pgqrs_signal(:run, 'go', '"in time"') \g /dev/null
-UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run AND step_id = 'i';
+UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run
+	AND step_id = 'i';
 SELECT lease FROM pgqrs_dequeue('job') \gset
-SELECT is(pgqrs_await_signal(:run, :lease, 'i', 'go')::text, '(t,f,"""in time""",)', 'what is there is taken, though the time is over');
+SELECT is(pgqrs_await_signal(:run, :lease, 'i', 'go')::text, '(t,f,"""in time""",)',
+	'a wait takes a signal that is there although its end has passed');
 
 -- Keys.
 SELECT pgqrs_signal(:run, 'keyed', '1', 'key') AS first \gset
-SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'a key: the first one');
-SELECT is(pgqrs_await_signal(:run, :lease, 'j', 'keyed')::text, '(t,f,1,)', 'which is taken');
-SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'the key counts on');
-SELECT is(pgqrs_await_signal(:run, :lease, 'k', 'keyed', '0')::text, '(f,t,,)', 'there is no second');
+SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint,
+	'a second signal with a key returns the id of the first one');
+SELECT is(pgqrs_await_signal(:run, :lease, 'j', 'keyed')::text, '(t,f,1,)',
+	'a wait takes the first signal with the key');
+SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'the key of a signal that was taken is taken');
+SELECT is(pgqrs_await_signal(:run, :lease, 'k', 'keyed', '0')::text, '(f,t,,)',
+	'a second signal with the key was not sent');
 SELECT run AS another FROM pg_temp.start('job') \gset
-SELECT isnt(pgqrs_signal(:another, 'keyed', '2', 'key'), :first::bigint, 'of another run it is another');
+SELECT isnt(pgqrs_signal(:another, 'keyed', '2', 'key'), :first::bigint, 'a key of signals belongs to its run');
 
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ016 It is SUCCESS.', 'an ended run takes no signal');
-SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint, 'but tells of one that it had');
+SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ016 It is SUCCESS.',
+	'a signal to an ended run is refused');
+SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint,
+	'a signal to an ended run with a key that it had returns the first id');
 
 -- Many at once, in order.
 SELECT * FROM pg_temp.start('job') \gset
 SELECT count(pgqrs_signal(:run, 'n', to_jsonb(g))) FROM generate_series(1, 100) g \g /dev/null
-SELECT is(array_agg((pgqrs_await_signal(:run, :lease, 's' || g, 'n')).payload::int ORDER BY g), array_agg(g ORDER BY g), 'a hundred in order') FROM generate_series(1, 100) g;
+SELECT is(array_agg((pgqrs_await_signal(:run, :lease, 's' || g, 'n')).payload::int ORDER BY g),
+	array_agg(g ORDER BY g), 'a hundred waits take a hundred signals in order') FROM generate_series(1, 100) g;
 -- They go with the workflow.
 SELECT is(pgqrs_delete_workflow('job', true), true, 'the workflow is deleted');
 SELECT pg_temp.empty_deleted();
-SELECT is(count(*), 0::bigint, 'its signals too') FROM pgqrs_run_signals;
+SELECT is(count(*), 0::bigint, 'the signals are removed with the workflow') FROM pgqrs_run_signals;
 
 SELECT * FROM finish();

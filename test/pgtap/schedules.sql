@@ -23,7 +23,8 @@ $$
 DECLARE
 	hours text;
 BEGIN
-	SELECT string_agg((extract(epoch FROM last - schedule_slot) / 3600)::int::text, ' ' ORDER BY run_id) INTO hours FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
+	SELECT string_agg((extract(epoch FROM last - schedule_slot) / 3600)::int::text, ' ' ORDER BY run_id) INTO hours
+		FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
 	DELETE FROM pgqrs_messages;
 	DELETE FROM pgqrs_workflow_runs;
 	DELETE FROM pgqrs_schedule_firings;
@@ -35,28 +36,36 @@ $$;
 -- Making
 --
 
-SELECT pgqrs_schedule('s', :'hourly', 'flow', '{"a": 1}', tags => '{"t": 1}', priority => 7, timeout => '1 day') AS s \gset
-SELECT is(l, ROW(:s, 's', :'hourly', 'UTC', 'flow', true, :'next', NULL, NULL, NULL, 'allow', 100, 7, '1 day', '{"a": 1}', '{"t": 1}', current_user, true)::pgqrs_schedule_list, 'as made')
+SELECT pgqrs_schedule('s', :'hourly', 'flow', '{"a": 1}', tags => '{"t": 1}', priority => 7,
+	timeout => '1 day') AS s \gset
+SELECT is(l, ROW(:s, 's', :'hourly', 'UTC', 'flow', true, :'next', NULL, NULL, NULL, 'allow', 100, 7, '1 day',
+	'{"a": 1}', '{"t": 1}', current_user, true)::pgqrs_schedule_list,
+	'the list shows a new schedule with its settings and next slot')
 	FROM pgqrs_schedule_list l;
-SELECT is(pg_temp.tick(), 0, 'nothing is due yet');
+SELECT is(pg_temp.tick(), 0, 'a tick before the slot fires nothing');
 SELECT pg_temp.missed('s', :'last');
-SELECT is(pg_temp.tick(), 1, 'one slot');
-SELECT is(ROW(workflow, status, input, tags, priority, schedule_slot, deadline_at - created_at, idempotency_key)::text,
-	ROW('flow', 'QUEUED', '{"a": 1}'::jsonb, '{"t": 1}'::jsonb, 7, :'last'::timestamptz, '1 day'::interval, NULL)::text, 'its run') FROM pgqrs_runs;
-SELECT is(ROW(schedule_id, slot, run_id)::text, ROW(:s, :'last'::timestamptz, (SELECT run_id FROM pgqrs_runs))::text, 'its firing') FROM pgqrs_schedule_firings;
-SELECT is(ROW(next_fire_at, last_fired_at > pgqrs_now() - interval '1 min', last_run_id, last_status)::text, ROW(:'next'::timestamptz, true, (SELECT run_id FROM pgqrs_runs), 'QUEUED')::text,
-	'the list') FROM pgqrs_schedule_list;
-SELECT is(pg_temp.tick(), 0, 'once');
+SELECT is(pg_temp.tick(), 1, 'a tick after one missed slot fires once');
+SELECT is(ROW(workflow, status, input, tags, priority, schedule_slot, deadline_at - created_at,
+	idempotency_key)::text,
+	ROW('flow', 'QUEUED', '{"a": 1}'::jsonb, '{"t": 1}'::jsonb, 7, :'last'::timestamptz, '1 day'::interval,
+		NULL)::text, 'the run of a firing has input, tags, priority and deadline of its schedule') FROM pgqrs_runs;
+SELECT is(ROW(schedule_id, slot, run_id)::text, ROW(:s, :'last'::timestamptz, (SELECT run_id FROM pgqrs_runs))::text,
+	'a firing stores its slot and run') FROM pgqrs_schedule_firings;
+SELECT is(ROW(next_fire_at, last_fired_at > pgqrs_now() - interval '1 min', last_run_id, last_status)::text,
+	ROW(:'next'::timestamptz, true, (SELECT run_id FROM pgqrs_runs), 'QUEUED')::text,
+	'the list shows the next slot and the last run') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 0, 'a second tick fires nothing');
 SELECT pg_temp.missed('s', :'last');
-SELECT is(pg_temp.tick(), 0, 'also when it is looked at again');
-SELECT is(next_fire_at, :'next'::timestamptz, 'which moves it on') FROM pgqrs_schedule_list;
-SELECT is(pg_temp.runs(:'last'), '0', 'one run');
+SELECT is(pg_temp.tick(), 0, 'a slot that has fired does not fire again when it is looked at again');
+SELECT is(next_fire_at, :'next'::timestamptz, 'a slot that has fired moves the schedule on') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.runs(:'last'), '0', 'one slot has one run');
 
 --
 -- Slots that were missed: three, and none on time
 --
 
-CREATE FUNCTION pg_temp.catch_up(cron text, max int, since timestamptz, last timestamptz) RETURNS text LANGUAGE plpgsql AS
+CREATE FUNCTION pg_temp.catch_up(cron text, max int, since timestamptz, last timestamptz) RETURNS text
+	LANGUAGE plpgsql AS
 $$
 BEGIN
 	PERFORM pgqrs_schedule('s', cron, 'flow', max_catchup => max);
@@ -67,33 +76,46 @@ BEGIN
 	RETURN pg_temp.runs(last);
 END
 $$;
-SELECT is(pg_temp.catch_up(:'hourly', 0, :'last'::timestamptz - interval '2 hours', :'last'), 'none', 'catch up with 0 of 3');
-SELECT is(next_fire_at, :'next'::timestamptz, 'on from the next slot') FROM pgqrs_schedule_list;
-SELECT is(pg_temp.catch_up(:'hourly', 1, :'last'::timestamptz - interval '2 hours', :'last'), '0', 'catch up with 1 of 3: the newest');
-SELECT is(pg_temp.catch_up(:'hourly', 2, :'last'::timestamptz - interval '2 hours', :'last'), '1 0', 'with 2: oldest first');
-SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0', 'with 3');
-SELECT is(pg_temp.catch_up(:'hourly', 100, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0', 'with 100');
+SELECT is(pg_temp.catch_up(:'hourly', 0, :'last'::timestamptz - interval '2 hours', :'last'), 'none',
+	'with max_catchup 0 none of three missed slots fires');
+SELECT is(next_fire_at, :'next'::timestamptz, 'with max_catchup 0 the schedule goes on from the next slot')
+	FROM pgqrs_schedule_list;
+SELECT is(pg_temp.catch_up(:'hourly', 1, :'last'::timestamptz - interval '2 hours', :'last'), '0',
+	'with max_catchup 1 the newest of three missed slots fires');
+SELECT is(pg_temp.catch_up(:'hourly', 2, :'last'::timestamptz - interval '2 hours', :'last'), '1 0',
+	'with max_catchup 2 the newest two of three missed slots fire, the older first');
+SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0',
+	'with max_catchup 3 all of three missed slots fire');
+SELECT is(pg_temp.catch_up(:'hourly', 100, :'last'::timestamptz - interval '2 hours', :'last'), '2 1 0',
+	'with max_catchup 100 all of three missed slots fire');
 SELECT is(pg_temp.catch_up(:'hourly', 100, :'last'::timestamptz - interval '23 hours', :'last'),
-	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 23) h), 'a day of 24 slots');
-SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '10000 hours', :'last'), '2 1 0', 'more than a year');
+	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 23) h),
+		'with max_catchup 100 all 24 slots of a missed day fire');
+SELECT is(pg_temp.catch_up(:'hourly', 3, :'last'::timestamptz - interval '10000 hours', :'last'), '2 1 0',
+	'with max_catchup 3 the newest three slots of a missed year fire');
 SELECT is(pg_temp.catch_up(:'hourly', 1200, :'last'::timestamptz - interval '1099 hours', :'last'),
-	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 1099) h), 'more than one tick takes');
-SELECT is(next_fire_at, :'next'::timestamptz, 'and on from the next slot') FROM pgqrs_schedule_list;
+	(SELECT string_agg(h::text, ' ' ORDER BY h DESC) FROM generate_series(0, 1099) h),
+		'more missed slots than one tick takes fire in several ticks');
+SELECT is(next_fire_at, :'next'::timestamptz, 'after several ticks the schedule goes on from the next slot')
+	FROM pgqrs_schedule_list;
 
 -- Every minute, ten years back, in one tick.
 SELECT pgqrs_schedule('s', '* * * * *', 'flow', max_catchup => 5) \g /dev/null
 SELECT pg_temp.missed('s', date_trunc('minute', pgqrs_now()) - interval '10 years');
 SELECT clock_timestamp() AS before \gset
-SELECT cmp_ok(pg_temp.tick(), '>=', 6, 'what is on time comes on top of what was missed');
-SELECT cmp_ok(clock_timestamp() - :'before'::timestamptz, '<', interval '1 s', 'ten years of minutes do not take long');
-SELECT is(max(schedule_slot) - min(schedule_slot), (count(*) - 1) * interval '1 min', 'the newest') FROM pgqrs_runs;
-SELECT is(array_agg(schedule_slot ORDER BY run_id), array_agg(schedule_slot ORDER BY schedule_slot), 'in order') FROM pgqrs_runs;
+SELECT cmp_ok(pg_temp.tick(), '>=', 6, 'a slot that is on time fires besides the missed ones');
+SELECT cmp_ok(clock_timestamp() - :'before'::timestamptz, '<', interval '1 s',
+	'a tick finds the newest slots of ten missed years of minutes within a second');
+SELECT is(max(schedule_slot) - min(schedule_slot), (count(*) - 1) * interval '1 min',
+	'of ten missed years the newest slots fire, without a gap') FROM pgqrs_runs;
+SELECT is(array_agg(schedule_slot ORDER BY run_id), array_agg(schedule_slot ORDER BY schedule_slot),
+	'missed slots fire in order') FROM pgqrs_runs;
 SELECT pg_temp.runs(:'last') \g /dev/null
 
 -- A slot that is hardly over is on time, however little may be made up for.
 SELECT pgqrs_schedule('s', '* * * * *', 'flow', max_catchup => 0) \g /dev/null
 SELECT pg_temp.missed('s', date_trunc('minute', pgqrs_now()));
-SELECT cmp_ok(pg_temp.tick(), '>=', 1, 'a slot of this minute');
+SELECT cmp_ok(pg_temp.tick(), '>=', 1, 'with max_catchup 0 a slot of this minute fires');
 SELECT pg_temp.runs(:'last') \g /dev/null
 
 --
@@ -103,49 +125,60 @@ SELECT pg_temp.runs(:'last') \g /dev/null
 SELECT pgqrs_schedule('s', :'hourly', 'flow') \g /dev/null
 SELECT pg_temp.missed('s', :'last');
 SELECT pgqrs_schedule('s', :'hourly', 'other', '2', priority => -3) \g /dev/null
-SELECT is(next_fire_at, :'last'::timestamptz, 'what is due stays so, if the times are the same') FROM pgqrs_schedule_list;
-SELECT is(pg_temp.tick(), 1, 'and fires');
-SELECT is(ROW(workflow, input, priority)::text, '(other,2,-3)', 'as it is now') FROM pgqrs_runs;
+SELECT is(next_fire_at, :'last'::timestamptz,
+	'changing a schedule whose times stay the same keeps the slot that is due') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 1, 'the slot that was kept fires');
+SELECT is(ROW(workflow, input, priority)::text, '(other,2,-3)',
+	'the slot that was kept fires with the changed settings') FROM pgqrs_runs;
 SELECT pg_temp.runs(:'last') \g /dev/null
 SELECT pg_temp.missed('s', :'last');
 SELECT pgqrs_schedule('s', '0 0 1 1 *', 'flow') \g /dev/null
-SELECT is(pg_temp.tick(), 0, 'not what another expression missed');
-SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', n => 1)), 'on from now') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 0, 'changing the expression drops the slots missed by the former one');
+SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', n => 1)),
+	'a schedule with another expression goes on from its next slot') FROM pgqrs_schedule_list;
 SELECT pgqrs_schedule('s', '0 0 1 1 *', 'flow', timezone => 'Asia/Tokyo') \g /dev/null
-SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', 'Asia/Tokyo', 1)), 'as in another zone') FROM pgqrs_schedule_list;
-SELECT is(input IS NULL AND tags IS NULL AND timeout IS NULL, true, 'what is not given is not there') FROM pgqrs_schedule_list;
+SELECT is(next_fire_at, (SELECT pgqrs_next_firings('@yearly', 'Asia/Tokyo', 1)),
+	'a schedule with another zone goes on from its next slot') FROM pgqrs_schedule_list;
+SELECT is(input IS NULL AND tags IS NULL AND timeout IS NULL, true, 'changing a schedule resets what is not given')
+	FROM pgqrs_schedule_list;
 
 SELECT pgqrs_schedule('s', :'hourly', 'flow') \g /dev/null
 SELECT pg_temp.missed('s', :'last');
 SELECT pgqrs_enable_schedule('s', false);
-SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'disabled') FROM pgqrs_schedule_list;
-SELECT is(pg_temp.tick(), 0, 'it does not fire');
+SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'a disabled schedule has no next slot') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 0, 'a disabled schedule does not fire');
 SELECT pgqrs_schedule('s', :'hourly', 'flow', '3') \g /dev/null
-SELECT is(ROW(enabled, next_fire_at, input)::text, '(f,,3)', 'stays so when it is changed') FROM pgqrs_schedule_list;
+SELECT is(ROW(enabled, next_fire_at, input)::text, '(f,,3)', 'changing a disabled schedule leaves it disabled')
+	FROM pgqrs_schedule_list;
 SELECT pgqrs_enable_schedule('s', true);
-SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text, 'enabled, from now on') FROM pgqrs_schedule_list;
+SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text,
+	'an enabled schedule goes on from its next slot and drops missed ones') FROM pgqrs_schedule_list;
 SELECT pg_temp.missed('s', :'last');
 SELECT pgqrs_enable_schedule('s', true);
-SELECT is(next_fire_at, :'last'::timestamptz, 'again: no effect') FROM pgqrs_schedule_list;
+SELECT is(next_fire_at, :'last'::timestamptz, 'enabling an enabled schedule keeps the slot that is due')
+	FROM pgqrs_schedule_list;
 SELECT pgqrs_schedule('s', :'hourly', 'flow', enabled => false) \g /dev/null
-SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'disabled by the change') FROM pgqrs_schedule_list;
+SELECT is(ROW(enabled, next_fire_at)::text, '(f,)', 'a change may disable a schedule') FROM pgqrs_schedule_list;
 SELECT pgqrs_schedule('s', :'hourly', 'flow', enabled => true) \g /dev/null
-SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text, 'and enabled by it') FROM pgqrs_schedule_list;
-SELECT is(enabled, false, 'a new one that is not') FROM (SELECT pgqrs_schedule('off', '@daily', 'flow', enabled => false)) x, LATERAL (SELECT enabled FROM pgqrs_schedules WHERE name = 'off') y;
+SELECT is(ROW(enabled, next_fire_at)::text, ROW(true, :'next'::timestamptz)::text, 'a change may enable a schedule')
+	FROM pgqrs_schedule_list;
+SELECT is(enabled, false, 'a new schedule may be disabled') FROM (SELECT pgqrs_schedule('off', '@daily', 'flow',
+	enabled => false)) x, LATERAL (SELECT enabled FROM pgqrs_schedules WHERE name = 'off') y;
 
-SELECT is(pgqrs_unschedule('off'), true, 'gone');
-SELECT is(pgqrs_unschedule('off'), false, 'gone already');
+SELECT is(pgqrs_unschedule('off'), true, 'pgqrs_unschedule() removes a schedule');
+SELECT is(pgqrs_unschedule('off'), false, 'pgqrs_unschedule() returns false for a schedule that is gone');
 SELECT pg_temp.missed('s', :'last');
-SELECT is(pg_temp.tick(), 1, 'one that has fired');
-SELECT is(pgqrs_unschedule('s'), true, 'can go');
-SELECT is((SELECT count(*) FROM pgqrs_schedules) + (SELECT count(*) FROM pgqrs_schedule_firings), 0::bigint, 'with its firings');
-SELECT is(pg_temp.runs(:'last'), '0', 'its run stays');
+SELECT is(pg_temp.tick(), 1, 'the schedule to be removed has fired');
+SELECT is(pgqrs_unschedule('s'), true, 'pgqrs_unschedule() removes a schedule that has fired');
+SELECT is((SELECT count(*) FROM pgqrs_schedules) + (SELECT count(*) FROM pgqrs_schedule_firings), 0::bigint,
+	'pgqrs_unschedule() removes the firings');
+SELECT is(pg_temp.runs(:'last'), '0', 'pgqrs_unschedule() keeps the runs');
 
 -- Undone.
 BEGIN;
 SELECT pgqrs_schedule('undone', '* * * * *', 'flow') \g /dev/null
 ROLLBACK;
-SELECT is(count(*), 0::bigint, 'rolled back') FROM pgqrs_schedules;
+SELECT is(count(*), 0::bigint, 'a rollback removes a new schedule') FROM pgqrs_schedules;
 
 --
 -- Overlap, and runs by hand
@@ -153,59 +186,71 @@ SELECT is(count(*), 0::bigint, 'rolled back') FROM pgqrs_schedules;
 
 SELECT pgqrs_schedule('s', :'hourly', 'flow', overlap => 'skip') AS s \gset
 SELECT pg_temp.missed('s', :'last'::timestamptz - interval '2 hours');
-SELECT is(pg_temp.tick(), 1, 'skip: the first of three, which has not ended');
-SELECT is(array_agg(run_id IS NOT NULL ORDER BY slot), '{t,f,f}', 'the others were left out') FROM pgqrs_schedule_firings;
-SELECT is(array_agg(schedule_slot), ARRAY[:'last'::timestamptz - interval '2 hours'], 'it is the first') FROM pgqrs_runs;
+SELECT is(pg_temp.tick(), 1, 'overlap skip fires only the first of three slots while its run goes on');
+SELECT is(array_agg(run_id IS NOT NULL ORDER BY slot), '{t,f,f}',
+	'overlap skip stores the slots that were left out without a run') FROM pgqrs_schedule_firings;
+SELECT is(array_agg(schedule_slot), ARRAY[:'last'::timestamptz - interval '2 hours'],
+	'overlap skip fires the oldest slot') FROM pgqrs_runs;
 SELECT run_id, lease FROM pgqrs_dequeue('flow') \gset
 UPDATE pgqrs_schedules SET next_fire_at = :'last';
 DELETE FROM pgqrs_schedule_firings WHERE run_id IS NULL;
-SELECT is(pg_temp.tick(), 0, 'it is running');
+SELECT is(pg_temp.tick(), 0, 'overlap skip fires nothing while the last run is RUNNING');
 SELECT pgqrs_complete_run(:run_id, :lease);
 DELETE FROM pgqrs_schedule_firings WHERE run_id IS NULL;
 UPDATE pgqrs_schedules SET next_fire_at = :'last';
-SELECT is(pg_temp.tick(), 1, 'it has ended');
-SELECT is(last_status, 'QUEUED', 'the next one') FROM pgqrs_schedule_list;
+SELECT is(pg_temp.tick(), 1, 'overlap skip fires once the last run has ended');
+SELECT is(last_status, 'QUEUED', 'the list shows the status of the run fired after that') FROM pgqrs_schedule_list;
 SELECT pgqrs_trigger_schedule('s') AS by_hand \gset
-SELECT is(ROW(workflow, schedule_slot)::text, '(flow,)', 'by hand, though the one before has not ended') FROM pgqrs_get_run(:by_hand);
+SELECT is(ROW(workflow, schedule_slot)::text, '(flow,)',
+	'pgqrs_trigger_schedule() starts a run although the last one goes on') FROM pgqrs_get_run(:by_hand);
 SELECT pgqrs_enable_schedule('s', false);
-SELECT isnt(pgqrs_trigger_schedule('s'), NULL, 'also when it is disabled');
-SELECT is(last_run_id = :by_hand, false, 'which the schedule does not count') FROM pgqrs_schedule_list;
+SELECT isnt(pgqrs_trigger_schedule('s'), NULL, 'pgqrs_trigger_schedule() starts a run of a disabled schedule');
+SELECT is(last_run_id = :by_hand, false, 'the list does not show runs of pgqrs_trigger_schedule() as the last one')
+	FROM pgqrs_schedule_list;
 SELECT pg_temp.runs(:'last') \g /dev/null
 
 -- Cancel: one that waits, one that is held.
 SELECT pgqrs_schedule('s', :'hourly', 'flow', overlap => 'cancel', enabled => true) \g /dev/null
 SELECT pg_temp.missed('s', :'last'::timestamptz - interval '2 hours');
-SELECT is(pg_temp.tick(), 3, 'cancel: three of three');
-SELECT is(array_agg(status || ' ' || COALESCE(cancel_reason, '') ORDER BY run_id), '{"CANCELLED its schedule has come to the next run","CANCELLED its schedule has come to the next run","QUEUED "}',
-	'each takes the place of the one before') FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
+SELECT is(pg_temp.tick(), 3, 'overlap cancel fires each of three slots');
+SELECT is(array_agg(status || ' ' || COALESCE(cancel_reason, '') ORDER BY run_id),
+	'{"CANCELLED its schedule has come to the next run","CANCELLED its schedule has come to the next run","QUEUED "}',
+	'overlap cancel cancels the run of the slot before') FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
 SELECT run_id, lease FROM pgqrs_dequeue('flow') \gset
 DELETE FROM pgqrs_schedule_firings;
 SELECT pg_temp.missed('s', :'last');
-SELECT is(pg_temp.tick(), 1, 'one that is held');
-SELECT is(ROW(status, cancel_requested_at IS NOT NULL)::text, '(RUNNING,t)', 'is asked to stop') FROM pgqrs_get_run(:run_id);
+SELECT is(pg_temp.tick(), 1, 'overlap cancel fires while the last run is under a lease');
+SELECT is(ROW(status, cancel_requested_at IS NOT NULL)::text, '(RUNNING,t)',
+	'overlap cancel asks a run under a lease to stop') FROM pgqrs_get_run(:run_id);
 SELECT pgqrs_acknowledge_cancel(:run_id, :lease);
-SELECT is(last_run_id > :run_id AND last_status = 'QUEUED', true, 'the next one is there') FROM pgqrs_schedule_list;
+SELECT is(last_run_id > :run_id AND last_status = 'QUEUED', true,
+	'overlap cancel has started the next run beside the one that stops') FROM pgqrs_schedule_list;
 SELECT pg_temp.runs(:'last') \g /dev/null
 
 --
 -- Workflows that go
 --
 
-SELECT throws_ok('SELECT pgqrs_delete_workflow(''flow'')', 'PQ009', NULL, 'a workflow with schedules is in use');
+SELECT throws_ok('SELECT pgqrs_delete_workflow(''flow'')', 'PQ009', NULL,
+	'a workflow with schedules is not deleted without force');
 SELECT pgqrs_schedule('t', '@daily', 'other') \g /dev/null
-SELECT is(pgqrs_delete_workflow('flow', force => true), true, 'its schedules go with it');
-SELECT is(array_agg(name), '{t}', 'no others') FROM pgqrs_schedules;
+SELECT is(pgqrs_delete_workflow('flow', force => true), true, 'a workflow with schedules is deleted by force');
+SELECT is(array_agg(name), '{t}', 'schedules of other workflows stay') FROM pgqrs_schedules;
 SELECT pgqrs_create_workflow('flow') \g /dev/null
 
 -- One that somebody deleted past the functions, or a zone that is gone.
-SELECT pgqrs_schedule('s', :'hourly', 'flow'), pgqrs_schedule('u', :'hourly', 'flow'), pgqrs_schedule('v', :'hourly', 'flow') \g /dev/null
-UPDATE pgqrs_schedules SET next_fire_at = :'last', workflow = CASE name WHEN 's' THEN 'nothing' ELSE workflow END, timezone = CASE name WHEN 'u' THEN 'Mars/Olympus' ELSE timezone END
+SELECT pgqrs_schedule('s', :'hourly', 'flow'), pgqrs_schedule('u', :'hourly', 'flow'), pgqrs_schedule('v', :'hourly',
+	'flow') \g /dev/null
+UPDATE pgqrs_schedules SET next_fire_at = :'last', workflow = CASE name WHEN 's' THEN 'nothing' ELSE workflow END,
+	timezone = CASE name WHEN 'u' THEN 'Mars/Olympus' ELSE timezone END
 	WHERE name IN ('s', 'u', 'v');
-SELECT is(pg_temp.tick(), 1, 'those that cannot fire are in nobody''s way');
-SELECT is(string_agg(name || ' ' || COALESCE((next_fire_at = :'next')::text, 'never'), ', ' ORDER BY name), 's true, u never, v true', 'each went on as it could') FROM pgqrs_schedules WHERE name <> 't';
-SELECT is(pgqrs_unschedule('v'), true, 'v is gone');
+SELECT is(pg_temp.tick(), 1, 'schedules that cannot fire do not prevent others from firing');
+SELECT is(string_agg(name || ' ' || COALESCE((next_fire_at = :'next')::text, 'never'), ', ' ORDER BY name),
+	's true, u never, v true', 'each schedule has gone on as it could') FROM pgqrs_schedules WHERE name <> 't';
+SELECT is(pgqrs_unschedule('v'), true, 'a schedule whose workflow is gone can be removed');
 UPDATE pgqrs_schedules SET workflow = 'flow';
-SELECT throws_ok('SELECT pgqrs_enable_schedule(''u'', false), pgqrs_enable_schedule(''u'', true)', 'PQ015', NULL, 'a zone that is not known any more');
+SELECT throws_ok('SELECT pgqrs_enable_schedule(''u'', false), pgqrs_enable_schedule(''u'', true)', 'PQ015', NULL,
+	'enabling a schedule with an unknown zone is refused');
 SELECT count(pgqrs_unschedule(name)) FROM pgqrs_schedules \g /dev/null
 SELECT pg_temp.runs(:'last') \g /dev/null
 
@@ -216,69 +261,100 @@ SELECT pg_temp.runs(:'last') \g /dev/null
 CREATE ROLE ada;
 CREATE ROLE bob;
 CREATE ROLE eve;
-SELECT pgqrs_grant('flow', 'ada', 'trigger'), pgqrs_grant('flow', 'bob', 'work'), pgqrs_grant('flow', 'bob', 'trigger'), pgqrs_grant('other', 'eve', 'admin'),
-	pgqrs_grant('hers', 'ada', 'trigger'), pgqrs_grant('x', 'ada', 'trigger'), pgqrs_grant('hers', 'bob', 'trigger') \g /dev/null
+SELECT pgqrs_grant('flow', 'ada', 'trigger'), pgqrs_grant('flow', 'bob', 'work'), pgqrs_grant('flow', 'bob',
+	'trigger'), pgqrs_grant('other', 'eve', 'admin'),
+	pgqrs_grant('hers', 'ada', 'trigger'), pgqrs_grant('x', 'ada', 'trigger'), pgqrs_grant('hers', 'bob',
+		'trigger') \g /dev/null
 SET ROLE ada;
 SELECT pgqrs_schedule('hers', :'hourly', 'flow') \g /dev/null
-SELECT throws_ok(format('SELECT pgqrs_schedule(''x'', %L, ''other'')', :'hourly'), 'PQ002', NULL, 'a workflow that she does not see');
-SELECT is(owner, 'ada', 'hers') FROM pgqrs_schedule_list;
+SELECT throws_ok(format('SELECT pgqrs_schedule(''x'', %L, ''other'')', :'hourly'), 'PQ002', NULL,
+	'a workflow that a role does not see is refused');
+SELECT is(owner, 'ada', 'a schedule belongs to the role that made it') FROM pgqrs_schedule_list;
 SET ROLE bob;
-SELECT is(array_agg(name), '{hers}', 'another role sees it') FROM pgqrs_schedule_list;
-SELECT throws_ok(call, '42501', NULL, 'but cannot: ' || call) FROM unnest(ARRAY['SELECT pgqrs_unschedule(''hers'')', 'SELECT pgqrs_enable_schedule(''hers'', false)',
+SELECT is(array_agg(name), '{hers}', 'a role with a privilege on the name of a schedule sees it')
+	FROM pgqrs_schedule_list;
+SELECT throws_ok(call, '42501', NULL, 'a role that does not own the schedule is refused: ' || call)
+	FROM unnest(ARRAY['SELECT pgqrs_unschedule(''hers'')', 'SELECT pgqrs_enable_schedule(''hers'', false)',
 	'SELECT pgqrs_trigger_schedule(''hers'')', 'SELECT pgqrs_schedule(''hers'', ''@daily'', ''flow'')']) call;
 SET ROLE eve;
-SELECT is(count(*), 0::bigint, 'a stranger does not see it') FROM pgqrs_schedule_list;
-SELECT is(pgqrs_unschedule('hers'), false, 'for her there is none');
-SELECT throws_ok(call, '42704', NULL, 'nor: ' || call) FROM unnest(ARRAY['SELECT pgqrs_enable_schedule(''hers'', false)', 'SELECT pgqrs_trigger_schedule(''hers'')']) call;
-SELECT throws_ok(format('SELECT pgqrs_schedule(%L, ''@daily'', ''other'')', name), '42501', format('permission denied for "%s"', name), 'without trigger on a name its schedule is neither made nor told of: ' || name)
+SELECT is(count(*), 0::bigint, 'a role without a privilege does not see the schedule') FROM pgqrs_schedule_list;
+SELECT is(pgqrs_unschedule('hers'), false,
+	'pgqrs_unschedule() returns false to a role that does not see the schedule');
+SELECT throws_ok(call, '42704', NULL, 'a role that does not see the schedule is told that it does not exist: '
+	|| call) FROM unnest(ARRAY['SELECT pgqrs_enable_schedule(''hers'', false)',
+	'SELECT pgqrs_trigger_schedule(''hers'')']) call;
+SELECT throws_ok(format('SELECT pgqrs_schedule(%L, ''@daily'', ''other'')', name), '42501',
+	format('permission denied for "%s"', name),
+	'without trigger on a name a role cannot make a schedule nor learn of one: ' || name)
 	FROM unnest('{hers,free}'::text[]) name;
 RESET ROLE;
 SELECT pgqrs_grant('hers', 'eve', 'trigger');
 SET ROLE eve;
-SELECT throws_ok('SELECT pgqrs_schedule(''hers'', ''@daily'', ''other'')', '42501', 'permission denied for schedule "hers"', 'with it she is told that the name is taken');
+SELECT throws_ok('SELECT pgqrs_schedule(''hers'', ''@daily'', ''other'')', '42501',
+	'permission denied for schedule "hers"',
+	'a role with trigger on the name is told that the schedule belongs to another role');
 RESET ROLE;
-SELECT is(may_fire, true, 'its owner has trigger') FROM pgqrs_schedule_list WHERE name = 'hers';
-SELECT is(value, '0', 'every schedule can fire') FROM pgqrs_health WHERE item = 'schedules that cannot fire';
+SELECT is(may_fire, true, 'a schedule whose owner has trigger may fire') FROM pgqrs_schedule_list WHERE name = 'hers';
+SELECT is(value, '0', 'pgqrs_health finds no schedule that cannot fire') FROM pgqrs_health
+	WHERE item = 'schedules that cannot fire';
 SELECT pg_temp.missed('hers', :'last');
-SELECT is(pg_temp.tick(), 1, 'it fires with her privilege');
+SELECT is(pg_temp.tick(), 1, 'a schedule fires with the privilege of its owner');
 SELECT pgqrs_revoke('flow', 'ada', 'trigger');
 SELECT pgqrs_grant('flow', 'ada', 'work');
-SELECT is(may_fire, false, 'its owner has trigger no more') FROM pgqrs_schedule_list WHERE name = 'hers';
-SELECT is(ROW(value, ok)::text, '(hers,f)', 'pgqrs_health names the schedule that cannot fire') FROM pgqrs_health WHERE item = 'schedules that cannot fire';
+SELECT is(may_fire, false, 'a schedule whose owner has lost trigger may not fire') FROM pgqrs_schedule_list
+	WHERE name = 'hers';
+SELECT is(ROW(value, ok)::text, '(hers,f)', 'pgqrs_health names the schedule that cannot fire') FROM pgqrs_health
+	WHERE item = 'schedules that cannot fire';
 DELETE FROM pgqrs_schedule_firings;
 SELECT pg_temp.missed('hers', :'last');
-SELECT is(pg_temp.tick(), 0, 'and not without');
-SELECT is(ROW(run_id, slot)::text, ROW(NULL::bigint, :'last'::timestamptz)::text, 'the slot is lost') FROM pgqrs_schedule_firings;
+SELECT is(pg_temp.tick(), 0, 'a schedule whose owner has lost trigger does not fire');
+SELECT is(ROW(run_id, slot)::text, ROW(NULL::bigint, :'last'::timestamptz)::text,
+	'the slot of a schedule that may not fire is stored without a run') FROM pgqrs_schedule_firings;
 SET ROLE ada;
-SELECT throws_ok('SELECT pgqrs_unschedule(''hers'')', '42501', NULL, 'nor can she change it');
+SELECT throws_ok('SELECT pgqrs_unschedule(''hers'')', '42501', NULL,
+	'an owner who has lost trigger cannot remove the schedule');
 RESET ROLE;
 SELECT pgqrs_grant('flow', 'eve', 'admin');
 SET ROLE eve;
 SELECT pgqrs_enable_schedule('hers', false);
 SELECT pgqrs_schedule('hers', :'hourly', 'flow', enabled => true) \g /dev/null
-SELECT is(owner, 'eve', 'who administers the workflow may; whoever writes it owns it') FROM pgqrs_schedule_list WHERE name = 'hers';
+SELECT is(owner, 'eve', 'an administrator of the workflow may change a schedule and owns it then')
+	FROM pgqrs_schedule_list WHERE name = 'hers';
 RESET ROLE;
-SELECT pgqrs_revoke('flow', 'eve', 'admin'), pgqrs_revoke('other', 'eve', 'admin'), pgqrs_revoke('flow', 'ada', 'work'), pgqrs_revoke('flow', 'bob', 'work'), pgqrs_revoke('flow', 'bob', 'trigger'),
-	pgqrs_revoke('hers', 'ada', 'trigger'), pgqrs_revoke('x', 'ada', 'trigger'), pgqrs_revoke('hers', 'bob', 'trigger'), pgqrs_revoke('hers', 'eve', 'trigger') \g /dev/null
+SELECT pgqrs_revoke('flow', 'eve', 'admin'), pgqrs_revoke('other', 'eve', 'admin'), pgqrs_revoke('flow', 'ada',
+	'work'), pgqrs_revoke('flow', 'bob', 'work'), pgqrs_revoke('flow', 'bob', 'trigger'),
+	pgqrs_revoke('hers', 'ada', 'trigger'), pgqrs_revoke('x', 'ada', 'trigger'), pgqrs_revoke('hers', 'bob',
+		'trigger'), pgqrs_revoke('hers', 'eve', 'trigger') \g /dev/null
 DROP ROLE eve;
 DELETE FROM pgqrs_schedule_firings;
 SELECT pg_temp.missed('hers', :'last');
-SELECT is(pg_temp.tick(), 0, 'a role that was dropped may nothing');
-SELECT is(may_fire, false, 'the owner is gone') FROM pgqrs_schedule_list WHERE name = 'hers';
+SELECT is(pg_temp.tick(), 0, 'a schedule whose owner was dropped does not fire');
+SELECT is(may_fire, false, 'a schedule whose owner was dropped may not fire') FROM pgqrs_schedule_list
+	WHERE name = 'hers';
 DROP ROLE ada, bob;
 
 --
 -- Arguments
 --
 
-SELECT throws_ok(format('SELECT pgqrs_%s', call), state, NULL, call) FROM (VALUES
-	('schedule(NULL, ''@daily'', ''flow'')', '22004'), ('schedule(''a'', NULL, ''flow'')', '22004'), ('schedule(''a'', ''@daily'', NULL)', '22004'),
-	('schedule('''', ''@daily'', ''flow'')', '22023'), ('schedule(''a*'', ''@daily'', ''flow'')', '22023'), ('schedule(''pgqrs.a'', ''@daily'', ''flow'')', '22023'),
-	('schedule(''a'', ''@daily'', ''nothing'')', 'PQ002'), ('schedule(''a'', ''@dayly'', ''flow'')', 'PQ015'), ('schedule(''a'', ''0 0 30 2 *'', ''flow'')', 'PQ015'),
-	('schedule(''a'', ''@daily'', ''flow'', timezone => ''CEST'')', 'PQ015'), ('schedule(''a'', ''@daily'', ''flow'', max_catchup => -1)', '22023'),
-	('schedule(''a'', ''@daily'', ''flow'', max_catchup => 10001)', '22023'), ('schedule(''a'', ''@daily'', ''flow'', overlap => ''queue'')', '22023'),
-	('schedule(''a'', ''@daily'', ''flow'', priority => 101)', '22023'), ('schedule(''a'', ''@daily'', ''flow'', timeout => ''0'')', '22023'), ('schedule(''a'', ''@daily'', ''flow'', timeout => ''1 month'')', '22023'),
-	('schedule(''a'', ''@daily'', ''flow'', to_jsonb(repeat(''x'', 3000000)))', 'PQ008'), ('unschedule(NULL)', '22004'), ('enable_schedule(NULL, true)', '22004'), ('enable_schedule(''hers'', NULL)', '22004'),
-	('enable_schedule(''nothing'', true)', '42704'), ('trigger_schedule(''nothing'')', '42704'), ('trigger_schedule(NULL)', '22004')) v (call, state);
+SELECT throws_ok(format('SELECT pgqrs_%s', call), state, NULL, 'the call is refused: pgqrs_' || call) FROM (VALUES
+	('schedule(NULL, ''@daily'', ''flow'')', '22004'), ('schedule(''a'', NULL, ''flow'')', '22004'),
+		('schedule(''a'', ''@daily'', NULL)', '22004'),
+	('schedule('''', ''@daily'', ''flow'')', '22023'), ('schedule(''a*'', ''@daily'', ''flow'')', '22023'),
+		('schedule(''pgqrs.a'', ''@daily'', ''flow'')', '22023'),
+	('schedule(''a'', ''@daily'', ''nothing'')', 'PQ002'), ('schedule(''a'', ''@dayly'', ''flow'')', 'PQ015'),
+		('schedule(''a'', ''0 0 30 2 *'', ''flow'')', 'PQ015'),
+	('schedule(''a'', ''@daily'', ''flow'', timezone => ''CEST'')', 'PQ015'),
+		('schedule(''a'', ''@daily'', ''flow'', max_catchup => -1)', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', max_catchup => 10001)', '22023'),
+		('schedule(''a'', ''@daily'', ''flow'', overlap => ''queue'')', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', priority => 101)', '22023'),
+		('schedule(''a'', ''@daily'', ''flow'', timeout => ''0'')', '22023'),
+		('schedule(''a'', ''@daily'', ''flow'', timeout => ''1 month'')', '22023'),
+	('schedule(''a'', ''@daily'', ''flow'', to_jsonb(repeat(''x'', 3000000)))', 'PQ008'),
+		('unschedule(NULL)', '22004'), ('enable_schedule(NULL, true)', '22004'), ('enable_schedule(''hers'', NULL)',
+		'22004'),
+	('enable_schedule(''nothing'', true)', '42704'), ('trigger_schedule(''nothing'')', '42704'),
+		('trigger_schedule(NULL)', '22004')) v (call, state);
 
 SELECT * FROM finish();

@@ -36,7 +36,8 @@ SELECT pgqrs_trigger(workflow => 'plain', input => '{"n": 1}', idempotency_key =
 	on_duplicate => 'raise', require_worker => false, concurrency_key => NULL) AS full \gset
 SELECT is(pg_temp.stored(:full) - 'deadline_at',
 	'{"status": "QUEUED", "attempt": 0, "failures": 0, "priority": -100, "timeout": "1 day 12:00:00",
-	"input": {"n": 1}, "idempotency_key": "k", "key_scope": "retained", "tags": {"tenant": "a"}, "headers": {"trace": "x"},
+	"input": {"n": 1}, "idempotency_key": "k", "key_scope": "retained",
+	"tags": {"tenant": "a"}, "headers": {"trace": "x"},
 	"retry_policy": {"max_attempts": 7, "max_interval": "1 min"}}', 'a run stores every argument of the call');
 SELECT is(pg_temp.queued(:full) - 'deadline_at', jsonb_build_object('run_id', :full, 'attempt', 0, 'failures', 0,
 	'priority', -100, 'headers', '{"trace": "x"}'::jsonb),
@@ -49,7 +50,8 @@ SELECT pgqrs_trigger('plain', 'null', NULL, '0', '2100-01-01 00:00Z', 100, '1 s'
 SELECT is(pg_temp.stored(:positional),
 	'{"status": "QUEUED", "attempt": 0, "failures": 0, "priority": 100, "timeout": "00:00:01", "input": null, '
 	'"tags": [1, 2],
-	"headers": "h", "retry_policy": {}, "deadline_at": "2100-01-01T00:00:01+00:00"}'::jsonb - 'input', 'the arguments have the order of the documents');
+	"headers": "h", "retry_policy": {}, "deadline_at": "2100-01-01T00:00:01+00:00"}'::jsonb - 'input',
+	'the arguments have the order of the documents');
 SELECT is(input, 'null', 'a JSON null is an input') FROM pgqrs_workflow_runs WHERE run_id = :positional;
 
 -- When it starts.

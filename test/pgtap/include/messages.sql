@@ -43,7 +43,8 @@ $$ SELECT a FROM pgqrs_archive a WHERE message_id = id $$;
 CREATE FUNCTION pg_temp.due(INOUT id bigint) LANGUAGE plpgsql AS
 $$
 BEGIN
-	UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = id RETURNING message_id INTO id;
+	UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s' WHERE message_id = id
+		RETURNING message_id INTO id;
 END
 $$;
 
@@ -55,7 +56,8 @@ DECLARE
 	d record;
 BEGIN
 	UPDATE pgqrs_messages SET visible_after = '2000-01-01' WHERE message_id = id;
-	SELECT q.* INTO d FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id), pgqrs_dequeue(name) q WHERE m.message_id = id;
+	SELECT q.* INTO d FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id), pgqrs_dequeue(name) q
+		WHERE m.message_id = id;
 	IF d.message_id IS DISTINCT FROM id THEN
 		RAISE 'claimed % instead of %', d.message_id, id;
 	END IF;

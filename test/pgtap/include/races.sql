@@ -9,35 +9,48 @@ CREATE EXTENSION dblink;
 SELECT count(dblink_connect(who, format('host=%s port=%s dbname=%s application_name=%s',
 		current_setting('unix_socket_directories'), current_setting('port'), current_database(), who))),
 	-- who waits for each other shall learn it soon, and who waits for nothing at all
-	count(dblink_exec(who, 'SET deadlock_timeout = ''20 ms''; SET statement_timeout = ''60 s''; SET client_min_messages = error'))
+	count(dblink_exec(who,
+		'SET deadlock_timeout = ''20 ms''; SET statement_timeout = ''60 s''; SET client_min_messages = error'))
 	FROM (VALUES ('a'), ('b')) v (who) \g /dev/null
-CREATE TEMP TABLE sessions AS SELECT who, pid FROM (VALUES ('a'), ('b')) v (who), dblink(who, 'SELECT pg_backend_pid()') p (pid int);
+CREATE TEMP TABLE sessions AS SELECT who, pid FROM (VALUES ('a'), ('b')) v (who),
+	dblink(who, 'SELECT pg_backend_pid()') p (pid int);
 
 -- A transaction: one call or several.
 CREATE TEMP TABLE operations (operation text PRIMARY KEY, calls text[], place int GENERATED ALWAYS AS IDENTITY);
 
 -- A lease as seen by who had the first one.
 CREATE FUNCTION pg_temp.lease_name(lease bigint, own bigint) RETURNS text LANGUAGE plpgsql AS
-$$ BEGIN RETURN (SELECT CASE WHEN lease IS NULL THEN 'no lease' WHEN lease = own THEN 'own lease' ELSE 'another lease' END); END $$;
+$$ BEGIN RETURN (SELECT CASE WHEN lease IS NULL THEN 'no lease' WHEN lease = own THEN 'own lease' ELSE 'another lease'
+	END); END $$;
 
 -- All there is of a run, but ids, leases and times as such.
 CREATE FUNCTION pg_temp.portrait(run bigint, own bigint) RETURNS text LANGUAGE plpgsql AS
 $$
 BEGIN
 	RETURN (SELECT concat_ws(E'\n',
-		(SELECT concat_ws(' ', 'run:', r.status, r.waiting_for, r.attempt, r.failures, pg_temp.lease_name(r.lease, own),
-				CASE WHEN r.started_at IS NOT NULL THEN 'started' END, CASE WHEN r.paused_at IS NOT NULL THEN 'paused' END,
-				CASE WHEN r.completed_at IS NOT NULL THEN 'completed' END, CASE WHEN r.cancel_requested_at IS NOT NULL THEN 'asked to stop' END,
-				CASE WHEN r.deleted_at IS NOT NULL THEN 'deleted' END, r.cancel_reason, r.delete_reason, r.output, r.error, r.progress)
+		(SELECT concat_ws(' ', 'run:', r.status, r.waiting_for, r.attempt, r.failures, pg_temp.lease_name(r.lease,
+			own),
+				CASE WHEN r.started_at IS NOT NULL THEN 'started' END, CASE WHEN r.paused_at IS NOT NULL THEN 'paused'
+					END,
+				CASE WHEN r.completed_at IS NOT NULL THEN 'completed' END, CASE
+					WHEN r.cancel_requested_at IS NOT NULL THEN 'asked to stop' END,
+				CASE WHEN r.deleted_at IS NOT NULL THEN 'deleted' END, r.cancel_reason, r.delete_reason, r.output,
+					r.error, r.progress)
 			FROM pgqrs_workflow_runs r WHERE run_id = run),
-		(SELECT concat_ws(' ', 'message:', CASE WHEN visible_after <= clock_timestamp() THEN 'due' ELSE round(extract(epoch FROM visible_after - clock_timestamp()) / 3600) || ' h' END,
-				pg_temp.lease_name(lease, own), attempt, failures, waiting_for, CASE WHEN exhausted_at IS NOT NULL THEN 'the last' END, last_error)
+		(SELECT concat_ws(' ', 'message:', CASE WHEN visible_after <= clock_timestamp() THEN 'due'
+			ELSE round(extract(epoch FROM visible_after - clock_timestamp()) / 3600) || ' h' END,
+				pg_temp.lease_name(lease, own), attempt, failures, waiting_for, CASE
+					WHEN exhausted_at IS NOT NULL THEN 'the last' END, last_error)
 			FROM pgqrs_messages WHERE message_id = run),
-		(SELECT concat_ws(' ', 'archived:', outcome, attempt, failures, waiting_for, last_error) FROM pgqrs_archive WHERE message_id = run),
-		(SELECT string_agg(concat_ws(' ', 'step:', step_id, kind, status, attempt, failures, pg_temp.lease_name(lease, own), output, error, reason), E'\n' ORDER BY step_id)
+		(SELECT concat_ws(' ', 'archived:', outcome, attempt, failures, waiting_for, last_error) FROM pgqrs_archive
+			WHERE message_id = run),
+		(SELECT string_agg(concat_ws(' ', 'step:', step_id, kind, status, attempt, failures, pg_temp.lease_name(lease,
+			own), output, error, reason), E'\n' ORDER BY step_id)
 			FROM pgqrs_workflow_steps WHERE run_id = run),
-		(SELECT string_agg(concat_ws(' ', 'signal:', name, payload, consumed_by), E'\n' ORDER BY signal_id) FROM pgqrs_run_signals WHERE run_id = run),
-		(SELECT string_agg(concat_ws(' ', 'again:', r.status, r.input), E'\n' ORDER BY r.run_id) FROM pgqrs_workflow_runs r WHERE r.run_id > run AND rerun_of = run)));
+		(SELECT string_agg(concat_ws(' ', 'signal:', name, payload, consumed_by), E'\n' ORDER BY signal_id)
+			FROM pgqrs_run_signals WHERE run_id = run),
+		(SELECT string_agg(concat_ws(' ', 'again:', r.status, r.input), E'\n' ORDER BY r.run_id)
+			FROM pgqrs_workflow_runs r WHERE r.run_id > run AND rerun_of = run)));
 END
 $$;
 
@@ -47,16 +60,26 @@ $$
 BEGIN
 	RETURN (SELECT nullif(concat_ws(', ',
 		CASE WHEN (m.message_id IS NULL) = (a.message_id IS NULL) THEN 'not either a message or an archived one' END,
-		CASE WHEN (m.message_id IS NULL) <> (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) THEN r.status || ' with the wrong one of message and archived message' END,
-		CASE WHEN a.outcome::text <> CASE r.status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN CASE WHEN r.deleted_at IS NULL THEN 'DEAD' ELSE 'DELETED' END ELSE 'CANCELLED' END THEN r.status || ' and ' || a.outcome END,
-		CASE WHEN m.lease IS NOT NULL AND (r.status <> 'RUNNING' OR r.lease <> m.lease) THEN 'a lease on what is not held' END,
-		CASE WHEN (m.lease IS NOT NULL) <> EXISTS (SELECT FROM pgqrs_in_flight f WHERE f.run_id = run) THEN 'pgqrs_in_flight says something else' END,
+		CASE WHEN (m.message_id IS NULL) <> (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) THEN r.status
+			|| ' with the wrong one of message and archived message' END,
+		CASE WHEN a.outcome::text <> CASE r.status WHEN 'SUCCESS' THEN 'DONE' WHEN 'ERROR' THEN CASE
+			WHEN r.deleted_at IS NULL THEN 'DEAD' ELSE 'DELETED' END ELSE 'CANCELLED' END THEN r.status || ' and '
+			|| a.outcome END,
+		CASE WHEN m.lease IS NOT NULL AND (r.status <> 'RUNNING'
+			OR r.lease <> m.lease) THEN 'a lease on what is not held' END,
+		CASE WHEN (m.lease IS NOT NULL) <> EXISTS (SELECT FROM pgqrs_in_flight f
+			WHERE f.run_id = run) THEN 'pgqrs_in_flight says something else' END,
 		CASE WHEN (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'PAUSED for nothing' END,
 		CASE WHEN m.waiting_for LIKE 'signal %' AND m.visible_after > clock_timestamp()
-				AND EXISTS (SELECT FROM pgqrs_run_signals s WHERE s.run_id = run AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'parked beside its signal' END,
+				AND EXISTS (SELECT FROM pgqrs_run_signals s WHERE s.run_id = run
+					AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'parked beside its signal'
+					END,
 		CASE WHEN r.waiting_for LIKE 'pause %' AND m.visible_after > clock_timestamp()
-				AND EXISTS (SELECT FROM pgqrs_workflow_steps s WHERE s.run_id = run AND 'pause ' || s.step_id = r.waiting_for AND s.status = 'SUCCESS') THEN 'parked at a pause that is over' END), '')
-	FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_messages m ON m.message_id = run LEFT JOIN pgqrs_archive a ON a.message_id = run
+				AND EXISTS (SELECT FROM pgqrs_workflow_steps s WHERE s.run_id = run
+					AND 'pause ' || s.step_id = r.waiting_for
+					AND s.status = 'SUCCESS') THEN 'parked at a pause that is over' END), '')
+	FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_messages m ON m.message_id = run
+		LEFT JOIN pgqrs_archive a ON a.message_id = run
 	WHERE r.run_id = run);
 END
 $$;
@@ -148,7 +171,8 @@ END
 $$;
 
 -- Two transactions one after the other; second NULL: only one.
-CREATE TEMP TABLE serial (state text, first text, second text, answers text[], portrait text, UNIQUE (state, first, second));
+CREATE TEMP TABLE serial (state text, first text, second text, answers text[], portrait text, UNIQUE (state, first,
+	second));
 CREATE PROCEDURE pg_temp.in_turn(state text, first text, second text) LANGUAGE plpgsql AS
 $$
 DECLARE
@@ -161,7 +185,8 @@ BEGIN
 	FOREACH which IN ARRAY ARRAY[first, second] LOOP
 		CONTINUE WHEN which IS NULL;
 		PERFORM pg_temp.begin('a', 'READ COMMITTED');
-		answers := answers || pg_temp.as_whole(pg_temp.call_all('a', (SELECT calls FROM operations WHERE operation = which), o.run, o.lease));
+		answers := answers || pg_temp.as_whole(pg_temp.call_all('a', (SELECT calls FROM operations
+			WHERE operation = which), o.run, o.lease));
 		PERFORM dblink_exec('a', 'COMMIT');
 	END LOOP;
 	INSERT INTO serial VALUES (state, first, second, answers, pg_temp.portrait(o.run, o.lease));
@@ -174,17 +199,20 @@ $$;
 CREATE PROCEDURE pg_temp.know(state text, first text, second text) LANGUAGE plpgsql AS
 $$
 BEGIN
-	IF NOT EXISTS (SELECT FROM serial s WHERE s.state = know.state AND s.first = know.first AND s.second IS NOT DISTINCT FROM know.second) THEN
+	IF NOT EXISTS (SELECT FROM serial s WHERE s.state = know.state AND s.first = know.first
+		AND s.second IS NOT DISTINCT FROM know.second) THEN
 		CALL pg_temp.in_turn(state, first, second);
 	END IF;
 END
 $$;
 
 -- Whether that is what the two, or one, give in turn.
-CREATE FUNCTION pg_temp.is_as(state text, first text, second text, answers text[], portrait text) RETURNS boolean LANGUAGE plpgsql AS
+CREATE FUNCTION pg_temp.is_as(state text, first text, second text, answers text[], portrait text) RETURNS boolean
+	LANGUAGE plpgsql AS
 $$
 BEGIN
-	RETURN EXISTS (SELECT FROM serial s WHERE s.state = is_as.state AND s.first = is_as.first AND s.second IS NOT DISTINCT FROM is_as.second
+	RETURN EXISTS (SELECT FROM serial s WHERE s.state = is_as.state AND s.first = is_as.first
+		AND s.second IS NOT DISTINCT FROM is_as.second
 		AND s.answers = is_as.answers AND s.portrait = is_as.portrait);
 END
 $$;
@@ -194,11 +222,13 @@ CREATE TEMP TABLE passes_over (operation text PRIMARY KEY, reason text);
 CREATE TEMP TABLE leaves_to_the_pass (operation text PRIMARY KEY, reason text);
 
 -- What has passed over the run finds it when it is called again.
-CREATE FUNCTION pg_temp.call_again(who text, operation text, answers text[], run bigint, lease bigint) RETURNS text[] LANGUAGE plpgsql AS
+CREATE FUNCTION pg_temp.call_again(who text, operation text, answers text[], run bigint, lease bigint) RETURNS text[]
+	LANGUAGE plpgsql AS
 $$
 BEGIN
 	IF answers = '{0}' AND EXISTS (SELECT FROM passes_over p WHERE p.operation = call_again.operation) THEN
-		RETURN pg_temp.call_all(who, (SELECT calls FROM operations o WHERE o.operation = call_again.operation), run, lease);
+		RETURN pg_temp.call_all(who, (SELECT calls FROM operations o WHERE o.operation = call_again.operation), run,
+			lease);
 	END IF;
 	RETURN answers;
 END
@@ -259,7 +289,8 @@ BEGIN
 		END IF;
 	END IF;
 	fault := 'SQLSTATE ' || substring(array_to_string(a || b, ' ') FROM '\m40...\M');
-	IF pg_temp.wrong(o.run) = 'parked beside its signal' AND EXISTS (SELECT FROM leaves_to_the_pass WHERE operation IN (first, second)) THEN
+	IF pg_temp.wrong(o.run) = 'parked beside its signal' AND EXISTS (SELECT FROM leaves_to_the_pass
+		WHERE operation IN (first, second)) THEN
 		PERFORM pgqrs_maintain();
 	END IF;
 
@@ -272,7 +303,8 @@ BEGIN
 			legal := pg_temp.is_as(state, second, NULL, answers[2:], portrait);
 		ELSE
 			legal := pg_temp.is_as(state, first, second, answers, portrait)
-				OR (NOT waited AND how <> 'before' AND pg_temp.is_as(state, second, first, ARRAY[answers[2], answers[1]], portrait));
+				OR (NOT waited AND how <> 'before' AND pg_temp.is_as(state, second, first,
+					ARRAY[answers[2], answers[1]], portrait));
 		END IF;
 		EXIT WHEN legal OR attempt = 2;
 		b := pg_temp.call_again('b', second, b, o.run, o.lease);
@@ -280,9 +312,11 @@ BEGIN
 			a := pg_temp.call_again('a', first, a, o.run, o.lease);
 		END IF;
 	END LOOP;
-	fault := concat_ws(', ', fault, pg_temp.wrong(o.run), CASE WHEN NOT legal THEN 'neither order' END, pg_temp.undelivered(o.run));
+	fault := concat_ws(', ', fault, pg_temp.wrong(o.run), CASE WHEN NOT legal THEN 'neither order' END,
+		pg_temp.undelivered(o.run));
 	IF fault <> '' THEN
-		INSERT INTO raced VALUES (state, first, second, isolation, how, waited, format(E'%s\n%s; %s\n%s', fault, answers[1], answers[2], portrait));
+		INSERT INTO raced VALUES (state, first, second, isolation, how, waited, format(E'%s\n%s; %s\n%s', fault,
+			answers[1], answers[2], portrait));
 	ELSE
 		INSERT INTO raced VALUES (state, first, second, isolation, how, waited, NULL);
 	END IF;

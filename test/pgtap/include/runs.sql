@@ -41,7 +41,8 @@ DECLARE
 	d record;
 BEGIN
 	UPDATE pgqrs_messages SET visible_after = '2000-01-01' WHERE message_id = run;
-	SELECT q.* INTO d FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id), pgqrs_dequeue(name) q WHERE m.message_id = run;
+	SELECT q.* INTO d FROM pgqrs_messages m JOIN pgqrs_queues USING (queue_id), pgqrs_dequeue(name) q
+		WHERE m.message_id = run;
 	IF d.run_id IS DISTINCT FROM run THEN
 		RAISE 'claimed % instead of %', d.run_id, run;
 	END IF;
