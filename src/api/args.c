@@ -21,7 +21,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#define MAX_TEXT_BYTES 8192
+#define MAX_TEXT_BYTES	   8192
+#define MAX_RESULT_COLUMNS 16
 
 /* Every function that has arguments requires one. */
 static void
@@ -228,24 +229,34 @@ pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
 	return when;
 }
 
-bool
-pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name, Datum *value)
+NullableDatum
+pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	if (PG_ARGISNULL(n))
-		return false;
-	*value = PG_GETARG_DATUM(n);
-	pgqrs_json_check(*value, name, 0);
-	return true;
+	if (!PG_ARGISNULL(n))
+		pgqrs_json_check(PG_GETARG_DATUM(n), name, 0);
+	return fcinfo->args[n];
 }
 
 Datum
 pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	Datum value;
-
 	require(fcinfo, n, name);
-	pgqrs_arg_json(fcinfo, n, name, &value);
-	return value;
+	return pgqrs_arg_json(fcinfo, n, name).value;
+}
+
+Datum
+pgqrs_arg_output(FunctionCallInfo fcinfo, int n)
+{
+	NullableDatum output = pgqrs_arg_json(fcinfo, n, "output");
+
+	return output.isnull ? pgqrs_json_null() : output.value;
+}
+
+Datum
+pgqrs_arg_error(FunctionCallInfo fcinfo, int n)
+{
+	require(fcinfo, n, "error");
+	return pgqrs_json_cap_error(PG_GETARG_DATUM(n));
 }
 
 int
@@ -281,6 +292,24 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 		if (!(*nulls)[i])
 			check_text((*values)[i], psprintf("%s[%d]", name, i + 1));
 	return count;
+}
+
+NullableDatum *
+pgqrs_arg_json_array(FunctionCallInfo fcinfo, int n, const char *name, int *count)
+{
+	Datum *values;
+	bool *nulls;
+	NullableDatum *items;
+
+	*count = pgqrs_arg_array(fcinfo, n, name, JSONBOID, false, &values, &nulls);
+	items = palloc(*count * sizeof(NullableDatum));
+	for (int i = 0; i < *count; i++)
+	{
+		items[i] = pgqrs_value_if(!nulls[i], values[i]);
+		if (!nulls[i])
+			pgqrs_json_check(values[i], name, i + 1);
+	}
+	return items;
 }
 
 void
@@ -552,25 +581,63 @@ pgqrs_result_desc(FunctionCallInfo fcinfo)
 	return desc;
 }
 
-Datum
-pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+static void
+split_columns(TupleDesc desc, const NullableDatum *columns, Datum *values, bool *nulls)
 {
-	return HeapTupleGetDatum(
-		heap_form_tuple(pgqrs_result_desc(fcinfo), values, nulls));
+	Assert(desc->natts <= MAX_RESULT_COLUMNS);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		values[i] = columns[i].value;
+		nulls[i] = columns[i].isnull;
+	}
+}
+
+Datum
+pgqrs_result_row(FunctionCallInfo fcinfo, const NullableDatum *columns)
+{
+	TupleDesc desc = pgqrs_result_desc(fcinfo);
+	Datum values[MAX_RESULT_COLUMNS];
+	bool nulls[MAX_RESULT_COLUMNS];
+
+	split_columns(desc, columns, values, nulls);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+void
+pgqrs_result_begin(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+}
+
+void
+pgqrs_result_put(FunctionCallInfo fcinfo, const NullableDatum *columns)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum values[MAX_RESULT_COLUMNS];
+	bool nulls[MAX_RESULT_COLUMNS];
+
+	split_columns(result->setDesc, columns, values, nulls);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+NullableDatum
+pgqrs_text_value(const char *text)
+{
+	return text != NULL ? pgqrs_value(CStringGetTextDatum(text)) : PGQRS_NULL;
 }
 
 void
 pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 {
-	r->has_input = pgqrs_arg_json(fcinfo, first, "input", &r->input);
+	*r = PGQRS_NEW_RUN;
+	r->input = pgqrs_arg_json(fcinfo, first, "input");
 	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
 	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
 	r->priority = pgqrs_arg_priority_or(fcinfo, first + 4, 0);
 	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
-	r->has_tags = pgqrs_arg_json(fcinfo, first + 6, "tags", &r->tags);
-	r->has_headers = pgqrs_arg_json(fcinfo, first + 7, "headers", &r->headers);
-	r->has_retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy",
-										 &r->retry_policy);
+	r->tags = pgqrs_arg_json(fcinfo, first + 6, "tags");
+	r->headers = pgqrs_arg_json(fcinfo, first + 7, "headers");
+	r->retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy");
 	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 9);
 	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
 	pgqrs_arg_concurrency_key(fcinfo, first + 11);

@@ -59,11 +59,17 @@ extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n,
 /* delay and run_at, of which only one may be given. */
 extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);
 
-/* False for NULL; PQ008 for a value that is too large. */
-extern bool pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name,
-						   Datum *value);
+/* PQ008 for a value that is too large. */
+extern NullableDatum pgqrs_arg_json(FunctionCallInfo fcinfo, int n,
+									const char *name);
 extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n,
 									 const char *name);
+
+/* NULL is stored as JSON null. */
+extern Datum pgqrs_arg_output(FunctionCallInfo fcinfo, int n);
+
+/* An error is never refused: one that is too large is truncated. */
+extern Datum pgqrs_arg_error(FunctionCallInfo fcinfo, int n);
 
 /*
  * A one-dimensional array of at most 10000 elements (refuse_nulls: none of them
@@ -72,6 +78,10 @@ extern Datum pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n,
 extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
 						   Oid type, bool refuse_nulls, Datum **values,
 						   bool **nulls);
+
+/* The same of JSON values, each within its limit; NULL: the array is. */
+extern NullableDatum *pgqrs_arg_json_array(FunctionCallInfo fcinfo, int n,
+										   const char *name, int *count);
 
 extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
 								  const char *other_name);
@@ -127,6 +137,13 @@ extern Datum pgqrs_int64_array(const int64 *values, int count);
 
 /* A result of one row of the function's declared type. */
 extern TupleDesc pgqrs_result_desc(FunctionCallInfo fcinfo);
-extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, const NullableDatum *columns);
+
+/* A result of many rows: first of all, and for each of them. */
+extern void pgqrs_result_begin(FunctionCallInfo fcinfo);
+extern void pgqrs_result_put(FunctionCallInfo fcinfo, const NullableDatum *columns);
+
+/* NULL for NULL */
+extern NullableDatum pgqrs_text_value(const char *text);
 
 #endif /* PGQRS_API_ARGS_H */

@@ -24,14 +24,14 @@ Datum
 sql_enqueue(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
-	PgqrsNewMessage m = {0};
+	PgqrsNewMessage m = {.headers = PGQRS_NULL};
 	int64 id;
 
 	m.payload = pgqrs_arg_json_required(fcinfo, 1, "payload");
 	m.when = pgqrs_arg_when(fcinfo, 2, 3);
 	m.priority = pgqrs_arg_priority_or(fcinfo, 4, 0);
 	m.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 5, "idempotency_key");
-	m.has_headers = pgqrs_arg_json(fcinfo, 6, "headers", &m.headers);
+	m.headers = pgqrs_arg_json(fcinfo, 6, "headers");
 	pgqrs_arg_concurrency_key(fcinfo, 7);
 	m.on_duplicate = pgqrs_arg_on_duplicate(fcinfo, 8);
 	id = pgqrs_message_enqueue(queue, &m);
@@ -57,13 +57,10 @@ sql_enqueue_batch(PG_FUNCTION_ARGS)
 		pgqrs_json_check(batch.payloads[i], "payloads", i + 1);
 	if (!PG_ARGISNULL(5))
 	{
-		pgqrs_arg_same_length(batch.count, "payloads",
-							  pgqrs_arg_array(fcinfo, 5, "headers", JSONBOID, false,
-											  &batch.headers, &batch.no_headers),
-							  "headers");
-		for (int i = 0; i < batch.count; i++)
-			if (!batch.no_headers[i])
-				pgqrs_json_check(batch.headers[i], "headers", i + 1);
+		int count;
+
+		batch.headers = pgqrs_arg_json_array(fcinfo, 5, "headers", &count);
+		pgqrs_arg_same_length(batch.count, "payloads", count, "headers");
 	}
 	batch.keys = pgqrs_arg_idempotency_keys(fcinfo, 6, batch.count, "payloads");
 	pgqrs_arg_concurrency_keys(fcinfo, 7, batch.count, "payloads");
@@ -133,12 +130,11 @@ sql_nack_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	PgqrsNack nack = {0};
+	PgqrsNack nack = {.error = PGQRS_NULL};
 	TimestampTz retry_at;
 
-	nack.has_error = !PG_ARGISNULL(2);
-	if (nack.has_error)
-		nack.error = pgqrs_json_cap_error(PG_GETARG_DATUM(2));
+	if (!PG_ARGISNULL(2))
+		nack.error = pgqrs_value(pgqrs_arg_error(fcinfo, 2));
 	nack.delay = pgqrs_arg_duration_or(fcinfo, 3, "delay", -1);
 	nack.retryable = pgqrs_arg_bool_or(fcinfo, 4, true);
 	if (!pgqrs_message_nack(id, lease, &nack, &retry_at))
@@ -156,41 +152,38 @@ sql_extend_lease(PG_FUNCTION_ARGS)
 	int order = 0;
 	bool extended;
 	bool cancel_requested;
-	Datum values[2];
-	bool nulls[2] = {false, false};
+	NullableDatum row[ExtendLease_natts];
 
 	pgqrs_message_extend_batch(1, &id, &lease, &order, timeout, &extended,
 							   &cancel_requested);
-	values[0] = BoolGetDatum(extended);
-	values[1] = BoolGetDatum(cancel_requested);
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	row[ExtendLease_extended] = pgqrs_value(BoolGetDatum(extended));
+	row[ExtendLease_cancel_requested] = pgqrs_value(BoolGetDatum(cancel_requested));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 PG_FUNCTION_INFO_V1(sql_extend_leases);
 Datum
 sql_extend_leases(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 *ids;
 	int64 *leases;
 	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
 	int64 timeout = pgqrs_arg_lease_time(fcinfo, 2);
 	bool *extended = palloc(count * sizeof(bool));
 	bool *cancel_requested = palloc(count * sizeof(bool));
-	bool nulls[3] = {false, false, false};
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_result_begin(fcinfo);
 	pgqrs_message_extend_batch(count, ids, leases, pgqrs_ascending(ids, count),
 							   timeout, extended, cancel_requested);
 	for (int i = 0; i < count; i++)
 	{
-		Datum values[3] = {
-			Int64GetDatum(ids[i]),
-			BoolGetDatum(extended[i]),
-			BoolGetDatum(cancel_requested[i]),
-		};
+		NullableDatum row[ExtendLeases_natts];
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row[ExtendLeases_message_id] = pgqrs_value(Int64GetDatum(ids[i]));
+		row[ExtendLeases_extended] = pgqrs_value(BoolGetDatum(extended[i]));
+		row[ExtendLeases_cancel_requested] = pgqrs_value(
+			BoolGetDatum(cancel_requested[i]));
+		pgqrs_result_put(fcinfo, row);
 	}
 	return (Datum) 0;
 }
@@ -211,36 +204,31 @@ sql_set_visibility(PG_FUNCTION_ARGS)
  * Claiming
  */
 
-#define DELIVERY_COLUMNS 14
-
 static void
 put_delivery(void *arg, const PgqrsDelivery *d)
 {
-	ReturnSetInfo *rsinfo = arg;
-	Datum values[DELIVERY_COLUMNS];
-	bool nulls[DELIVERY_COLUMNS] = {0};
-	int i = 0;
+	NullableDatum id = pgqrs_value(Int64GetDatum(d->message_id));
+	NullableDatum queue = pgqrs_value(CStringGetTextDatum(d->queue->name));
+	NullableDatum row[Delivery_natts] = {
+		[Delivery_message_id] = id,
+		[Delivery_queue] = queue,
+		[Delivery_lease] = pgqrs_value(Int64GetDatum(d->lease)),
+		[Delivery_attempt] = pgqrs_value(Int32GetDatum(d->attempt)),
+		[Delivery_failures] = pgqrs_value(Int32GetDatum(d->failures)),
+		[Delivery_priority] = pgqrs_value(Int32GetDatum(d->priority)),
+		[Delivery_enqueued_at] = pgqrs_value(TimestampTzGetDatum(d->enqueued_at)),
+		[Delivery_visible_after] = pgqrs_value(TimestampTzGetDatum(d->visible_after)),
+		[Delivery_payload] = pgqrs_value(d->payload),
+		[Delivery_headers] = d->headers,
+		[Delivery_run_id] = d->is_run ? id : PGQRS_NULL,
+		/* a workflow has the name of its queue */
+		[Delivery_workflow] = d->is_run ? queue : PGQRS_NULL,
+		[Delivery_input] = d->input,
+		/* a run that was asked to stop is not delivered */
+		[Delivery_cancel_requested] = pgqrs_value(BoolGetDatum(false)),
+	};
 
-	values[i++] = Int64GetDatum(d->message_id);
-	values[i++] = CStringGetTextDatum(d->queue->name);
-	values[i++] = Int64GetDatum(d->lease);
-	values[i++] = Int32GetDatum(d->attempt);
-	values[i++] = Int32GetDatum(d->failures);
-	values[i++] = Int32GetDatum(d->priority);
-	values[i++] = TimestampTzGetDatum(d->enqueued_at);
-	values[i++] = TimestampTzGetDatum(d->visible_after);
-	values[i++] = d->payload;
-	nulls[i] = !d->has_headers;
-	values[i++] = d->headers;
-	nulls[i] = !d->is_run;
-	values[i++] = Int64GetDatum(d->message_id);
-	nulls[i] = !d->is_run;
-	values[i++] = values[1]; /* a workflow has the name of its queue */
-	nulls[i] = !d->has_input;
-	values[i++] = d->input;
-	values[i++] = BoolGetDatum(false); /* a run asked to stop is not delivered */
-	Assert(i == DELIVERY_COLUMNS);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgqrs_result_put(arg, row);
 }
 
 PG_FUNCTION_INFO_V1(sql_dequeue);
@@ -260,9 +248,8 @@ sql_dequeue(PG_FUNCTION_ARGS)
 				 errhint("Name a queue or a pattern, or a worker to claim from what it subscribes to.")));
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery,
-				fcinfo->resultinfo);
+	pgqrs_result_begin(fcinfo);
+	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery, fcinfo);
 	return (Datum) 0;
 }
 
@@ -304,10 +291,8 @@ Datum
 sql_replay_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
-	Datum payload;
-	bool has_payload = pgqrs_arg_json(fcinfo, 1, "payload", &payload);
 
-	pgqrs_replay(id, has_payload ? &payload : NULL);
+	pgqrs_replay(id, pgqrs_arg_json(fcinfo, 1, "payload"));
 	PG_RETURN_VOID();
 }
 

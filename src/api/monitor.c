@@ -34,28 +34,16 @@
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
-#define MAX_COLUMNS 12
-
-/* A row of the function's result, filled column by column. */
-typedef struct StatsRow
+static NullableDatum
+instant_value(TimestampTz at, bool known)
 {
-	int count;
-	Datum values[MAX_COLUMNS];
-	bool nulls[MAX_COLUMNS];
-} StatsRow;
-
-static void
-put_stat(StatsRow *r, Datum value, bool known)
-{
-	Assert(r->count < MAX_COLUMNS);
-	r->values[r->count] = value;
-	r->nulls[r->count++] = !known;
+	return pgqrs_value_if(known, TimestampTzGetDatum(at));
 }
 
-static void
-put_duration(StatsRow *r, int64 duration, bool known)
+static NullableDatum
+duration_value(int64 duration, bool known)
 {
-	put_stat(r, IntervalPGetDatum(pgqrs_interval(duration)), known);
+	return pgqrs_value_if(known, IntervalPGetDatum(pgqrs_interval(duration)));
 }
 
 /* The queue of the first argument, if the role has any privilege on it. */
@@ -73,19 +61,21 @@ sql_count_messages(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 	PgqrsQueueStats stats;
-	StatsRow r = {0};
+	NullableDatum row[CountMessages_natts];
 
 	if (!arg_queue(fcinfo, &queue))
 		PG_RETURN_NULL();
 	pgqrs_stats_queue(queue.queue_id, &stats);
-	put_stat(&r, Int64GetDatum(stats.ready), true);
-	put_stat(&r, Int64GetDatum(stats.delayed), true);
-	put_stat(&r, Int64GetDatum(stats.in_flight), true);
-	put_stat(&r, Int64GetDatum(stats.dead), true);
-	put_stat(&r, TimestampTzGetDatum(stats.oldest_ready),
-			 !TIMESTAMP_IS_NOEND(stats.oldest_ready));
-	put_stat(&r, Float8GetDatum(stats.out_per_minute), true);
-	return pgqrs_result_row(fcinfo, r.values, r.nulls);
+	row[CountMessages_ready] = pgqrs_value(Int64GetDatum(stats.ready));
+	row[CountMessages_delayed] = pgqrs_value(Int64GetDatum(stats.delayed));
+	row[CountMessages_in_flight] = pgqrs_value(Int64GetDatum(stats.in_flight));
+	row[CountMessages_dead] = pgqrs_value(Int64GetDatum(stats.dead));
+	row[CountMessages_oldest_ready] = instant_value(stats.oldest_ready,
+													!TIMESTAMP_IS_NOEND(
+														stats.oldest_ready));
+	row[CountMessages_out_per_minute] = pgqrs_value(
+		Float8GetDatum(stats.out_per_minute));
+	return pgqrs_result_row(fcinfo, row);
 }
 
 PG_FUNCTION_INFO_V1(sql_count_runs);
@@ -94,26 +84,28 @@ sql_count_runs(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 	PgqrsWorkflowStats stats;
-	StatsRow r = {0};
+	NullableDatum row[CountRuns_natts];
+	bool known;
 
 	if (!arg_queue(fcinfo, &queue) || !queue.is_workflow)
 		PG_RETURN_NULL();
 	pgqrs_stats_workflow(queue.queue_id, &stats);
-	put_stat(&r, Int64GetDatum(stats.queued), true);
-	put_stat(&r, Int64GetDatum(stats.running), true);
-	put_stat(&r, Int64GetDatum(stats.paused), true);
-	put_stat(&r, Int64GetDatum(stats.success), true);
-	put_stat(&r, Int64GetDatum(stats.error), true);
-	put_stat(&r, Int64GetDatum(stats.cancelled), true);
-	put_duration(&r, stats.avg_duration, stats.has_durations);
-	put_duration(&r, stats.p50_duration, stats.has_durations);
-	put_duration(&r, stats.p95_duration, stats.has_durations);
-	put_stat(&r, Int64GetDatum(stats.retries), true);
-	put_stat(&r, TimestampTzGetDatum(stats.since), !TIMESTAMP_IS_NOEND(stats.since));
-	put_stat(&r,
-			 Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)),
-			 true);
-	return pgqrs_result_row(fcinfo, r.values, r.nulls);
+	known = stats.has_durations;
+	row[CountRuns_queued] = pgqrs_value(Int64GetDatum(stats.queued));
+	row[CountRuns_running] = pgqrs_value(Int64GetDatum(stats.running));
+	row[CountRuns_paused] = pgqrs_value(Int64GetDatum(stats.paused));
+	row[CountRuns_success] = pgqrs_value(Int64GetDatum(stats.success));
+	row[CountRuns_error] = pgqrs_value(Int64GetDatum(stats.error));
+	row[CountRuns_cancelled] = pgqrs_value(Int64GetDatum(stats.cancelled));
+	row[CountRuns_avg_duration] = duration_value(stats.avg_duration, known);
+	row[CountRuns_p50_duration] = duration_value(stats.p50_duration, known);
+	row[CountRuns_p95_duration] = duration_value(stats.p95_duration, known);
+	row[CountRuns_retries] = pgqrs_value(Int64GetDatum(stats.retries));
+	row[CountRuns_since] = instant_value(stats.since,
+										 !TIMESTAMP_IS_NOEND(stats.since));
+	row[CountRuns_live_workers] = pgqrs_value(
+		Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)));
+	return pgqrs_result_row(fcinfo, row);
 }
 
 PG_FUNCTION_INFO_V1(sql_elapsed);
@@ -168,23 +160,23 @@ sql_floor_stats(PG_FUNCTION_ARGS)
 {
 	PgqrsFloorStats stats;
 	bool preloaded = pgqrs_floor_get_stats(&stats);
-	Datum values[8] = {
-		BoolGetDatum(preloaded),
-		Int32GetDatum(stats.floors),
-		Int32GetDatum(stats.max_floors),
-		Int64GetDatum(stats.raised),
-		Int64GetDatum(stats.lowered),
-		Int64GetDatum(stats.looked),
-		Int64GetDatum(stats.claimed),
-		TimestampTzGetDatum(stats.displaced_at),
+	NullableDatum row[FloorStats_natts] = {
+		[FloorStats_preloaded] = pgqrs_value(BoolGetDatum(preloaded)),
+		[FloorStats_floors] = pgqrs_value_if(preloaded, Int32GetDatum(stats.floors)),
+		[FloorStats_max_floors] = pgqrs_value_if(preloaded,
+												 Int32GetDatum(stats.max_floors)),
+		[FloorStats_raised] = pgqrs_value_if(preloaded, Int64GetDatum(stats.raised)),
+		[FloorStats_lowered] = pgqrs_value_if(preloaded,
+											  Int64GetDatum(stats.lowered)),
+		[FloorStats_looked] = pgqrs_value_if(preloaded, Int64GetDatum(stats.looked)),
+		[FloorStats_claimed] = pgqrs_value_if(preloaded,
+											  Int64GetDatum(stats.claimed)),
+		[FloorStats_displaced_at] = instant_value(stats.displaced_at,
+												  preloaded &&
+													  stats.displaced_at != 0),
 	};
-	bool nulls[8] = {false};
 
-	nulls[7] = stats.displaced_at == 0;
-
-	if (!preloaded)
-		memset(&nulls[1], true, sizeof(nulls) - sizeof(nulls[0]));
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 /* A summary of what was done, such as "runs_timed_out 2". */
@@ -255,13 +247,6 @@ idle_reason(const PgqrsDatabaseStatus *status)
 	return NULL;
 }
 
-static void
-put(Datum *values, bool *nulls, int i, bool known, Datum value)
-{
-	values[i] = value;
-	nulls[i] = !known;
-}
-
 /* As pg_stat_activity has it: only these roles are told of other roles' sessions. */
 static bool
 may_see_sessions(void)
@@ -300,23 +285,26 @@ describe_state(BackendState state)
 	}
 }
 
-static void
-put_string(Datum *values, bool *nulls, int i, const char *s)
+/* An empty text says nothing. */
+static NullableDatum
+label_value(const char *text)
 {
-	put(values, nulls, i, s != NULL && s[0] != '\0',
-		s == NULL ? (Datum) 0 : CStringGetTextDatum(s));
+	return pgqrs_text_value(text != NULL && text[0] != '\0' ? text : NULL);
 }
 
+/* What tells it apart from other sessions. */
 static void
-put_session(Datum *values, bool *nulls, const PgBackendStatus *session)
+put_session(NullableDatum *row, const PgBackendStatus *session)
 {
-	put(values, nulls, 0, true, Int32GetDatum(session->st_procpid));
-	put_string(values, nulls, 1, GetBackendTypeDesc(session->st_backendType));
+	row[OldSessions_pid] = pgqrs_value(Int32GetDatum(session->st_procpid));
+	row[OldSessions_kind] = label_value(GetBackendTypeDesc(session->st_backendType));
 	if (OidIsValid(session->st_userid))
-		put_string(values, nulls, 2, GetUserNameFromId(session->st_userid, true));
-	put_string(values, nulls, 3, session->st_appname);
-	put_string(values, nulls, 4, describe_state(session->st_state));
-	put_string(values, nulls, 5, pgstat_clip_activity(session->st_activity_raw));
+		row[OldSessions_role] = label_value(
+			GetUserNameFromId(session->st_userid, true));
+	row[OldSessions_application_name] = label_value(session->st_appname);
+	row[OldSessions_state] = label_value(describe_state(session->st_state));
+	row[OldSessions_query] = label_value(
+		pgstat_clip_activity(session->st_activity_raw));
 }
 
 /* How many transactions ago the older of the two began; -1: there is none. */
@@ -347,27 +335,26 @@ PG_FUNCTION_INFO_V1(sql_old_sessions);
 Datum
 sql_old_sessions(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int count = pgstat_fetch_stat_numbackends();
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_result_begin(fcinfo);
 	for (int i = 1; i <= count; i++)
 	{
 		const LocalPgBackendStatus *local = pgqrs_backend_status(i);
 		const PgBackendStatus *session = &local->backendStatus;
 		int32 age = age_of(local->backend_xid, local->backend_xmin);
-		Datum values[8];
-		bool nulls[8];
+		NullableDatum row[OldSessions_natts];
 
 		if (age < 0 || !holds_back_vacuum(session))
 			continue;
-		memset(nulls, true, sizeof(nulls));
+		for (int column = 0; column < OldSessions_natts; column++)
+			row[column] = PGQRS_NULL;
 		if (may_see_role(session->st_userid))
-			put_session(values, nulls, session);
-		put(values, nulls, 6, true, Int32GetDatum(age));
-		put(values, nulls, 7, session->st_xact_start_timestamp != 0,
-			TimestampTzGetDatum(session->st_xact_start_timestamp));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+			put_session(row, session);
+		row[OldSessions_transactions] = pgqrs_value(Int32GetDatum(age));
+		row[OldSessions_began] = instant_value(session->st_xact_start_timestamp,
+											   session->st_xact_start_timestamp != 0);
+		pgqrs_result_put(fcinfo, row);
 	}
 	return (Datum) 0;
 }
@@ -386,34 +373,39 @@ sql_background_stats(PG_FUNCTION_ARGS)
 	TimestampTz now = pgqrs_clock_peek();
 	TimestampTz until;
 	int64 unconfirmed = pgqrs_clock_unconfirmed(now, &until);
-	Datum values[14];
-	bool nulls[14];
+	NullableDatum row[BackgroundStats_natts] = {
+		[BackgroundStats_idle_reason] = pgqrs_text_value(reason),
+		[BackgroundStats_pid] = pgqrs_value_if(status.worker_pid != 0,
+											   Int32GetDatum(may_see_sessions() ?
+																 status.worker_pid :
+																 0)),
+		[BackgroundStats_failures] = pgqrs_value_if(preloaded,
+													Int32GetDatum(status.failures)),
+		[BackgroundStats_retry_at] = instant_value(status.retry_at,
+												   status.retry_at != 0),
+		[BackgroundStats_due] = instant_value(status.due,
+											  preloaded && status.due != DT_NOEND),
+		[BackgroundStats_last_pass] = instant_value(status.last_pass,
+													status.last_pass != 0),
+		[BackgroundStats_passes] = pgqrs_value_if(preloaded,
+												  Int64GetDatum(status.passes)),
+		[BackgroundStats_done] = pgqrs_text_value(
+			preloaded ? describe_done(status.done) : NULL),
+		[BackgroundStats_failing] = pgqrs_text_value(failures),
+		[BackgroundStats_went_back_by] = duration_value(went_back ?
+															step.from - step.to :
+															0,
+														preloaded && went_back),
+		[BackgroundStats_went_back_at] = instant_value(step.to,
+													   preloaded && went_back),
+		[BackgroundStats_realigning] = pgqrs_value_if(preloaded,
+													  BoolGetDatum(status.realigning)),
+		[BackgroundStats_unconfirmed] = duration_value(unconfirmed, preloaded),
+		[BackgroundStats_confirmed_at] = instant_value(until,
+													   preloaded && unconfirmed > 0),
+	};
 
-	put(values, nulls, 0, reason != NULL,
-		reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason));
-	put(values, nulls, 1, status.worker_pid != 0,
-		Int32GetDatum(may_see_sessions() ? status.worker_pid : 0));
-	put(values, nulls, 2, preloaded, Int32GetDatum(status.failures));
-	put(values, nulls, 3, status.retry_at != 0,
-		TimestampTzGetDatum(status.retry_at));
-	put(values, nulls, 4, preloaded && status.due != DT_NOEND,
-		TimestampTzGetDatum(status.due));
-	put(values, nulls, 5, status.last_pass != 0,
-		TimestampTzGetDatum(status.last_pass));
-	put(values, nulls, 6, preloaded, Int64GetDatum(status.passes));
-	put(values, nulls, 7, preloaded,
-		CStringGetTextDatum(describe_done(status.done)));
-	put(values, nulls, 8, failures != NULL,
-		failures == NULL ? (Datum) 0 : CStringGetTextDatum(failures));
-	put(values, nulls, 9, preloaded && went_back,
-		went_back ? IntervalPGetDatum(pgqrs_interval(step.from - step.to)) :
-					(Datum) 0);
-	put(values, nulls, 10, preloaded && went_back, TimestampTzGetDatum(step.to));
-	put(values, nulls, 11, preloaded, BoolGetDatum(status.realigning));
-	put(values, nulls, 12, preloaded,
-		IntervalPGetDatum(pgqrs_interval(unconfirmed)));
-	put(values, nulls, 13, preloaded && unconfirmed > 0, TimestampTzGetDatum(until));
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 /*

@@ -23,7 +23,7 @@ Datum
 sql_trigger(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
-	PgqrsNewRun r = {0};
+	PgqrsNewRun r;
 	int64 id;
 
 	pgqrs_arg_new_run(fcinfo, 1, &r);
@@ -38,21 +38,17 @@ Datum
 sql_trigger_batch(PG_FUNCTION_ARGS)
 {
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
-	PgqrsNewRun r = {.timeout = -1};
-	Datum *inputs;
-	bool *no_inputs;
-	int count = pgqrs_arg_array(fcinfo, 1, "inputs", JSONBOID, false, &inputs,
-								&no_inputs);
+	PgqrsNewRun r = PGQRS_NEW_RUN;
+	int count;
+	NullableDatum *inputs = pgqrs_arg_json_array(fcinfo, 1, "inputs", &count);
 	char **keys = pgqrs_arg_idempotency_keys(fcinfo, 2, count, "inputs");
 	int64 *ids = palloc(count * sizeof(int64));
 
 	r.when = pgqrs_arg_when(fcinfo, 3, 4);
 	r.priority = pgqrs_arg_priority_or(fcinfo, 5, 0);
-	r.has_tags = pgqrs_arg_json(fcinfo, 6, "tags", &r.tags);
-	for (int i = 0; i < count; i++)
-		if (!no_inputs[i])
-			pgqrs_json_check(inputs[i], "inputs", i + 1);
-	pgqrs_run_trigger_batch(workflow, &r, count, inputs, no_inputs, keys, ids);
+	r.timeout = -1;
+	r.tags = pgqrs_arg_json(fcinfo, 6, "tags");
+	pgqrs_run_trigger_batch(workflow, &r, count, inputs, keys, ids);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, count));
 }
 
@@ -62,11 +58,8 @@ sql_complete_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	Datum output;
 
-	if (!pgqrs_arg_json(fcinfo, 2, "output", &output))
-		output = pgqrs_json_null();
-	PG_RETURN_BOOL(pgqrs_run_complete(run_id, lease, output));
+	PG_RETURN_BOOL(pgqrs_run_complete(run_id, lease, pgqrs_arg_output(fcinfo, 2)));
 }
 
 PG_FUNCTION_INFO_V1(sql_fail_run);
@@ -79,14 +72,9 @@ sql_fail_run(PG_FUNCTION_ARGS)
 	int64 retry_after = pgqrs_arg_duration_or(fcinfo, 4, "retry_after", -1);
 	TimestampTz retry_at;
 
-	if (PG_ARGISNULL(2))
-		pgqrs_error_null("error");
-	if (!pgqrs_run_fail(run_id, lease, PG_GETARG_DATUM(2), retryable,
+	if (!pgqrs_run_fail(run_id, lease, pgqrs_arg_error(fcinfo, 2), retryable,
 						retry_after, &retry_at))
-	{
-		pgqrs_cancel_children(run_id);
 		PG_RETURN_NULL();
-	}
 	PG_RETURN_TIMESTAMPTZ(retry_at);
 }
 
@@ -96,10 +84,8 @@ sql_set_progress(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	Datum progress = (Datum) 0;
-	bool has_progress = pgqrs_arg_json(fcinfo, 2, "progress", &progress);
 
-	pgqrs_run_set_progress(run_id, lease, has_progress, progress);
+	pgqrs_run_set_progress(run_id, lease, pgqrs_arg_json(fcinfo, 2, "progress"));
 	PG_RETURN_VOID();
 }
 
@@ -129,7 +115,7 @@ get_filter(FunctionCallInfo fcinfo)
 	};
 
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
-	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.tags = pgqrs_arg_json(fcinfo, 2, "tags");
 	filter.error_type = pgqrs_arg_text_or_null(fcinfo, 5, "error_type");
 	if (!PG_ARGISNULL(6))
 		filter.created_after = pgqrs_arg_instant(fcinfo, 6, "created_after");
@@ -147,18 +133,16 @@ sql_cancel_runs(PG_FUNCTION_ARGS)
 	int max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
 	char *reason = pgqrs_arg_text_or_null(fcinfo, 4, "reason");
 	PgqrsCancelFilter filter = get_filter(fcinfo);
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Datum values[3];
-	bool nulls[3] = {false};
 	PgqrsCancelled cancelled;
+	NullableDatum row[CancelRuns_natts];
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_result_begin(fcinfo);
 	cancelled = pgqrs_cancel_many(workflow, &filter, reason, max_rows);
-	values[0] = Int64GetDatum(cancelled.changed);
-	values[1] = Int64GetDatum(cancelled.skipped);
-	values[2] = Int64GetDatum(cancelled.last);
-	nulls[2] = cancelled.last == 0;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	row[CancelRuns_changed] = pgqrs_value(Int64GetDatum(cancelled.changed));
+	row[CancelRuns_skipped] = pgqrs_value(Int64GetDatum(cancelled.skipped));
+	row[CancelRuns_last_run_id] = pgqrs_value_if(cancelled.last != 0,
+												 Int64GetDatum(cancelled.last));
+	pgqrs_result_put(fcinfo, row);
 	return (Datum) 0;
 }
 
@@ -168,10 +152,8 @@ sql_acknowledge_cancel(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
-	Datum output;
-	bool has_output = pgqrs_arg_json(fcinfo, 2, "output", &output);
 
-	pgqrs_cancel_acknowledge(run_id, lease, has_output ? &output : NULL);
+	pgqrs_cancel_acknowledge(run_id, lease, pgqrs_arg_json(fcinfo, 2, "output"));
 	PG_RETURN_VOID();
 }
 
@@ -194,11 +176,9 @@ Datum
 sql_rerun(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
-	Datum input;
-	bool has_input = pgqrs_arg_json(fcinfo, 1, "input", &input);
 	PgqrsRerun rerun;
 
-	rerun.input = has_input ? &input : NULL;
+	rerun.input = pgqrs_arg_json(fcinfo, 1, "input");
 	rerun.from_step = pgqrs_arg_key_or_null(fcinfo, 2, "from_step");
 	rerun.keep_finished = pgqrs_arg_bool_or(fcinfo, 3, false);
 	PG_RETURN_INT64(pgqrs_rerun_start(run_id, &rerun));
@@ -268,7 +248,7 @@ sql_list_runs(PG_FUNCTION_ARGS)
 
 	filter.workflow = pgqrs_arg_pattern_or_null(fcinfo, 0, "workflow");
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
-	filter.has_tags = pgqrs_arg_json(fcinfo, 2, "tags", &filter.tags);
+	filter.tags = pgqrs_arg_json(fcinfo, 2, "tags");
 	filter.before = pgqrs_arg_int64_or(fcinfo, 3, PG_INT64_MAX);
 	filter.page_size = pgqrs_arg_int_or(fcinfo, 4, "page_size", 0,
 										PGQRS_MAX_BATCH, 50);

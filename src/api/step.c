@@ -11,7 +11,6 @@
 #include "monitor/run_list.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
-#include "workflow/cancel.h"
 #include "workflow/child.h"
 #include "workflow/signal.h"
 #include "workflow/step.h"
@@ -24,21 +23,18 @@ sql_step_begin(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
-	Datum input = (Datum) 0;
-	bool has_input = pgqrs_arg_json(fcinfo, 3, "input", &input);
+	NullableDatum input = pgqrs_arg_json(fcinfo, 3, "input");
 	PgqrsStepState state;
-	Datum values[5];
-	bool nulls[5] = {0};
+	NullableDatum row[StepBegin_natts];
 
-	pgqrs_step_start(run_id, lease, step_id, has_input, input, &state);
-	values[0] = BoolGetDatum(state.should_execute);
-	values[1] = CStringGetTextDatum(pgqrs_enum_label(ENUM_STEP_STATUS, state.status));
-	nulls[2] = !state.has_output;
-	values[2] = state.output;
-	nulls[3] = !state.has_error;
-	values[3] = state.error;
-	values[4] = Int32GetDatum(state.attempt);
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	pgqrs_step_begin(run_id, lease, step_id, input, &state);
+	row[StepBegin_should_execute] = pgqrs_value(BoolGetDatum(state.should_execute));
+	row[StepBegin_status] = pgqrs_text_value(
+		pgqrs_enum_label(ENUM_STEP_STATUS, state.status));
+	row[StepBegin_output] = state.output;
+	row[StepBegin_error] = state.error;
+	row[StepBegin_attempt] = pgqrs_value(Int32GetDatum(state.attempt));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 PG_FUNCTION_INFO_V1(sql_step_complete);
@@ -48,14 +44,12 @@ sql_step_complete(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	Datum output = pgqrs_arg_output(fcinfo, 3);
 	TimestampTz started_at = 0;
-	Datum output;
 
-	if (!pgqrs_arg_json(fcinfo, 3, "output", &output))
-		output = pgqrs_json_null();
 	if (!PG_ARGISNULL(4))
 		started_at = pgqrs_arg_instant(fcinfo, 4, "started_at");
-	PG_RETURN_BOOL(pgqrs_step_store(run_id, lease, step_id, output, started_at));
+	PG_RETURN_BOOL(pgqrs_step_complete(run_id, lease, step_id, output, started_at));
 }
 
 PG_FUNCTION_INFO_V1(sql_step_fail);
@@ -73,24 +67,19 @@ sql_step_fail(PG_FUNCTION_ARGS)
 	PgqrsStepFailure f;
 	PgqrsStepOutcome outcome;
 	TimestampTz retry_at = 0;
-	Datum values[2];
-	bool nulls[2] = {false, false};
+	NullableDatum row[StepFail_natts];
 
-	if (PG_ARGISNULL(3))
-		pgqrs_error_null("error");
-	f.error = PG_GETARG_DATUM(3);
+	f.error = pgqrs_arg_error(fcinfo, 3);
 	f.retryable = pgqrs_arg_bool_or(fcinfo, 4, true);
 	f.retry_after = pgqrs_arg_duration_or(fcinfo, 5, "retry_after", -1);
 	f.max_attempts = pgqrs_arg_max_attempts(fcinfo, 6);
 	f.fail_run = pgqrs_arg_bool_or(fcinfo, 7, true);
 
-	outcome = pgqrs_step_failed(run_id, lease, step_id, &f, &retry_at);
-	if (outcome == STEP_OUTCOME_RUN_FAILED)
-		pgqrs_cancel_children(run_id);
-	values[0] = CStringGetTextDatum(labels[outcome]);
-	nulls[1] = outcome != STEP_OUTCOME_RETRY;
-	values[1] = TimestampTzGetDatum(retry_at);
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	outcome = pgqrs_step_fail(run_id, lease, step_id, &f, &retry_at);
+	row[StepFail_outcome] = pgqrs_text_value(labels[outcome]);
+	row[StepFail_retry_at] = pgqrs_value_if(outcome == STEP_OUTCOME_RETRY,
+											TimestampTzGetDatum(retry_at));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 /*
@@ -106,17 +95,13 @@ sql_pause_run(PG_FUNCTION_ARGS)
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	int64 check_after = pgqrs_arg_duration_or(fcinfo, 3, "check_after",
 											  USECS_PER_HOUR);
-	Datum reason;
-	bool has_reason = pgqrs_arg_json(fcinfo, 4, "reason", &reason);
-	Datum values[2] = {0};
-	bool nulls[2] = {0};
-	bool resumed;
+	NullableDatum reason = pgqrs_arg_json(fcinfo, 4, "reason");
+	NullableDatum row[PauseRun_natts];
 
-	resumed = pgqrs_park_pause(run_id, lease, step_id, check_after,
-							   has_reason ? &reason : NULL, &values[1]);
-	values[0] = BoolGetDatum(resumed);
-	nulls[1] = !resumed;
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	row[PauseRun_resumed] = pgqrs_value(
+		BoolGetDatum(pgqrs_wait_step_pause(run_id, lease, step_id, check_after,
+										   reason, &row[PauseRun_output])));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 PG_FUNCTION_INFO_V1(sql_resume_run);
@@ -125,11 +110,9 @@ sql_resume_run(PG_FUNCTION_ARGS)
 {
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	char *step_id = pgqrs_arg_key_or_null(fcinfo, 1, "step_id");
-	Datum output;
+	Datum output = pgqrs_arg_output(fcinfo, 2);
 
-	if (!pgqrs_arg_json(fcinfo, 2, "output", &output))
-		output = pgqrs_json_null();
-	PG_RETURN_BOOL(pgqrs_park_resume(run_id, step_id, output));
+	PG_RETURN_BOOL(pgqrs_wait_step_resume(run_id, step_id, output));
 }
 
 PG_FUNCTION_INFO_V1(sql_sleep);
@@ -154,7 +137,7 @@ sql_sleep(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("both \"duration\" and \"until\" are given"),
 				 errhint("Give one of them.")));
-	PG_RETURN_BOOL(pgqrs_park_sleep(run_id, lease, step_id, duration, until));
+	PG_RETURN_BOOL(pgqrs_wait_step_sleep(run_id, lease, step_id, duration, until));
 }
 
 PG_FUNCTION_INFO_V1(sql_signal);
@@ -165,9 +148,9 @@ sql_signal(PG_FUNCTION_ARGS)
 	PgqrsNewSignal s;
 
 	s.name = pgqrs_arg_key(fcinfo, 1, "signal");
-	s.has_payload = pgqrs_arg_json(fcinfo, 2, "payload", &s.payload);
+	s.payload = pgqrs_arg_json(fcinfo, 2, "payload");
 	s.idempotency_key = pgqrs_arg_key_or_null(fcinfo, 3, "idempotency_key");
-	s.has_headers = pgqrs_arg_json(fcinfo, 4, "headers", &s.headers);
+	s.headers = pgqrs_arg_json(fcinfo, 4, "headers");
 	PG_RETURN_INT64(pgqrs_signal_send(run_id, &s));
 }
 
@@ -181,18 +164,16 @@ sql_await_signal(PG_FUNCTION_ARGS)
 	char *signal = pgqrs_arg_key(fcinfo, 3, "signal");
 	int64 timeout = pgqrs_arg_duration_or(fcinfo, 4, "timeout", -1);
 	PgqrsSignalResult result;
-	PgqrsSignalContent content = {0};
-	Datum values[4];
-	bool nulls[4] = {0};
+	PgqrsSignalContent content;
+	NullableDatum row[AwaitSignal_natts];
 
 	result = pgqrs_signal_await(run_id, lease, step_id, signal, timeout, &content);
-	values[0] = BoolGetDatum(result == SIGNAL_RECEIVED);
-	values[1] = BoolGetDatum(result == SIGNAL_TIMED_OUT);
-	values[2] = content.payload;
-	nulls[2] = result != SIGNAL_RECEIVED;
-	values[3] = content.headers;
-	nulls[3] = !content.has_headers;
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	row[AwaitSignal_received] = pgqrs_value(BoolGetDatum(result == SIGNAL_RECEIVED));
+	row[AwaitSignal_timed_out] = pgqrs_value(
+		BoolGetDatum(result == SIGNAL_TIMED_OUT));
+	row[AwaitSignal_payload] = content.payload;
+	row[AwaitSignal_headers] = content.headers;
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 /*
@@ -216,7 +197,7 @@ sql_start_child(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
-	PgqrsNewRun r = {0};
+	PgqrsNewRun r;
 	bool own_priority = !PG_ARGISNULL(8);
 	int64 child;
 
@@ -236,19 +217,15 @@ sql_start_children(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	char *workflow = pgqrs_arg_name(fcinfo, 3, "workflow");
-	PgqrsNewChildren c = {0};
+	PgqrsNewChildren c = {.run = PGQRS_NEW_RUN};
 	int64 *ids;
 
-	c.count = pgqrs_arg_array(fcinfo, 4, "inputs", JSONBOID, false, &c.inputs,
-							  &c.no_inputs);
-	for (int i = 0; i < c.count; i++)
-		if (!c.no_inputs[i])
-			pgqrs_json_check(c.inputs[i], "inputs", i + 1);
+	c.inputs = pgqrs_arg_json_array(fcinfo, 4, "inputs", &c.count);
 	c.keys = pgqrs_arg_idempotency_keys(fcinfo, 5, c.count, "inputs");
 	c.own_priority = !PG_ARGISNULL(6);
 	c.run.priority = pgqrs_arg_priority_or(fcinfo, 6, 0);
 	c.run.timeout = pgqrs_arg_timeout(fcinfo, 7);
-	c.run.has_tags = pgqrs_arg_json(fcinfo, 8, "tags", &c.run.tags);
+	c.run.tags = pgqrs_arg_json(fcinfo, 8, "tags");
 	c.run.on_parent_end = arg_on_parent_end(fcinfo, 9);
 	pgqrs_child_start_many(run_id, lease, step_id, workflow, &c, &ids);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids, c.count));
@@ -262,21 +239,14 @@ sql_await_child(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	PgqrsChildEnd end;
-	Datum values[4] = {0};
-	bool nulls[4] = {false, true, true, true};
 	bool done = pgqrs_child_await(run_id, lease, step_id, &end);
+	NullableDatum row[AwaitChild_natts];
 
-	values[0] = BoolGetDatum(done);
-	if (done)
-	{
-		values[1] = CStringGetTextDatum(end.status);
-		values[2] = end.output;
-		values[3] = end.error;
-		nulls[1] = false;
-		nulls[2] = !end.has_output;
-		nulls[3] = !end.has_error;
-	}
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	row[AwaitChild_done] = pgqrs_value(BoolGetDatum(done));
+	row[AwaitChild_status] = pgqrs_text_value(done ? end.status : NULL);
+	row[AwaitChild_output] = done ? end.output : PGQRS_NULL;
+	row[AwaitChild_error] = done ? end.error : PGQRS_NULL;
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 PG_FUNCTION_INFO_V1(sql_await_children);
@@ -288,13 +258,13 @@ sql_await_children(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	bool all = pgqrs_arg_label_or(fcinfo, 3, "mode", lengthof(modes), modes, 0) == 0;
-	Datum values[2] = {0};
-	bool nulls[2] = {0};
-	bool done = pgqrs_child_await_many(run_id, lease, step_id, all, &values[1]);
+	NullableDatum results = PGQRS_NULL;
+	bool done = pgqrs_child_await_many(run_id, lease, step_id, all, &results);
+	NullableDatum row[AwaitChildren_natts];
 
-	values[0] = BoolGetDatum(done);
-	nulls[1] = !done;
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, values, nulls));
+	row[AwaitChildren_done] = pgqrs_value(BoolGetDatum(done));
+	row[AwaitChildren_results] = results;
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
 /*

@@ -51,7 +51,7 @@ sql_register_worker(PG_FUNCTION_ARGS)
 	w.port = pgqrs_arg_int_or(fcinfo, 3, "port", 1, 65535, 0);
 	w.version = pgqrs_arg_key_or_null(fcinfo, 4, "version");
 	w.max_concurrent = pgqrs_arg_int_or(fcinfo, 5, "max_concurrent", 1, INT_MAX, 0);
-	w.has_labels = pgqrs_arg_json(fcinfo, 6, "labels", &w.labels);
+	w.labels = pgqrs_arg_json(fcinfo, 6, "labels");
 	PG_RETURN_INT64(pgqrs_worker_register(&w));
 }
 
@@ -69,24 +69,24 @@ PG_FUNCTION_INFO_V1(sql_extend_worker);
 Datum
 sql_extend_worker(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int64 worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
 	int64 timeout = pgqrs_arg_lease_time(fcinfo, 1);
 	PgqrsExtended *answers;
 	int count;
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgqrs_result_begin(fcinfo);
 	count = pgqrs_worker_extend(worker_id, timeout, &answers);
 	for (int i = 0; i < count; i++)
 	{
-		Datum values[4];
-		bool nulls[4] = {false};
+		NullableDatum id = pgqrs_value(Int64GetDatum(answers[i].message_id));
+		NullableDatum row[ExtendWorker_natts];
 
-		values[0] = values[1] = Int64GetDatum(answers[i].message_id);
-		nulls[1] = !answers[i].is_run;
-		values[2] = BoolGetDatum(answers[i].extended);
-		values[3] = BoolGetDatum(answers[i].cancel_requested);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row[ExtendWorker_message_id] = id;
+		row[ExtendWorker_run_id] = answers[i].is_run ? id : PGQRS_NULL;
+		row[ExtendWorker_extended] = pgqrs_value(BoolGetDatum(answers[i].extended));
+		row[ExtendWorker_cancel_requested] = pgqrs_value(
+			BoolGetDatum(answers[i].cancel_requested));
+		pgqrs_result_put(fcinfo, row);
 	}
 	return (Datum) 0;
 }
@@ -121,8 +121,7 @@ sql_wait_for_work(PG_FUNCTION_ARGS)
 	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
 	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
 	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 2, 30 * USECS_PER_SEC);
-	Datum value;
-	bool isnull = false;
+	NullableDatum available;
 
 	if (queue == NULL && PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -132,6 +131,7 @@ sql_wait_for_work(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
 	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait_for_work");
-	value = BoolGetDatum(pgqrs_wait_until_work(queue, worker_id, timeout));
-	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, &value, &isnull));
+	available = pgqrs_value(
+		BoolGetDatum(pgqrs_wait_until_work(queue, worker_id, timeout)));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, &available));
 }

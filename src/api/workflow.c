@@ -198,14 +198,14 @@ sql_schedule(PG_FUNCTION_ARGS)
 	s.name = pgqrs_arg_name(fcinfo, 0, "name");
 	s.cron = pgqrs_arg_text(fcinfo, 1, "cron");
 	s.workflow = pgqrs_arg_name(fcinfo, 2, "workflow");
-	s.has_input = pgqrs_arg_json(fcinfo, 3, "input", &s.input);
+	s.input = pgqrs_arg_json(fcinfo, 3, "input");
 	s.timezone = arg_timezone(fcinfo, 4);
 	s.max_catchup = pgqrs_arg_int_or(fcinfo, 5, "max_catchup", 0,
 									 PGQRS_MAX_BATCH, 100);
 	s.overlap = arg_overlap(fcinfo, 6);
 	s.priority = pgqrs_arg_priority_or(fcinfo, 7, 0);
 	s.timeout = pgqrs_arg_timeout(fcinfo, 8);
-	s.has_tags = pgqrs_arg_json(fcinfo, 9, "tags", &s.tags);
+	s.tags = pgqrs_arg_json(fcinfo, 9, "tags");
 	s.keep_enabled = PG_ARGISNULL(10);
 	s.enabled = !s.keep_enabled && PG_GETARG_BOOL(10);
 	PG_RETURN_INT64(pgqrs_schedule_set(&s));

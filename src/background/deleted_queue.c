@@ -79,7 +79,7 @@ end_message(Deletion *d)
 	rows->queue = d->queue;
 	rows->has_message = true;
 	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
-	pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
+	pgqrs_run_end(rows, RUN_CANCELLED, PGQRS_NULL, PGQRS_NULL);
 	(*d->cancelled)++;
 }
 

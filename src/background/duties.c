@@ -352,7 +352,7 @@ end_message(Search *search, int64 *done)
 	PgqrsRunRows *rows = &search->rows;
 	TimestampTz now = pgqrs_clock();
 
-	if (pgqrs_claim_is_past_deadline(rows->message, now))
+	if (pgqrs_message_is_past_deadline(rows->message, now))
 	{
 		if (pgqrs_claim_end_if_due(rows, failures_of(rows), now))
 			done[DONE_RUNS_TIMED_OUT]++;
@@ -578,7 +578,7 @@ maintain_parked(int64 *done)
 {
 	bool more;
 
-	done[DONE_RUNS_WOKEN] += pgqrs_parked_pass(MAX_PARKED, &more);
+	done[DONE_RUNS_WOKEN] += pgqrs_run_wakeup_pass(MAX_PARKED, &more);
 	return more ? 0 : DT_NOEND;
 }
 
@@ -598,7 +598,7 @@ all_parked(int64 *done)
 		taken = pgqrs_database_takes(DUE_PARKED);
 		batches = 0;
 		if (pgqrs_database_taken(DUE_PARKED) == 0)
-			pgqrs_parked_restart();
+			pgqrs_run_wakeup_restart();
 	}
 	next = maintain_parked(done);
 	return next == 0 && ++batches == PARKED_BATCHES ? pgqrs_clock() : next;

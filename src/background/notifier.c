@@ -305,7 +305,7 @@ recheck(int64 run_id)
 		return;
 	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id))
 		look_again(run_id, PGQRS_FAULTY_PAUSE);
-	else if (!pgqrs_parked_recheck(run_id))
+	else if (!pgqrs_run_wakeup_recheck(run_id))
 		look_again(run_id, busy_pause());
 	pgqrs_batch_end();
 }

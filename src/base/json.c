@@ -110,11 +110,11 @@ pgqrs_json_run_payload(int64 run_id)
  * failures dropped.
  */
 Datum
-pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
-						  TimestampTz at, Datum error)
+pgqrs_json_append_failure(NullableDatum history, int attempt, TimestampTz at,
+						  Datum error)
 {
 	JsonbParseState *state = NULL;
-	Jsonb *old = isnull ? NULL : DatumGetJsonbP(history);
+	Jsonb *old = history.isnull ? NULL : DatumGetJsonbP(history.value);
 	int count = old ? JB_ROOT_COUNT(old) : 0;
 
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
@@ -470,20 +470,20 @@ pgqrs_json_until(TimestampTz until)
 }
 
 static void
-put_json_or_null(JsonbParseState **state, const char *key, bool has, Datum value)
+put_json_or_null(JsonbParseState **state, const char *key, NullableDatum value)
 {
 	JsonbValue null = {.type = jbvNull};
 
 	put_string(state, WJB_KEY, key);
-	if (has)
-		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value));
-	else
+	if (value.isnull)
 		pushJsonbValue(state, WJB_VALUE, &null);
+	else
+		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value.value));
 }
 
 /* {"signal": signal, "deadline": deadline}; DT_NOEND: without a deadline */
 Datum
-pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, const Datum *headers)
+pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, NullableDatum headers)
 {
 	JsonbParseState *state = NULL;
 
@@ -491,8 +491,8 @@ pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, const Datum *he
 	put_text(&state, "signal", signal);
 	if (!TIMESTAMP_IS_NOEND(deadline))
 		put_instant(&state, "deadline", deadline);
-	if (headers != NULL)
-		put_json_or_null(&state, "headers", true, *headers);
+	if (!headers.isnull)
+		put_json_or_null(&state, "headers", headers);
 	return end_object(&state);
 }
 
@@ -541,13 +541,12 @@ pgqrs_json_truncated(void)
 
 /* {"run_ids": [run_ids], "any": results}; NULL: null, they are still the output */
 Datum
-pgqrs_json_set_any(Datum children, const Datum *results)
+pgqrs_json_set_any(Datum children, NullableDatum results)
 {
 	JsonbParseState *state = NULL;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_json_or_null(&state, "any", results != NULL,
-					 results != NULL ? *results : (Datum) 0);
+	put_json_or_null(&state, "any", results);
 	return DirectFunctionCall2(jsonb_concat, children, end_object(&state));
 }
 
@@ -563,26 +562,24 @@ pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 		put_int64(&state, "run_id", ends[i].run_id);
 		put_text(&state, "status", ends[i].status);
-		put_json_or_null(&state, "output", ends[i].has_output, ends[i].output);
-		put_json_or_null(&state, "error", ends[i].has_error, ends[i].error);
+		put_json_or_null(&state, "output", ends[i].output);
+		put_json_or_null(&state, "error", ends[i].error);
 		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 	}
 	return JsonbPGetDatum(
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
 }
 
-bool
-pgqrs_json_value(Datum object, const char *key, Datum *value)
+NullableDatum
+pgqrs_json_value(Datum object, const char *key)
 {
 	JsonbContainer *root = &DatumGetJsonbP(object)->root;
 	JsonbValue *found = NULL;
 
 	if (JsonContainerIsObject(root))
 		found = getKeyJsonValueFromContainer(root, key, strlen(key), NULL);
-	if (found == NULL)
-		return false;
-	*value = JsonbPGetDatum(JsonbValueToJsonb(found));
-	return true;
+	return found == NULL ? PGQRS_NULL :
+						   pgqrs_value(JsonbPGetDatum(JsonbValueToJsonb(found)));
 }
 
 bool

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "base/nullable.h"
 #include "utils/timestamp.h"
 
 /* An object that is being made. */
@@ -28,7 +29,7 @@ extern Datum pgqrs_json_end(PgqrsJson *json);
 extern Datum pgqrs_json_null(void);
 extern Datum pgqrs_json_error(const char *type, const char *message);
 extern Datum pgqrs_json_run_payload(int64 run_id);
-extern Datum pgqrs_json_append_failure(Datum history, bool isnull, int attempt,
+extern Datum pgqrs_json_append_failure(NullableDatum history, int attempt,
 									   TimestampTz at, Datum error);
 extern char *pgqrs_json_text(Datum object, const char *key);
 extern void pgqrs_json_check(Datum value, const char *argument, int index);
@@ -43,10 +44,8 @@ typedef struct PgqrsChildEnd
 {
 	int64 run_id;
 	const char *status;
-	bool has_output;
-	bool has_error;
-	Datum output;
-	Datum error;
+	NullableDatum output;
+	NullableDatum error;
 } PgqrsChildEnd;
 
 /* What is told of a value that is too large to be told. */
@@ -55,23 +54,23 @@ extern Datum pgqrs_json_truncated(void);
 /* What steps that wait note down as their input. */
 extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
-									const Datum *headers);
+									NullableDatum headers);
 extern Datum pgqrs_json_child(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count,
 								 const char *status);
 
 /* The same, and what awaiting any one of them has answered. */
-extern Datum pgqrs_json_set_any(Datum children, const Datum *results);
+extern Datum pgqrs_json_set_any(Datum children, NullableDatum results);
 
 extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 
-/* Values under a key; false, or a count of -1, if there is none of that kind. */
+/* Values under a key; false, NULL, or a count of -1, if there is none of that kind. */
 extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
 
 /* The object with another instant under the key. */
 extern Datum pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
-extern bool pgqrs_json_value(Datum object, const char *key, Datum *value);
+extern NullableDatum pgqrs_json_value(Datum object, const char *key);
 extern bool pgqrs_json_is_null(Datum value);
 extern int pgqrs_json_count(Datum object, const char *key);
 extern int64 pgqrs_json_element(Datum object, const char *key, int place);

@@ -69,16 +69,15 @@ typedef struct Claim
 static void
 end_message(PgqrsRunRows *rows, int failures)
 {
-	bool has_error = pgqrs_is_null(rows->message, Messages_last_error);
+	NullableDatum error = PGQRS_NULL;
 
 	/* the last error that a consumer reported says more than ours */
+	if (pgqrs_is_null(rows->message, Messages_last_error))
+		error = pgqrs_value(
+			pgqrs_json_error("max_attempts",
+							 psprintf("the lease ran out; failures: %d", failures)));
 	pgqrs_message_end(rows->messages, rows->message, &rows->queue, OUTCOME_DEAD,
-					  failures, has_error,
-					  has_error ?
-						  pgqrs_json_error("max_attempts",
-										   psprintf("the lease ran out; failures: %d",
-													failures)) :
-						  (Datum) 0);
+					  failures, error);
 }
 
 bool
@@ -88,19 +87,12 @@ pgqrs_claim_is_cancelled(PgqrsRunRows *rows)
 		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
 }
 
-bool
-pgqrs_claim_is_past_deadline(TupleTableSlot *message, TimestampTz now)
-{
-	return !pgqrs_is_null(message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <= now;
-}
-
 /* Whether a message may not be delivered any more. */
 static bool
 is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
 	return failures >= rows->queue.max_attempts ||
-		pgqrs_claim_is_past_deadline(rows->message, now) ||
+		pgqrs_message_is_past_deadline(rows->message, now) ||
 		pgqrs_claim_is_cancelled(rows);
 }
 
@@ -111,17 +103,17 @@ end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 
 	if (pgqrs_claim_is_cancelled(rows))
 	{
-		pgqrs_run_end(rows, RUN_CANCELLED, NULL, NULL);
+		pgqrs_run_end(rows, RUN_CANCELLED, PGQRS_NULL, PGQRS_NULL);
 		return;
 	}
-	if (pgqrs_claim_is_past_deadline(rows->message, now))
+	if (pgqrs_message_is_past_deadline(rows->message, now))
 		error = pgqrs_json_error("timeout",
 								 "the run did not end before its deadline");
 	else
 		error = pgqrs_json_error("max_crashes",
 								 psprintf("%d leases in a row ran out or were revoked",
 										  failures));
-	pgqrs_run_end(rows, RUN_ERROR, NULL, &error);
+	pgqrs_run_end(rows, RUN_ERROR, PGQRS_NULL, pgqrs_value(error));
 }
 
 bool
@@ -298,16 +290,15 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 		.failures = DatumGetInt32(message->values[Messages_failures - 1]),
 		.priority = DatumGetInt16(message->values[Messages_priority - 1]),
 		.is_run = is_run,
-		.has_headers = !message->nulls[Messages_headers - 1],
-		.headers = message->values[Messages_headers - 1],
+		.headers = pgqrs_row_value(message, Messages_headers),
+		.input = PGQRS_NULL,
 		.queue = &rows->queue,
 	};
 
 	if (is_run)
 	{
 		d.payload = pgqrs_json_run_payload(d.message_id);
-		d.has_input = !pgqrs_is_null(rows->run, Runs_input);
-		d.input = pgqrs_get(rows->run, Runs_input);
+		d.input = pgqrs_get_or_null(rows->run, Runs_input);
 	}
 	else
 		d.payload = message->nulls[Messages_payload - 1] ?

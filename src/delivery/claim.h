@@ -21,12 +21,10 @@ typedef struct PgqrsDelivery
 	int failures;
 	int priority;
 	bool is_run;
-	bool has_headers;
-	bool has_input;
 	const PgqrsQueue *queue;
 	Datum payload;
-	Datum headers;
-	Datum input;
+	NullableDatum headers;
+	NullableDatum input;
 } PgqrsDelivery;
 
 typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
@@ -47,7 +45,6 @@ extern const PgqrsQueueIds *pgqrs_claim_queues(const char *queue,
 
 /* The run, which is read, was asked to stop; false for a message. */
 extern bool pgqrs_claim_is_cancelled(PgqrsRunRows *rows);
-extern bool pgqrs_claim_is_past_deadline(TupleTableSlot *message, TimestampTz now);
 
 /*
  * For a message that is locked exclusively and not under a live lease, with

@@ -171,14 +171,14 @@ handle(SPIPlanPtr plan, const Claimed *item)
 {
 	Handling handling = {.plan = plan, .item = item};
 	ErrorData *error = pgqrs_subtransaction(call_handler, &handling);
-	PgqrsNack nack = {.has_error = true, .retryable = true, .delay = -1};
+	PgqrsNack nack = {.retryable = true, .delay = -1};
 	TimestampTz retry_at;
 
 	if (error == NULL)
 		return true;
 	if (is_callers(error))
 		ReThrowError(error);
-	nack.error = describe(error);
+	nack.error = pgqrs_value(describe(error));
 	pgqrs_message_nack(item->message_id, item->lease, &nack, &retry_at);
 	FreeErrorData(error);
 	return false;

@@ -332,11 +332,11 @@ run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
 {
 	if (!status_matches(run, filter))
 		return false;
-	if (filter->has_tags)
+	if (!filter->tags.isnull)
 		return !pgqrs_is_null(run, Runs_tags) &&
 			DatumGetBool(DirectFunctionCall2(jsonb_contains,
 											 pgqrs_get(run, Runs_tags),
-											 filter->tags));
+											 filter->tags.value));
 	return true;
 }
 
@@ -608,8 +608,9 @@ list_tagged(Listing *l)
 static bool
 has_rare_tags(const Listing *l)
 {
-	return l->filter->has_tags &&
-		pgqrs_tids_expected(l->r.runs, Runs_tags, l->filter->tags) <= MAX_EXPECTED;
+	return !l->filter->tags.isnull &&
+		pgqrs_tids_expected(l->r.runs, Runs_tags, l->filter->tags.value) <=
+		MAX_EXPECTED;
 }
 
 static void
@@ -621,7 +622,8 @@ list_runs(Listing *l)
 	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
 		return;
 	l->asked_index = rare_tags &&
-		pgqrs_tids_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS, l->filter->tags);
+		pgqrs_tids_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS,
+						l->filter->tags.value);
 	if (l->asked_index && l->tagged.count <= MAX_TAGGED)
 		list_tagged(l);
 	else if (is_failed(status))

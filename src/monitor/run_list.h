@@ -16,9 +16,8 @@ typedef struct PgqrsRunFilter
 {
 	const char *workflow; /* a pattern, or NULL for every workflow */
 	int status;			  /* a PgqrsRunStatus, or -1 for any */
-	bool has_tags;
-	Datum tags;	  /* what a run's tags must contain */
-	int64 before; /* ids less than this */
+	NullableDatum tags;	  /* what a run's tags must contain */
+	int64 before;		  /* ids less than this */
 	int page_size;
 } PgqrsRunFilter;
 

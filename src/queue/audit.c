@@ -76,8 +76,8 @@ event_data(const PgqrsEvent *e)
 	put_number(&json, "new_run_id", e->new_run_id);
 	if (e->until != 0 && !TIMESTAMP_NOT_FINITE(e->until))
 		pgqrs_json_put_instant(&json, "until", e->until);
-	if (e->error != NULL)
-		pgqrs_json_put_json(&json, "error", *e->error);
+	if (e->error != 0)
+		pgqrs_json_put_json(&json, "error", e->error);
 	return pgqrs_json_end(&json);
 }
 

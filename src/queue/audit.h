@@ -51,7 +51,7 @@ typedef struct PgqrsEvent
 	int64 rerun_of;
 	int64 new_run_id;
 	TimestampTz until; /* from when work may go on */
-	const Datum *error;
+	Datum error;
 } PgqrsEvent;
 
 /*

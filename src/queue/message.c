@@ -80,8 +80,7 @@ pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 		pgqrs_set(row, Messages_deadline_at, TimestampTzGetDatum(Min(own, latest)));
 		pgqrs_commit_due(DUE_ENDS, Min(own, latest));
 	}
-	if (m->has_headers)
-		pgqrs_set(row, Messages_headers, m->headers);
+	pgqrs_set_or_null(row, Messages_headers, m->headers);
 	if (m->idempotency_key != NULL)
 		pgqrs_set(row, Messages_idempotency_key,
 				  CStringGetTextDatum(m->idempotency_key));
@@ -156,7 +155,7 @@ pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 void
 pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 				   const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
-				   bool has_error, Datum error)
+				   NullableDatum error)
 {
 	static const AttrNumber copied[][2] = {
 		{Archive_message_id, Messages_message_id},
@@ -204,8 +203,8 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(now));
 	pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
 	pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
-	if (has_error)
-		pgqrs_set(&row, Archive_last_error, error);
+	if (!error.isnull)
+		pgqrs_set(&row, Archive_last_error, error.value);
 	pgqrs_row_insert(messages->archive, &row);
 }
 
@@ -213,10 +212,10 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 void
 pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
-				  bool has_error, Datum error)
+				  NullableDatum error)
 {
 	pgqrs_row_delete(messages, slot);
-	pgqrs_message_keep(messages, slot, queue, outcome, failures, has_error, error);
+	pgqrs_message_keep(messages, slot, queue, outcome, failures, error);
 }
 
 void
@@ -320,12 +319,9 @@ fill_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
 		.when = batch->when,
 		.priority = batch->priority,
 		.payload = batch->payloads[item],
+		.headers = batch->headers != NULL ? batch->headers[item] : PGQRS_NULL,
+		.idempotency_key = batch->keys != NULL ? batch->keys[item] : NULL,
 	};
-	m->has_headers = batch->headers != NULL && !batch->no_headers[item];
-	if (m->has_headers)
-		m->headers = batch->headers[item];
-	if (batch->keys != NULL)
-		m->idempotency_key = batch->keys[item];
 }
 
 /*
@@ -447,9 +443,8 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
 }
 
-/* Past the deadline of the run that it belongs to. */
-static bool
-is_late(TupleTableSlot *slot, TimestampTz now)
+bool
+pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now)
 {
 	return !pgqrs_is_null(slot, Messages_deadline_at) &&
 		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now;
@@ -459,7 +454,7 @@ is_late(TupleTableSlot *slot, TimestampTz now)
 static void
 refuse_run(TupleTableSlot *slot, int64 id)
 {
-	if (is_late(slot, pgqrs_clock()))
+	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 		pgqrs_error_run_late(id);
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
@@ -550,7 +545,7 @@ archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 	result = fence(messages, id, lease, FENCE_DELETE, false, slot, &queue);
 	if (result == FENCE_PASSED)
 		pgqrs_message_keep(messages, slot, &queue, OUTCOME_DONE,
-						   stored_failures(slot), false, (Datum) 0);
+						   stored_failures(slot), PGQRS_NULL);
 	else if (result == FENCE_STALE && was_archived(id, lease))
 		result = FENCE_REPEATED;
 	else if (result == FENCE_RUN)
@@ -598,7 +593,7 @@ pgqrs_message_discard(int64 id, int64 lease)
 
 	require_lease(messages, id, lease, FENCE_DELETE, false, slot, &queue);
 	pgqrs_message_keep(messages, slot, &queue, OUTCOME_DELETED,
-					   stored_failures(slot), false, (Datum) 0);
+					   stored_failures(slot), PGQRS_NULL);
 	pgqrs_table_close(messages);
 }
 
@@ -606,7 +601,7 @@ pgqrs_message_discard(int64 id, int64 lease)
 static void
 refuse_late(TupleTableSlot *slot, int64 id)
 {
-	if (is_late(slot, pgqrs_clock()))
+	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 		pgqrs_error_run_late(id);
 }
 
@@ -653,7 +648,7 @@ pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *re
 	dead = !nack->retryable || failures >= queue.max_attempts;
 	if (dead)
 		pgqrs_message_end(messages, slot, &queue, OUTCOME_DEAD, failures,
-						  nack->has_error, nack->error);
+						  nack->error);
 	else
 	{
 		int64 delay = nack->delay >= 0 ?
@@ -665,8 +660,8 @@ pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *re
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_give_up(&row, *retry_at);
 		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
-		if (nack->has_error)
-			pgqrs_set(&row, Messages_last_error, nack->error);
+		if (!nack->error.isnull)
+			pgqrs_set(&row, Messages_last_error, nack->error.value);
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_message_note_room(slot, &queue);
 	}
@@ -816,7 +811,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 
 	*cancel_requested = false;
 	result = fence(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
-	if (result == FENCE_BUSY && !is_late(slot, pgqrs_clock()))
+	if (result == FENCE_BUSY && !pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 	{
 		*cancel_requested = pgqrs_message_is_cancelling(slot);
 		return true;
@@ -826,7 +821,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
 	begin_extending(worker_id, &queue);
 	now = pgqrs_clock();
-	current = !is_late(slot, now) &&
+	current = !pgqrs_message_is_past_deadline(slot, now) &&
 		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
 	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
 	if (current)

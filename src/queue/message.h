@@ -34,8 +34,7 @@ typedef struct PgqrsNewMessage
 	int priority;
 	bool is_run; /* id and run_id are the same, no payload */
 	Datum payload;
-	bool has_headers;
-	Datum headers;
+	NullableDatum headers;
 	const char *idempotency_key; /* or NULL */
 	PgqrsOnDuplicate on_duplicate;
 	int64 timeout;				 /* microseconds to the deadline, 0: none */
@@ -46,6 +45,9 @@ typedef struct PgqrsNewMessage
 #define PGQRS_WAIT_CANCEL "cancel"
 
 extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
+
+/* Past the deadline of the run that it belongs to. */
+extern bool pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
@@ -62,8 +64,7 @@ typedef struct PgqrsNewMessages
 	int priority;
 	int count;
 	Datum *payloads;
-	Datum *headers; /* or NULL: none has any */
-	bool *no_headers;
+	NullableDatum *headers; /* or NULL: none has any */
 	char **keys; /* idempotency keys, each of which may be NULL; or NULL */
 } PgqrsNewMessages;
 
@@ -93,8 +94,7 @@ extern bool pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
 /* What a nack tells. */
 typedef struct PgqrsNack
 {
-	bool has_error;
-	Datum error;
+	NullableDatum error;
 	bool retryable;
 	int64 delay; /* microseconds, < 0: by the number of failures */
 } PgqrsNack;
@@ -136,7 +136,7 @@ extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
 extern void pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last);
 extern void pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 							   const PgqrsQueue *queue, PgqrsOutcome outcome,
-							   int failures, bool has_error, Datum error);
+							   int failures, NullableDatum error);
 
 /* The lease of the message in the slot, if it had one, is no more: there is room. */
 extern void pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue);
@@ -148,7 +148,7 @@ extern void pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queu
 extern void pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
-							  int failures, bool has_error, Datum error);
+							  int failures, NullableDatum error);
 
 /* The highest priority of a queue's messages that is at most *priority. */
 extern bool pgqrs_message_next_priority(PgqrsTable *messages, int64 queue_id,

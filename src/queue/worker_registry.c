@@ -394,8 +394,7 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 		pgqrs_set(&row, Workers_hostname, CStringGetTextDatum(w->hostname));
 	if (w->version != NULL)
 		pgqrs_set(&row, Workers_version, CStringGetTextDatum(w->version));
-	if (w->has_labels)
-		pgqrs_set(&row, Workers_labels, w->labels);
+	pgqrs_set_or_null(&row, Workers_labels, w->labels);
 	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
 	if (added)
 		pgqrs_commit_due(DUE_WORKERS, now + pgqrs_worker_timeout * INT64CONST(1000));

@@ -33,8 +33,7 @@ typedef struct PgqrsNewWorker
 	const char *version;
 	int port;
 	int max_concurrent;
-	bool has_labels;
-	Datum labels;
+	NullableDatum labels;
 } PgqrsNewWorker;
 
 /* A worker of the current role (or of any, for the owner): else PQ005. */

@@ -17,7 +17,9 @@
 #include "access/sdir.h"
 #include "access/skey.h"
 #include "base/catalog.h"
+#include "base/nullable.h"
 #include "executor/tuptable.h"
+#include "fmgr.h"
 #include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "storage/buf.h"
@@ -165,6 +167,21 @@ pgqrs_set_null(PgqrsRow *row, AttrNumber column)
 	row->changed[column - 1] = true;
 }
 
+static inline void
+pgqrs_set_or_null(PgqrsRow *row, AttrNumber column, NullableDatum value)
+{
+	row->values[column - 1] = value.value;
+	row->nulls[column - 1] = value.isnull;
+	row->changed[column - 1] = true;
+}
+
+/* A column of a row to be stored. */
+static inline NullableDatum
+pgqrs_row_value(const PgqrsRow *row, AttrNumber column)
+{
+	return (NullableDatum){row->values[column - 1], row->nulls[column - 1]};
+}
+
 /* A column of a fetched row; a NULL reads as 0. */
 static inline Datum
 pgqrs_get(TupleTableSlot *slot, AttrNumber column)
@@ -178,6 +195,26 @@ static inline bool
 pgqrs_is_null(TupleTableSlot *slot, AttrNumber column)
 {
 	return slot_attisnull(slot, column);
+}
+
+static inline NullableDatum
+pgqrs_get_or_null(TupleTableSlot *slot, AttrNumber column)
+{
+	NullableDatum value;
+
+	value.value = slot_getattr(slot, column, &value.isnull);
+	return value;
+}
+
+/* The same of a type of varying length, copied: it outlives the slot. */
+static inline NullableDatum
+pgqrs_get_copy(TupleTableSlot *slot, AttrNumber column)
+{
+	NullableDatum value = pgqrs_get_or_null(slot, column);
+
+	if (!value.isnull)
+		value.value = PointerGetDatum(PG_DETOAST_DATUM_COPY(value.value));
+	return value;
 }
 
 #endif /* PGQRS_TABLE_H */

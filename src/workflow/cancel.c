@@ -122,7 +122,7 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 
 /* Ends the run; the message is locked exclusively. */
 static void
-end(PgqrsRunRows *rows, const char *reason, const Datum *output)
+end_cancelled(PgqrsRunRows *rows, const char *reason, NullableDatum output)
 {
 	PgqrsRow row;
 
@@ -139,7 +139,7 @@ end(PgqrsRunRows *rows, const char *reason, const Datum *output)
 			elog(ERROR, "a run is gone that was just written");
 	}
 	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
-	pgqrs_run_end(rows, RUN_CANCELLED, output, NULL);
+	pgqrs_run_end(rows, RUN_CANCELLED, output, PGQRS_NULL);
 }
 
 /*
@@ -153,7 +153,7 @@ cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
 	if (mode != LockTupleExclusive ||
 		pgqrs_lease_live(rows->message, pgqrs_clock()))
 		return ask(rows, reason, wait);
-	end(rows, reason, NULL);
+	end_cancelled(rows, reason, PGQRS_NULL);
 	return CANCEL_ENDED;
 }
 
@@ -277,12 +277,12 @@ pgqrs_cancel(int64 run_id, const char *reason)
  */
 
 void
-pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output)
+pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 {
 	PgqrsRunRows rows;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleExclusive);
 	if (pgqrs_run_cancelled_under(&rows, lease))
 	{
 		/* a repeated call, or an end that came before it */
@@ -298,7 +298,7 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output)
 						   pgqrs_enum_label(ENUM_RUN_STATUS,
 											pgqrs_run_status(rows.run))),
 				 errhint("End it with pgqrs_complete_run() or pgqrs_fail_run().")));
-	end(&rows, NULL, output);
+	end_cancelled(&rows, NULL, output);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
 }
@@ -365,7 +365,7 @@ pgqrs_cancel_finish(int64 run_id)
 	if (pgqrs_row_fetch_locked(rows.messages, run_id, LockTupleExclusive,
 							   rows.message) &&
 		read_run(&rows))
-		end(&rows, NULL, NULL);
+		end_cancelled(&rows, NULL, PGQRS_NULL);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
 }
@@ -424,7 +424,7 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 	{
 		pgqrs_run_require(&rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
 		if (rows.has_message)
-			end(&rows, reason, NULL);
+			end_cancelled(&rows, reason, PGQRS_NULL);
 		else
 			dismiss_letter(run_id);
 	} while (!mark_deleted(&rows, run_id, reason));
@@ -459,11 +459,11 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 		return false;
 	if (created < filter->created_after || created >= filter->created_before)
 		return false;
-	return !filter->has_tags ||
+	return filter->tags.isnull ||
 		(!pgqrs_is_null(rows->run, Runs_tags) &&
 		 DatumGetBool(DirectFunctionCall2(jsonb_contains,
 										  pgqrs_get(rows->run, Runs_tags),
-										  filter->tags)));
+										  filter->tags.value)));
 }
 
 /* The ids of a workflow's live runs after filter->after_run_id, ascending. */
@@ -638,7 +638,7 @@ lock_note(Family *f, int64 parent, int64 *after)
 		return false;
 	}
 	note = TextDatumGetCString(pgqrs_get(f->letter, Archive_waiting_for));
-	position = pgqrs_parked_for(note, PGQRS_LEFT_CHILDREN);
+	position = pgqrs_run_wakeup_waits_for(note, PGQRS_LEFT_CHILDREN);
 	if (position == NULL)
 		elog(ERROR, "archived message " INT64_FORMAT " has the note \"%s\"",
 			 parent, note);

@@ -13,9 +13,8 @@
 /* Which of a workflow's live runs to cancel. */
 typedef struct PgqrsCancelFilter
 {
-	int status; /* a PgqrsRunStatus, or -1: any */
-	bool has_tags;
-	Datum tags;				/* that the run's must contain */
+	int status;				/* a PgqrsRunStatus, or -1: any */
+	NullableDatum tags;		/* that the run's must contain */
 	const char *error_type; /* of its last error, or NULL */
 	TimestampTz created_after;
 	TimestampTz created_before;
@@ -46,8 +45,9 @@ extern PgqrsCancelled pgqrs_cancel_many(const char *workflow,
 										const PgqrsCancelFilter *filter,
 										const char *reason, int max_rows);
 
-/* The worker has stopped; output: or NULL. */
-extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease, const Datum *output);
+/* The worker has stopped. */
+extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease,
+									 NullableDatum output);
 
 /* Ends a run that was asked to stop, whose message we have locked exclusively. */
 extern void pgqrs_cancel_finish(int64 run_id);

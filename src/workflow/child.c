@@ -25,7 +25,6 @@
 #include "base/name.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/timestamp.h"
 #include "workflow/family.h"
 #include "workflow/run_wakeup.h"
@@ -36,23 +35,23 @@
  */
 
 static void
-error_not_single(const PgqrsParkStep *w)
+error_not_single(const PgqrsStepRows *s)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for several children",
-					w->step_id, w->run_id),
+					s->step_id, s->run_id),
 			 errdetail("They were started with pgqrs_start_children()."),
 			 errhint("Use pgqrs_await_children(), or the step of one of them.")));
 }
 
 static void
-error_not_many(const PgqrsParkStep *w)
+error_not_many(const PgqrsStepRows *s)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for one child",
-					w->step_id, w->run_id),
+					s->step_id, s->run_id),
 			 errdetail("It was started with pgqrs_start_child()."),
 			 errhint("Use pgqrs_await_child(), or another step id.")));
 }
@@ -62,24 +61,24 @@ error_not_many(const PgqrsParkStep *w)
  * failed before it.
  */
 static TimestampTz
-failed_by(const PgqrsParkStep *w)
+failed_by(const PgqrsStepRows *s)
 {
-	if (w->found && !pgqrs_is_null(w->step, Steps_input))
+	if (s->found && !pgqrs_is_null(s->step, Steps_input))
 		return DT_NOEND;
-	if (!pgqrs_is_null(w->run.run, Runs_rerun_of))
-		return DatumGetTimestampTz(pgqrs_get(w->run.run, Runs_created_at));
+	if (!pgqrs_is_null(s->run.run, Runs_rerun_of))
+		return DatumGetTimestampTz(pgqrs_get(s->run.run, Runs_created_at));
 	return 0;
 }
 
 /* What the trigger of a child takes from its parent. */
 static void
-fill_parent(PgqrsParkStep *w, PgqrsNewRun *r)
+fill_parent(PgqrsStepRows *s, PgqrsNewRun *r)
 {
-	TupleTableSlot *message = w->run.message;
+	TupleTableSlot *message = s->run.message;
 
-	r->parent_run_id = w->run_id;
-	r->parent_step_id = w->step_id;
-	r->failed_by = failed_by(w);
+	r->parent_run_id = s->run_id;
+	r->parent_step_id = s->step_id;
+	r->failed_by = failed_by(s);
 	if (r->on_parent_end != PARENT_END_ABANDON &&
 		!pgqrs_is_null(message, Messages_deadline_at))
 		r->latest_deadline = DatumGetTimestampTz(
@@ -88,9 +87,9 @@ fill_parent(PgqrsParkStep *w, PgqrsNewRun *r)
 
 /* Its own key would have it wait for its own end. */
 static void
-refuse_self(const PgqrsParkStep *w, int64 child)
+refuse_self(const PgqrsStepRows *s, int64 child)
 {
-	if (child == w->run_id)
+	if (child == s->run_id)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot be its own child", child),
@@ -99,39 +98,38 @@ refuse_self(const PgqrsParkStep *w, int64 child)
 }
 
 static int
-parent_priority(PgqrsParkStep *w)
+parent_priority(PgqrsStepRows *s)
 {
-	return DatumGetInt16(pgqrs_get(w->run.run, Runs_priority));
+	return DatumGetInt16(pgqrs_get(s->run.run, Runs_priority));
 }
 
 /* The child that a step noted down; 0: none. */
 static int64
-noted_child(const PgqrsParkStep *w)
+noted_child(const PgqrsStepRows *s)
 {
-	Datum input;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
 	int64 child = 0;
 
-	if (pgqrs_park_step_value(w, Steps_input, &input) &&
-		!pgqrs_json_int64(input, "run_id", &child))
-		error_not_single(w);
+	if (!input.isnull && !pgqrs_json_int64(input.value, "run_id", &child))
+		error_not_single(s);
 	return child;
 }
 
 /* How many children a step noted down, and which; -1: nothing. */
 static int
-noted_children(const PgqrsParkStep *w, int64 **ids)
+noted_children(const PgqrsStepRows *s, int64 **ids)
 {
-	Datum input;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
 	int count;
 
-	if (!pgqrs_park_step_value(w, Steps_input, &input))
+	if (input.isnull)
 		return -1;
-	count = pgqrs_json_count(input, "run_ids");
+	count = pgqrs_json_count(input.value, "run_ids");
 	if (count < 0)
-		error_not_many(w);
+		error_not_many(s);
 	*ids = palloc(count * sizeof(int64));
 	for (int i = 0; i < count; i++)
-		(*ids)[i] = pgqrs_json_element(input, "run_ids", i);
+		(*ids)[i] = pgqrs_json_element(input.value, "run_ids", i);
 	return count;
 }
 
@@ -144,12 +142,12 @@ typedef enum ChildState
 
 /* Whether a child of a run that was replayed is still good for it. */
 static ChildState
-child_state(PgqrsParkStep *w, int64 child)
+child_state(PgqrsStepRows *s, int64 child)
 {
-	TupleTableSlot *run = pgqrs_table_slot(w->run.runs);
+	TupleTableSlot *run = pgqrs_table_slot(s->run.runs);
 	PgqrsRunStatus status;
 
-	if (child == 0 || !pgqrs_row_fetch_id(w->run.runs, child, run))
+	if (child == 0 || !pgqrs_row_fetch_id(s->run.runs, child, run))
 		return CHILD_FAILED;
 	status = pgqrs_run_status(run);
 	if (status == RUN_ERROR || status == RUN_CANCELLED)
@@ -163,42 +161,65 @@ child_state(PgqrsParkStep *w, int64 child)
 #define STOPPING "STOPPING"
 
 static bool
-says_stopping(const PgqrsParkStep *w)
+says_stopping(const PgqrsStepRows *s)
 {
-	Datum input;
-	char *status = NULL;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
+	char *status = input.isnull ? NULL : pgqrs_json_text(input.value, "status");
 
-	if (pgqrs_park_step_value(w, Steps_input, &input))
-		status = pgqrs_json_text(input, "status");
 	return status != NULL && strcmp(status, STOPPING) == 0;
+}
+
+static bool
+is_stopping(PgqrsStepRows *s)
+{
+	return says_stopping(s) && !pgqrs_step_is_finished(s);
 }
 
 /* Whether the child of a step was stopping, and has done so. */
 static bool
-has_stopped(PgqrsParkStep *w)
+has_stopped(PgqrsStepRows *s)
 {
-	return says_stopping(w) && !pgqrs_park_step_finished(w) &&
-		child_state(w, noted_child(w)) == CHILD_FAILED;
+	return is_stopping(s) && child_state(s, noted_child(s)) == CHILD_FAILED;
+}
+
+/* Of how many of the children that were started together the step is so. */
+static int
+count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
+{
+	PgqrsStepRows one = *s;
+	int found = 0;
+
+	one.step = pgqrs_table_slot(s->steps);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		one.step_id = psprintf("%s[%d]", s->step_id, i + 1);
+		pgqrs_step_fetch(&one);
+		if (is_so(&one))
+			found++;
+	}
+	return found;
 }
 
 /* The step of that run, which is there, moves on with the child that it has. */
 static void
-note_child(PgqrsParkStep *w, int64 child, bool stopping)
+note_child(PgqrsStepRows *s, int64 child, bool stopping)
 {
 	Datum input = pgqrs_json_child(child, stopping ? STOPPING : NULL);
 
-	pgqrs_park_step_fetch(w);
-	if (!w->found || !pgqrs_park_step_write(w, STEP_RUNNING, &input))
+	pgqrs_step_fetch(s);
+	if (!s->found || !pgqrs_wait_step_start(s, pgqrs_value(input)))
 		elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
-			 w->step_id, w->run_id);
+			 s->step_id, s->run_id);
 }
 
 /* The step, which is RUNNING, has no child and has succeeded. */
 static void
-finish_without(PgqrsParkStep *w, Datum output)
+finish_without(PgqrsStepRows *s, Datum output)
 {
-	pgqrs_park_step_fetch(w);
-	pgqrs_park_step_finish(w, STEP_SUCCESS, NULL, &output, NULL);
+	pgqrs_step_fetch(s);
+	pgqrs_wait_step_finish(s, STEP_SUCCESS, PGQRS_NULL, pgqrs_value(output),
+						   PGQRS_NULL);
 }
 
 /*
@@ -207,47 +228,47 @@ finish_without(PgqrsParkStep *w, Datum output)
  * was faster, look again.
  */
 static bool
-start(PgqrsParkStep *w, const char *workflow, PgqrsNewRun *r, int64 *child)
+start(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
 {
 	ChildState state;
 
-	*child = noted_child(w);
-	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
+	*child = noted_child(s);
+	if (!pgqrs_wait_step_start(s, PGQRS_NULL))
 		return false;
-	state = child_state(w, *child);
+	state = child_state(s, *child);
 	if (state == CHILD_FAILED)
 	{
-		fill_parent(w, r);
+		fill_parent(s, r);
 		*child = pgqrs_run_trigger(workflow, r);
-		refuse_self(w, *child);
+		refuse_self(s, *child);
 		if (r->failed_by != 0)
-			state = child_state(w, *child);
+			state = child_state(s, *child);
 	}
 	if (*child != 0)
 	{
 		if (state != CHILD_FAILED || r->idempotency_key != NULL)
-			pgqrs_family_join(w->run.runs, w->run.messages, *child, w->run_id,
-							  w->step_id, r->on_parent_end);
-		note_child(w, *child, state == CHILD_STOPPING);
+			pgqrs_family_join(s->run.runs, s->run.messages, *child, s->run_id,
+							  s->step_id, r->on_parent_end);
+		note_child(s, *child, state == CHILD_STOPPING);
 	}
 	else
-		finish_without(w, pgqrs_json_null());
+		finish_without(s, pgqrs_json_null());
 	return true;
 }
 
 /* Whether the step has been written since the run was triggered, or replayed. */
 static bool
-is_started(const PgqrsParkStep *w)
+is_started(const PgqrsStepRows *s)
 {
-	return w->found && pgqrs_park_step_status(w) != STEP_PENDING;
+	return s->found && pgqrs_step_status(s) != STEP_PENDING;
 }
 
 /* Whether its child is to be started; the step may be parked at one that stopped. */
 static bool
-starts(PgqrsParkStep *w)
+starts(PgqrsStepRows *s)
 {
-	w->again = w->run.has_message && has_stopped(w);
-	return w->again || !is_started(w);
+	s->any_move = s->run.has_message && has_stopped(s);
+	return s->any_move || !is_started(s);
 }
 
 int64
@@ -255,26 +276,26 @@ pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 				  const char *workflow, PgqrsNewRun *r, bool own_priority)
 {
 	PgqrsWorkflow definition;
-	PgqrsParkStep w;
+	PgqrsStepRows s;
 	int64 child;
 
 	pgqrs_require_writable();
 	pgqrs_run_check(workflow, r, &definition);
-	pgqrs_park_step_open_shared(&w, run_id, lease, step_id, STEP_KIND_CHILD);
+	pgqrs_wait_step_open_shared(&s, run_id, lease, step_id, STEP_KIND_CHILD);
 	if (!own_priority)
-		r->priority = parent_priority(&w);
+		r->priority = parent_priority(&s);
 	for (;;)
 	{
-		if (!starts(&w))
+		if (!starts(&s))
 		{
-			child = noted_child(&w);
+			child = noted_child(&s);
 			break;
 		}
-		if (start(&w, workflow, r, &child))
+		if (start(&s, workflow, r, &child))
 			break;
-		pgqrs_park_step_fetch(&w);
+		pgqrs_step_fetch(&s);
 	}
-	pgqrs_park_step_close(&w);
+	pgqrs_wait_step_close(&s);
 	return child;
 }
 
@@ -295,9 +316,9 @@ step_ids(const char *step_id, int count)
 
 /* The steps of children that were just started. */
 static void
-add_steps(PgqrsParkStep *w, char **steps, const int64 *ids, int count)
+add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 {
-	PgqrsParkStep one = *w;
+	PgqrsStepRows one = *s;
 
 	one.found = false;
 	for (int i = 0; i < count; i++)
@@ -306,140 +327,121 @@ add_steps(PgqrsParkStep *w, char **steps, const int64 *ids, int count)
 
 		CHECK_FOR_INTERRUPTS();
 		one.step_id = steps[i];
-		if (!pgqrs_park_step_write(&one, STEP_RUNNING, &input))
+		if (!pgqrs_wait_step_start(&one, pgqrs_value(input)))
 			ereport(ERROR,
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("run " INT64_FORMAT " has a step \"%s\" already",
-							w->run_id, steps[i]),
-					 errdetail("It is none of the children of step \"%s\".", w->step_id),
+							s->run_id, steps[i]),
+					 errdetail("It is none of the children of step \"%s\".", s->step_id),
 					 errhint("Use another step id for the children.")));
 	}
 }
 
 /* The children of a run that was replayed: those that failed are started again. */
 static void
-restart(PgqrsParkStep *w, char **steps, const char *workflow, PgqrsNewRun *r,
+restart(PgqrsStepRows *s, char **steps, const char *workflow, PgqrsNewRun *r,
 		const PgqrsNewChildren *c, int64 *ids)
 {
-	PgqrsParkStep one = *w;
+	PgqrsStepRows one = *s;
 
-	one.step = pgqrs_table_slot(w->steps);
+	one.step = pgqrs_table_slot(s->steps);
 	for (int i = 0; i < c->count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		one.step_id = steps[i];
-		r->has_input = !c->no_inputs[i];
 		r->input = c->inputs[i];
 		r->idempotency_key = c->keys != NULL ? c->keys[i] : NULL;
-		pgqrs_park_step_fetch(&one);
+		pgqrs_step_fetch(&one);
 		if (!starts(&one))
 			continue;
 		if (!start(&one, workflow, r, &ids[i]))
 			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
-				 steps[i], w->run_id);
+				 steps[i], s->run_id);
 	}
 }
 
 static void
-refuse_count(const PgqrsParkStep *w, int started, int count)
+refuse_count(const PgqrsStepRows *s, int started, int count)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has %d children, not %d",
-					w->step_id, w->run_id, started, count),
+					s->step_id, s->run_id, started, count),
 			 errdetail("They were started by an earlier call."),
 			 errhint("Pass as many inputs as in that call, or use another step id.")));
 }
 
 static void
-note_children(PgqrsParkStep *w, const int64 *ids, int count, bool stopping)
+note_children(PgqrsStepRows *s, const int64 *ids, int count, bool stopping)
 {
 	Datum input = pgqrs_json_children(ids, count, stopping ? STOPPING : NULL);
 
-	pgqrs_park_step_fetch(w);
-	if (!w->found || !pgqrs_park_step_write(w, STEP_RUNNING, &input))
+	pgqrs_step_fetch(s);
+	if (!s->found || !pgqrs_wait_step_start(s, pgqrs_value(input)))
 		elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
-			 w->step_id, w->run_id);
-}
-
-/* Whether one of the children was asked to stop before they were started anew. */
-static bool
-any_stopping(PgqrsParkStep *w, const int64 *ids, int count)
-{
-	PgqrsParkStep one = *w;
-
-	one.step = pgqrs_table_slot(w->steps);
-	for (int i = 0; i < count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		one.step_id = psprintf("%s[%d]", w->step_id, i + 1);
-		pgqrs_park_step_fetch(&one);
-		if (says_stopping(&one) && !pgqrs_park_step_finished(&one))
-			return true;
-	}
-	return false;
+			 s->step_id, s->run_id);
 }
 
 /* A step without children has succeeded; false: look again. */
 static bool
-start_none(PgqrsParkStep *w)
+start_none(PgqrsStepRows *s)
 {
 	Datum input = pgqrs_json_children(NULL, 0, NULL);
 
-	if (!pgqrs_park_step_write(w, STEP_RUNNING, &input))
+	if (!pgqrs_wait_step_start(s, pgqrs_value(input)))
 		return false;
-	finish_without(w, pgqrs_json_child_ends(NULL, 0));
+	finish_without(s, pgqrs_json_child_ends(NULL, 0));
 	return true;
 }
 
 /* What has a key may be a run that others have started. */
 static void
-join_all(PgqrsParkStep *w, char **steps, const int64 *ids, const PgqrsNewChildren *c)
+join_all(PgqrsStepRows *s, char **steps, const int64 *ids, const PgqrsNewChildren *c)
 {
 	for (int i = 0; i < c->count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (c->keys[i] == NULL)
 			continue;
-		refuse_self(w, ids[i]);
-		pgqrs_family_join(w->run.runs, w->run.messages, ids[i], w->run_id,
+		refuse_self(s, ids[i]);
+		pgqrs_family_join(s->run.runs, s->run.messages, ids[i], s->run_id,
 						  steps[i], c->run.on_parent_end);
 	}
 }
 
 /* Starts them, or again those that failed; false: look again. */
 static bool
-start_many(PgqrsParkStep *w, const char *workflow, const PgqrsNewChildren *c,
+start_many(PgqrsStepRows *s, const char *workflow, const PgqrsNewChildren *c,
 		   int64 **ids)
 {
 	PgqrsNewRun r = c->run;
 	int count = c->count;
-	int before = noted_children(w, ids);
+	int before = noted_children(s, ids);
 	char **steps;
 
 	if (before >= 0 && before != count)
-		refuse_count(w, before, count);
+		refuse_count(s, before, count);
 	if (count == 0)
-		return start_none(w);
-	steps = step_ids(w->step_id, count);
-	if (!pgqrs_park_step_write(w, STEP_RUNNING, NULL))
+		return start_none(s);
+	steps = step_ids(s->step_id, count);
+	if (!pgqrs_wait_step_start(s, PGQRS_NULL))
 		return false;
 	if (!c->own_priority)
-		r.priority = parent_priority(w);
-	fill_parent(w, &r);
+		r.priority = parent_priority(s);
+	fill_parent(s, &r);
 	if (before < 0)
 	{
 		*ids = palloc(count * sizeof(int64));
 		r.parent_step_ids = steps;
-		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->no_inputs,
-								c->keys, *ids);
+		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->keys, *ids);
 		if (c->keys != NULL)
-			join_all(w, steps, *ids, c);
-		add_steps(w, steps, *ids, count);
+			join_all(s, steps, *ids, c);
+		add_steps(s, steps, *ids, count);
 	}
 	else
-		restart(w, steps, workflow, &r, c, *ids);
-	note_children(w, *ids, count, before >= 0 && any_stopping(w, *ids, count));
+		restart(s, steps, workflow, &r, c, *ids);
+	note_children(s, *ids, count,
+				  before >= 0 && count_steps(s, count, is_stopping) > 0);
 	return true;
 }
 
@@ -448,28 +450,27 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 					   const char *workflow, const PgqrsNewChildren *c, int64 **ids)
 {
 	PgqrsWorkflow definition;
-	PgqrsParkStep w;
+	PgqrsStepRows s;
 
 	pgqrs_require_writable();
 	pgqrs_run_check(workflow, &c->run, &definition);
-	pgqrs_park_step_open_shared(&w, run_id, lease, step_id, STEP_KIND_CHILD);
+	pgqrs_wait_step_open_shared(&s, run_id, lease, step_id, STEP_KIND_CHILD);
 	for (;;)
 	{
-		w.again = w.run.has_message && says_stopping(&w) &&
-			!pgqrs_park_step_finished(&w);
-		if (is_started(&w) && !w.again)
+		s.any_move = s.run.has_message && is_stopping(&s);
+		if (is_started(&s) && !s.any_move)
 		{
-			int before = noted_children(&w, ids);
+			int before = noted_children(&s, ids);
 
 			if (before != c->count)
-				refuse_count(&w, before, c->count);
+				refuse_count(&s, before, c->count);
 			break;
 		}
-		if (start_many(&w, workflow, c, ids))
+		if (start_many(&s, workflow, c, ids))
 			break;
-		pgqrs_park_step_fetch(&w);
+		pgqrs_step_fetch(&s);
 	}
-	pgqrs_park_step_close(&w);
+	pgqrs_wait_step_close(&s);
 }
 
 /*
@@ -477,32 +478,23 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
  */
 
 static void
-require_started(const PgqrsParkStep *w)
+require_started(const PgqrsStepRows *s)
 {
-	if (!w->found || pgqrs_is_null(w->step, Steps_input))
+	if (!s->found || pgqrs_is_null(s->step, Steps_input))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has started no child as step \"%s\"",
-						w->run_id, w->step_id),
+						s->run_id, s->step_id),
 				 errdetail("There is no such step."),
 				 errhint("Start it with pgqrs_start_child() or pgqrs_start_children().")));
 }
 
 static void
-require_many(const PgqrsParkStep *w)
+require_many(const PgqrsStepRows *s)
 {
 	int64 *ids;
 
-	(void) noted_children(w, &ids);
-}
-
-static bool
-copy_value(TupleTableSlot *slot, AttrNumber column, Datum *value)
-{
-	if (pgqrs_is_null(slot, column))
-		return false;
-	*value = PointerGetDatum(PG_DETOAST_DATUM_COPY(pgqrs_get(slot, column)));
-	return true;
+	(void) noted_children(s, &ids);
 }
 
 /* What a run that did not succeed and has no error of its own tells its parent. */
@@ -527,11 +519,11 @@ size_of(TupleTableSlot *run, AttrNumber column)
 		toast_raw_datum_size(pgqrs_get(run, column));
 }
 
-static void
-copy_result(TupleTableSlot *run, PgqrsChildEnd *end)
+/* A value that is not copied is not looked at. */
+static NullableDatum
+result_of(TupleTableSlot *run, AttrNumber column, bool copy)
 {
-	end->has_output = copy_value(run, Runs_output, &end->output);
-	end->has_error = copy_value(run, Runs_error, &end->error);
+	return copy ? pgqrs_get_copy(run, column) : pgqrs_get_or_null(run, column);
 }
 
 /*
@@ -546,8 +538,7 @@ read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
 	PgqrsRunStatus status = RUN_CANCELLED;
 	bool found = pgqrs_row_fetch_id(runs, child, run);
 
-	memset(end, 0, sizeof(*end));
-	end->run_id = child;
+	*end = (PgqrsChildEnd){child, .output = PGQRS_NULL, .error = PGQRS_NULL};
 	if (found)
 		status = pgqrs_run_status(run);
 	end->status = pgqrs_enum_label(ENUM_RUN_STATUS, status);
@@ -555,18 +546,15 @@ read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
 		return false;
 	if (found && size != NULL)
 		*size += size_of(run, Runs_output) + size_of(run, Runs_error);
-	if (found && (size == NULL || *size <= (Size) pgqrs_payload_max))
-		copy_result(run, end);
-	else if (found)
+	if (found)
 	{
-		end->has_output = !pgqrs_is_null(run, Runs_output);
-		end->has_error = !pgqrs_is_null(run, Runs_error);
+		bool copy = size == NULL || *size <= (Size) pgqrs_payload_max;
+
+		end->output = result_of(run, Runs_output, copy);
+		end->error = result_of(run, Runs_error, copy);
 	}
-	if (status != RUN_SUCCESS && !end->has_error)
-	{
-		end->error = explain(status, found ? run : NULL);
-		end->has_error = true;
-	}
+	if (status != RUN_SUCCESS && end->error.isnull)
+		end->error = pgqrs_value(explain(status, found ? run : NULL));
 	return true;
 }
 
@@ -589,56 +577,47 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 							   has_succeeded(&end) ? STEP_SUCCESS : STEP_ERROR));
 	pgqrs_set(step, Steps_input, pgqrs_json_child(child, end.status));
 	pgqrs_set(step, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
-	/* what it says of an end before a replay of the child is no longer so */
-	pgqrs_set_null(step, Steps_output);
-	pgqrs_set_null(step, Steps_error);
-	if (end.has_output)
-		pgqrs_set(step, Steps_output, end.output);
-	if (end.has_error)
-		pgqrs_set(step, Steps_error, end.error);
+	/* also where they are NULL: the child may have been replayed since */
+	pgqrs_set_or_null(step, Steps_output, end.output);
+	pgqrs_set_or_null(step, Steps_error, end.error);
 	return true;
 }
 
 /* What the step that has finished says of the child. */
 static void
-answer(const PgqrsParkStep *w, PgqrsChildEnd *end)
+answer(const PgqrsStepRows *s, PgqrsChildEnd *end)
 {
-	Datum input;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
-	memset(end, 0, sizeof(*end));
-	end->run_id = noted_child(w);
-	if (pgqrs_park_step_value(w, Steps_input, &input))
-		end->status = pgqrs_json_text(input, "status");
-	end->has_output = pgqrs_park_step_value(w, Steps_output, &end->output);
-	end->has_error = pgqrs_park_step_value(w, Steps_error, &end->error);
+	end->run_id = noted_child(s);
+	end->status = input.isnull ? NULL : pgqrs_json_text(input.value, "status");
+	end->output = pgqrs_step_value(s, Steps_output);
+	end->error = pgqrs_step_value(s, Steps_error);
 }
 
 bool
 pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd *end)
 {
-	PgqrsParkStep w;
+	PgqrsStepRows s;
 	bool done = true;
 
-	pgqrs_park_step_open(&w, run_id, lease, step_id, STEP_KIND_CHILD);
-	require_started(&w);
-	if (pgqrs_park_step_finished(&w))
-		answer(&w, end);
-	else if (!has_stopped(&w) &&
-			 read_child(w.run.runs, pgqrs_table_slot(w.run.runs),
-						noted_child(&w), NULL, end))
-	{
-		Datum input = pgqrs_json_child(end->run_id, end->status);
-
-		pgqrs_park_step_finish(&w, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
-							   &input, end->has_output ? &end->output : NULL,
-							   end->has_error ? &end->error : NULL);
-	}
+	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_CHILD);
+	require_started(&s);
+	if (pgqrs_step_is_finished(&s))
+		answer(&s, end);
+	else if (!has_stopped(&s) &&
+			 read_child(s.run.runs, pgqrs_table_slot(s.run.runs),
+						noted_child(&s), NULL, end))
+		pgqrs_wait_step_finish(&s, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
+							   pgqrs_value(pgqrs_json_child(end->run_id, end->status)),
+							   end->output, end->error);
 	else
 	{
-		pgqrs_park_step_park(&w, PGQRS_WAIT_CHILD, step_id, DT_NOEND, NULL, NULL);
+		pgqrs_wait_step_park(&s, PGQRS_WAIT_CHILD, step_id, DT_NOEND,
+							 PGQRS_NULL, PGQRS_NULL);
 		done = false;
 	}
-	pgqrs_park_step_close(&w);
+	pgqrs_wait_step_close(&s);
 	return done;
 }
 
@@ -658,14 +637,14 @@ typedef struct Ends
  * not even copied.
  */
 static void
-read_children(PgqrsParkStep *w, const int64 *ids, bool all, Ends *e)
+read_children(PgqrsStepRows *s, const int64 *ids, bool all, Ends *e)
 {
-	TupleTableSlot *run = pgqrs_table_slot(w->run.runs);
+	TupleTableSlot *run = pgqrs_table_slot(s->run.runs);
 
 	for (int i = e->count - 1; i >= 0; i--)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (read_child(w->run.runs, run, ids[i], &e->size, &e->ends[i]))
+		if (read_child(s->run.runs, run, ids[i], &e->size, &e->ends[i]))
 		{
 			e->ended++;
 			if (has_succeeded(&e->ends[i]))
@@ -677,139 +656,118 @@ read_children(PgqrsParkStep *w, const int64 *ids, bool all, Ends *e)
 }
 
 static void
-truncate_end(PgqrsChildEnd *end, Datum truncated)
+truncate_value(NullableDatum *value)
 {
-	if (end->has_output)
-		end->output = truncated;
-	if (end->has_error)
-		end->error = truncated;
+	if (!value->isnull)
+		value->value = pgqrs_json_truncated();
 }
 
 /* All ends as one value, without outputs and errors that are too large together. */
 static Datum
 results_of(const Ends *e)
 {
-	Datum truncated = pgqrs_json_truncated();
-
-	if (e->size > (Size) pgqrs_payload_max)
-		for (int i = 0; i < e->count; i++)
-			truncate_end(&e->ends[i], truncated);
+	for (int i = 0; e->size > (Size) pgqrs_payload_max && i < e->count; i++)
+	{
+		truncate_value(&e->ends[i].output);
+		truncate_value(&e->ends[i].error);
+	}
 	return pgqrs_json_child_ends(e->ends, e->count);
 }
 
 /*
- * A step of children that has finished has done so when all had ended, or when
- * any one had; then its input has the key "any".  Once all have ended too, what
- * was answered of any one is kept there.
+ * What was answered of any one child, NULL where that was not asked.  A step of
+ * children finishes when all have ended, or when one has; then its input has the
+ * key "any", which is JSON null until all have ended too: from then on it keeps
+ * that answer.
  */
-static bool
-any_was_awaited(const PgqrsParkStep *w, Datum *results)
+static NullableDatum
+answer_for_any(const PgqrsStepRows *s)
 {
-	Datum input;
-	Datum any;
+	NullableDatum input = PGQRS_NULL;
 
-	if (!pgqrs_park_step_finished(w) ||
-		!pgqrs_park_step_value(w, Steps_input, &input) ||
-		!pgqrs_json_value(input, "any", &any))
-		return false;
-	*results = any;
-	return true;
+	if (pgqrs_step_is_finished(s))
+		input = pgqrs_step_value(s, Steps_input);
+	return input.isnull ? input : pgqrs_json_value(input.value, "any");
 }
 
 static bool
-is_answered_for_all(const PgqrsParkStep *w)
+is_answered_for_all(const PgqrsStepRows *s)
 {
-	Datum any;
+	NullableDatum any = answer_for_any(s);
 
-	return pgqrs_park_step_finished(w) &&
-		(!any_was_awaited(w, &any) || !pgqrs_json_is_null(any));
+	return pgqrs_step_is_finished(s) &&
+		(any.isnull || !pgqrs_json_is_null(any.value));
 }
 
-static void
-answer_many(const PgqrsParkStep *w, bool all, Datum *results)
+static NullableDatum
+answer_many(const PgqrsStepRows *s, bool all)
 {
-	if (all || !any_was_awaited(w, results) || pgqrs_json_is_null(*results))
-		pgqrs_park_step_value(w, Steps_output, results);
+	NullableDatum any = all ? PGQRS_NULL : answer_for_any(s);
+
+	return any.isnull || pgqrs_json_is_null(any.value) ?
+		pgqrs_step_value(s, Steps_output) :
+		any;
 }
 
 /* The step ends, or ends once more: it was answered for any one before. */
 static void
-finish_many(PgqrsParkStep *w, Datum results, bool all, bool well)
+finish_many(PgqrsStepRows *s, Datum results, bool all, bool well)
 {
 	Datum error = pgqrs_json_error("child_failed", "a child did not succeed");
-	Datum input;
-	Datum before;
-	bool again = w->again = pgqrs_park_step_finished(w);
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
+	bool again = pgqrs_step_is_finished(s);
 
-	pgqrs_park_step_value(w, Steps_input, &input);
-	if (again)
-		pgqrs_park_step_value(w, Steps_output, &before);
 	if (again || !all)
-		input = pgqrs_json_set_any(input, again ? &before : NULL);
-	pgqrs_park_step_finish(w, well ? STEP_SUCCESS : STEP_ERROR, &input,
-						   &results, well ? NULL : &error);
-}
-
-/* How many have stopped and are to be started anew before they count. */
-static int
-count_stopped(PgqrsParkStep *w, const Ends *e)
-{
-	PgqrsParkStep one = *w;
-	int stopped = 0;
-
-	if (!says_stopping(w))
-		return 0;
-	one.step = pgqrs_table_slot(w->steps);
-	for (int i = 0; i < e->count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		one.step_id = psprintf("%s[%d]", w->step_id, i + 1);
-		pgqrs_park_step_fetch(&one);
-		if (has_stopped(&one))
-			stopped++;
-	}
-	return stopped;
+		input.value = pgqrs_json_set_any(input.value,
+										 again ? pgqrs_step_value(s, Steps_output) :
+												 PGQRS_NULL);
+	s->any_move = again;
+	pgqrs_wait_step_finish(s, well ? STEP_SUCCESS : STEP_ERROR, input,
+						   pgqrs_value(results),
+						   well ? PGQRS_NULL : pgqrs_value(error));
 }
 
 /* Whether enough have ended; if not, the run is parked. */
 static bool
-finish_or_park(PgqrsParkStep *w, bool all, Datum *results)
+finish_or_park(PgqrsStepRows *s, bool all, NullableDatum *results)
 {
 	int64 *ids;
-	Ends e = {.count = noted_children(w, &ids)};
+	Ends e = {.count = noted_children(s, &ids)};
 	int needed = all ? e.count : 1;
 
 	e.ends = palloc0(e.count * sizeof(PgqrsChildEnd));
-	read_children(w, ids, all, &e);
-	e.ended -= count_stopped(w, &e);
+	read_children(s, ids, all, &e);
+	/* those that have stopped are to be started anew before they count */
+	if (says_stopping(s))
+		e.ended -= count_steps(s, e.count, has_stopped);
 	if (e.ended < needed)
 	{
-		pgqrs_park_step_park(w, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
-							 w->step_id, DT_NOEND, NULL, NULL);
+		pgqrs_wait_step_park(s, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
+							 s->step_id, DT_NOEND, PGQRS_NULL, PGQRS_NULL);
 		return false;
 	}
-	*results = results_of(&e);
-	finish_many(w, *results, all, e.succeeded >= needed);
+	*results = pgqrs_value(results_of(&e));
+	finish_many(s, results->value, all, e.succeeded >= needed);
 	return true;
 }
 
 bool
 pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id, bool all,
-					   Datum *results)
+					   NullableDatum *results)
 {
-	bool (*is_answered)(const PgqrsParkStep *) = all ? is_answered_for_all :
-													   pgqrs_park_step_finished;
-	PgqrsParkStep w;
+	bool (*is_answered)(const PgqrsStepRows *) = all ? is_answered_for_all :
+													   pgqrs_step_is_finished;
+	PgqrsStepRows s;
 	bool done = true;
 
-	pgqrs_park_step_open_if(&w, run_id, lease, step_id, STEP_KIND_CHILD,
+	pgqrs_wait_step_open_if(&s, run_id, lease, step_id, STEP_KIND_CHILD,
 							is_answered);
-	require_started(&w);
-	require_many(&w);
-	if (is_answered(&w))
-		answer_many(&w, all, results);
+	require_started(&s);
+	require_many(&s);
+	if (is_answered(&s))
+		*results = answer_many(&s, all);
 	else
-		done = finish_or_park(&w, all, results);
-	pgqrs_park_step_close(&w);
+		done = finish_or_park(&s, all, results);
+	pgqrs_wait_step_close(&s);
 	return done;
 }

@@ -23,8 +23,7 @@ extern int64 pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 typedef struct PgqrsNewChildren
 {
 	int count;
-	Datum *inputs;
-	bool *no_inputs;
+	NullableDatum *inputs;
 	char **keys;	 /* idempotency keys, each of which may be NULL; or NULL */
 	PgqrsNewRun run; /* what they have in common */
 	bool own_priority;
@@ -40,8 +39,8 @@ extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,
 							  PgqrsChildEnd *end);
 
 /* The same for all, or any one, of those that were started together. */
-extern bool pgqrs_child_await_many(int64 run_id, int64 lease,
-								   const char *step_id, bool all, Datum *results);
+extern bool pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id,
+								   bool all, NullableDatum *results);
 
 /*
  * Fills the step of a child with its end, as awaiting it would; slot: one of

@@ -30,7 +30,7 @@ typedef struct Replay
 	TupleTableSlot *letter;
 	TupleTableSlot *live;
 	TupleTableSlot *run;
-	const Datum *payload;	/* in place of the stored one, or NULL */
+	NullableDatum payload;	/* in place of the stored one, or NULL */
 	const char *error_type; /* of the letters to replay, or NULL: all */
 } Replay;
 
@@ -43,7 +43,7 @@ open_tables(Replay *r)
 	r->letter = pgqrs_table_slot(r->archive);
 	r->live = pgqrs_table_slot(r->messages);
 	r->run = pgqrs_table_slot(r->runs);
-	r->payload = NULL;
+	r->payload = PGQRS_NULL;
 	r->error_type = NULL;
 }
 
@@ -90,8 +90,8 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 	for (int i = 0; i < lengthof(copied); i++)
 		if (!pgqrs_is_null(r->letter, copied[i][1]))
 			pgqrs_set(row, copied[i][0], pgqrs_get(r->letter, copied[i][1]));
-	if (r->payload != NULL)
-		pgqrs_set(row, Messages_payload, *r->payload);
+	if (!r->payload.isnull)
+		pgqrs_set(row, Messages_payload, r->payload.value);
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now));
 	pgqrs_set(row, Messages_attempt, Int32GetDatum(0));
 	pgqrs_set(row, Messages_failures, Int32GetDatum(0));
@@ -282,14 +282,14 @@ require_letter(Replay *r, int64 message_id)
 }
 
 void
-pgqrs_replay(int64 message_id, const Datum *payload)
+pgqrs_replay(int64 message_id, NullableDatum payload)
 {
 	Replay r;
 
 	open_tables(&r);
 	r.payload = payload;
 	require_letter(&r, message_id);
-	if (payload != NULL && !pgqrs_is_null(r.letter, Archive_run_id))
+	if (!payload.isnull && !pgqrs_is_null(r.letter, Archive_run_id))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("message " INT64_FORMAT " belongs to a run", message_id),

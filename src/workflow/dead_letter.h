@@ -8,7 +8,7 @@
 #include "postgres.h"
 
 /* payload: in place of the stored one, or NULL; of a run: 22023. */
-extern void pgqrs_replay(int64 message_id, const Datum *payload);
+extern void pgqrs_replay(int64 message_id, NullableDatum payload);
 
 /* Throws one away. */
 extern void pgqrs_replay_dismiss(int64 message_id);

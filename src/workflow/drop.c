@@ -85,7 +85,7 @@ cancel_run(Canceller *c, int64 run_id)
 	else
 		old = MemoryContextSwitchTo(c->context);
 	pgqrs_run_require(&c->rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
-	pgqrs_run_end(&c->rows, RUN_CANCELLED, NULL, NULL);
+	pgqrs_run_end(&c->rows, RUN_CANCELLED, PGQRS_NULL, PGQRS_NULL);
 	MemoryContextSwitchTo(old);
 }
 

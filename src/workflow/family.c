@@ -159,13 +159,13 @@ pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
  */
 
 void
-pgqrs_family_tell(int64 run_id)
+pgqrs_family_wake_parents(int64 run_id)
 {
 	Parents p;
 
 	begin_parents(&p, run_id, false);
 	while (next(&p))
-		pgqrs_parked_sent(parent_of(&p));
+		pgqrs_run_wakeup_sent(parent_of(&p));
 	end(&p);
 }
 

@@ -19,7 +19,7 @@ extern void pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages,
 							  PgqrsParentEnd on_parent_end);
 
 /* The run has ended: its other parents may be waiting for that. */
-extern void pgqrs_family_tell(int64 run_id);
+extern void pgqrs_family_wake_parents(int64 run_id);
 
 /* Whether a run has joined one that others have triggered. */
 extern bool pgqrs_family_has_joined(int64 parent);

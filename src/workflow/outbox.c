@@ -164,7 +164,7 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 				  const PgqrsRow *run)
 {
 	const char *name = pgqrs_workflow_outbox(workflow->queue_id);
-	PgqrsNewMessage m = {0};
+	PgqrsNewMessage m = {.headers = PGQRS_NULL};
 	MemoryContext caller;
 	MemoryContext context;
 	PgqrsQueue outbox;

@@ -42,35 +42,21 @@ lock_ended(PgqrsRunRows *rows, int64 run_id)
 	check_ended(rows->run, run_id);
 }
 
-static bool
-take(TupleTableSlot *run, RunsColumn column, Datum *value)
-{
-	if (pgqrs_is_null(run, column))
-		return false;
-	*value = pgqrs_get(run, column);
-	return true;
-}
-
 /* As the run was triggered, but for its key, its delay and its parent. */
 static void
 fill(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
 {
-	Datum timeout;
-
-	memset(r, 0, sizeof(*r));
+	*r = PGQRS_NEW_RUN;
 	r->rerun_of = run_id;
 	r->priority = DatumGetInt16(pgqrs_get(run, Runs_priority));
-	if (take(run, Runs_timeout, &timeout))
-		r->timeout = pgqrs_duration(DatumGetIntervalP(timeout), "timeout");
-	r->has_input = take(run, Runs_input, &r->input);
-	r->has_tags = take(run, Runs_tags, &r->tags);
-	r->has_headers = take(run, Runs_headers, &r->headers);
-	r->has_retry_policy = take(run, Runs_retry_policy, &r->retry_policy);
-	if (rerun->input != NULL)
-	{
-		r->has_input = true;
-		r->input = *rerun->input;
-	}
+	if (!pgqrs_is_null(run, Runs_timeout))
+		r->timeout = pgqrs_duration(DatumGetIntervalP(pgqrs_get(run, Runs_timeout)),
+									"timeout");
+	r->input = rerun->input.isnull ? pgqrs_get_or_null(run, Runs_input) :
+									 rerun->input;
+	r->tags = pgqrs_get_or_null(run, Runs_tags);
+	r->headers = pgqrs_get_or_null(run, Runs_headers);
+	r->retry_policy = pgqrs_get_or_null(run, Runs_retry_policy);
 }
 
 /*

@@ -9,7 +9,7 @@
 
 typedef struct PgqrsRerun
 {
-	const Datum *input;	   /* NULL: the run's */
+	NullableDatum input;   /* NULL: the run's */
 	const char *from_step; /* NULL: from the start */
 	bool keep_finished;
 } PgqrsRerun;

@@ -26,6 +26,7 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "workflow/cancel.h"
 #include "workflow/family.h"
 #include "workflow/outbox.h"
 #include "workflow/run_wakeup.h"
@@ -87,7 +88,7 @@ pgqrs_run_open_messages(PgqrsRunRows *rows)
 {
 	rows->messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	rows->message = pgqrs_table_slot(rows->messages);
-	rows->has_message = rows->taken = false;
+	rows->has_message = rows->message_deleted = false;
 	rows->runs = NULL;
 	rows->run = NULL;
 }
@@ -221,26 +222,21 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 		pgqrs_set(row, Runs_key_scope,
 				  pgqrs_enum_datum(ENUM_KEY_SCOPE, workflow->key_scope));
 	}
-	if (r->has_retry_policy)
-		pgqrs_set(row, Runs_retry_policy, r->retry_policy);
-	if (r->has_tags)
-		pgqrs_set(row, Runs_tags, r->tags);
-	if (r->has_headers)
-		pgqrs_set(row, Runs_headers, r->headers);
-	if (r->has_input)
-		pgqrs_set(row, Runs_input, r->input);
+	pgqrs_set_or_null(row, Runs_retry_policy, r->retry_policy);
+	pgqrs_set_or_null(row, Runs_tags, r->tags);
+	pgqrs_set_or_null(row, Runs_headers, r->headers);
+	pgqrs_set_or_null(row, Runs_input, r->input);
 }
 
 /* Both rows of a new run. */
 static void
-fill(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const PgqrsNewRun *r,
-	 int64 id, PgqrsRow *message, PgqrsRow *run)
+fill_rows(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+		  const PgqrsNewRun *r, int64 id, PgqrsRow *message, PgqrsRow *run)
 {
 	PgqrsNewMessage m = {
 		.when = r->when,
 		.priority = r->priority,
 		.is_run = true,
-		.has_headers = r->has_headers,
 		.headers = r->headers,
 		.timeout = r->timeout,
 		.latest_deadline = r->latest_deadline,
@@ -293,7 +289,7 @@ insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	PgqrsRow message;
 	PgqrsRow run;
 
-	fill(rows, workflow, r, id, &message, &run);
+	fill_rows(rows, workflow, r, id, &message, &run);
 	pgqrs_row_insert(rows->runs, &run);
 	pgqrs_row_insert(rows->messages, &message);
 	note_created(r, id);
@@ -411,7 +407,7 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		}
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		fill(rows, workflow, r, id, &message, &run);
+		fill_rows(rows, workflow, r, id, &message, &run);
 		if (insert_keyed(rows, workflow, &message, &run))
 		{
 			note_created(r, id);
@@ -435,17 +431,17 @@ void
 pgqrs_run_check(const char *name, const PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, workflow);
-	if (r->has_retry_policy)
+	if (!r->retry_policy.isnull)
 	{
 		PgqrsRetryPolicy policy = workflow->retry;
 
-		pgqrs_retry_policy_merge(&policy, r->retry_policy);
+		pgqrs_retry_policy_merge(&policy, r->retry_policy.value);
 	}
 }
 
 /* Looks the workflow up and completes what the trigger left to it. */
 static void
-prepare(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
+prepare_trigger(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
 	pgqrs_run_check(name, r, workflow);
 	if (r->timeout < 0)
@@ -464,7 +460,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	int64 id;
 
 	pgqrs_run_open(&rows);
-	prepare(name, r, &workflow);
+	prepare_trigger(name, r, &workflow);
 	if (r->idempotency_key != NULL)
 		id = trigger_keyed(&rows, &workflow, r, 0);
 	else
@@ -476,29 +472,33 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	return id;
 }
 
+/* What an item of a batch has of its own. */
+static void
+set_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
+{
+	r->input = inputs[item];
+	r->idempotency_key = keys != NULL ? keys[item] : NULL;
+	if (r->parent_step_ids != NULL)
+		r->parent_step_id = r->parent_step_ids[item];
+}
+
 /*
  * Items with keys one by one, in the order of their keys, so that two batches
  * never wait for each other.
  */
 static void
 trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-					PgqrsNewRun *r, int count, const Datum *inputs,
-					const bool *no_inputs, char **keys, int64 *ids)
+					PgqrsNewRun *r, int count, const NullableDatum *inputs,
+					char **keys, int64 *ids)
 {
 	int *order = pgqrs_key_order(keys, count);
 
 	for (int i = 0; i < count; i++)
-		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-	for (int i = 0; i < count; i++)
 	{
 		int item = order[i];
 
-		r->has_input = !no_inputs[item];
-		r->input = inputs[item];
-		r->idempotency_key = keys[item];
-		if (r->parent_step_ids != NULL)
-			r->parent_step_id = r->parent_step_ids[item];
-		if (keys[item] != NULL)
+		set_item(r, inputs, keys, item);
+		if (r->idempotency_key != NULL)
 			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
 		else
 			insert_run(rows, workflow, r, ids[item]);
@@ -506,48 +506,47 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	pfree(order);
 }
 
-/* keys: NULL, or one per item, each of which may be NULL; they differ. */
-void
-pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
-						const Datum *inputs, const bool *no_inputs, char **keys,
-						int64 *ids)
+static void
+trigger_batch_plain(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+					PgqrsNewRun *r, int count, const NullableDatum *inputs,
+					const int64 *ids)
 {
-	PgqrsRunRows rows;
-	PgqrsWorkflow workflow;
-	PgqrsRow *messages;
-	PgqrsRow *runs;
+	PgqrsRow *messages = palloc(count * sizeof(PgqrsRow));
+	PgqrsRow *runs = palloc(count * sizeof(PgqrsRow));
 
-	pgqrs_run_open(&rows);
-	r->no_warning |= count == 0;
-	prepare(name, r, &workflow);
-	if (keys != NULL)
-	{
-		trigger_batch_keyed(&rows, &workflow, r, count, inputs, no_inputs, keys,
-							ids);
-		pgqrs_run_close(&rows);
-		return;
-	}
-	messages = palloc(count * sizeof(PgqrsRow));
-	runs = palloc(count * sizeof(PgqrsRow));
 	for (int i = 0; i < count; i++)
 	{
-		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		r->has_input = !no_inputs[i];
-		r->input = inputs[i];
-		if (r->parent_step_ids != NULL)
-			r->parent_step_id = r->parent_step_ids[i];
-		fill(&rows, &workflow, r, ids[i], &messages[i], &runs[i]);
+		set_item(r, inputs, NULL, i);
+		fill_rows(rows, workflow, r, ids[i], &messages[i], &runs[i]);
 	}
-	pgqrs_row_insert_many(rows.runs, runs, count);
-	pgqrs_row_insert_many(rows.messages, messages, count);
+	pgqrs_row_insert_many(rows->runs, runs, count);
+	pgqrs_row_insert_many(rows->messages, messages, count);
 	for (int i = 0; i < count; i++)
 	{
-		if (r->parent_step_ids != NULL)
-			r->parent_step_id = r->parent_step_ids[i];
+		set_item(r, inputs, NULL, i);
 		note_created(r, ids[i]);
 	}
 	pfree(runs);
 	pfree(messages);
+}
+
+/* keys: NULL, or one per item, each of which may be NULL; they differ. */
+void
+pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
+						const NullableDatum *inputs, char **keys, int64 *ids)
+{
+	PgqrsRunRows rows;
+	PgqrsWorkflow workflow;
+
+	pgqrs_run_open(&rows);
+	r->no_warning |= count == 0;
+	prepare_trigger(name, r, &workflow);
+	for (int i = 0; i < count; i++)
+		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
+	if (keys != NULL)
+		trigger_batch_keyed(&rows, &workflow, r, count, inputs, keys, ids);
+	else
+		trigger_batch_plain(&rows, &workflow, r, count, inputs, ids);
 	pgqrs_run_close(&rows);
 }
 
@@ -583,7 +582,7 @@ lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool take)
 		pgqrs_row_try_delete(rows->messages, rows->message, LockWaitBlock) :
 		pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitBlock);
 
-	rows->taken = take && result == ROW_LOCKED;
+	rows->message_deleted = take && result == ROW_LOCKED;
 	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
 	return result == ROW_LOCKED;
 }
@@ -637,18 +636,10 @@ pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 }
 
 void
-pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id, int64 lease,
-					   LockTupleMode mode)
+pgqrs_run_lock_for_holder(PgqrsRunRows *rows, int64 run_id, int64 lease,
+						  LockTupleMode mode)
 {
 	require_run(rows, run_id, PRIVILEGE_WORK, mode, false, &lease);
-}
-
-static bool
-is_late(TupleTableSlot *message)
-{
-	return !pgqrs_is_null(message, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(message, Messages_deadline_at)) <=
-		pgqrs_clock();
 }
 
 static void
@@ -659,7 +650,7 @@ touch_worker(TupleTableSlot *message)
 }
 
 bool
-pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease)
+pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 {
 	do
 	{
@@ -675,7 +666,7 @@ pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease)
 			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK, &visible))
 			return false;
 	} while (!lock_message(rows, LockTupleKeyShare, false));
-	if (is_late(rows->message))
+	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))
 		return false;
 	touch_worker(rows->message);
 	return true;
@@ -692,7 +683,7 @@ lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 }
 
 void
-pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
+pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 {
 	PgqrsRunStatus status = pgqrs_run_status(rows->run);
 	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
@@ -700,11 +691,11 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel)
 	if (!lease_is_of_run(rows, lease))
 		pgqrs_error_lease_lost("run", run_id);
 	if (status == RUN_CANCELLED ||
-		(heed_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
+		(check_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
 		pgqrs_error_run_cancelled(run_id);
 	if (pgqrs_run_is_terminal(status))
 		pgqrs_error_ended("run", run_id, pgqrs_enum_label(ENUM_RUN_STATUS, status));
-	if (is_late(rows->message))
+	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))
 		pgqrs_error_run_late(run_id);
 	touch_worker(rows->message);
 }
@@ -783,7 +774,7 @@ cancel_reason(const PgqrsRow *row)
 
 /* row: the version in which the run has ended */
 static void
-note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
+note_end(const PgqrsRow *row, PgqrsRunStatus status, NullableDatum error)
 {
 	static const PgqrsEventKind kinds[RUN_STATUS_COUNT] = {
 		[RUN_SUCCESS] = EVENT_FINISHED,
@@ -795,7 +786,7 @@ note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
 				.attempt = DatumGetInt32(row->values[Runs_attempt - 1]),
 				.worker_id = DatumGetInt64(row->values[Runs_worker_id - 1]),
 				.reason = status == RUN_CANCELLED ? cancel_reason(row) : NULL,
-				.error = error);
+				.error = error.value);
 }
 
 /*
@@ -804,8 +795,8 @@ note_end(const PgqrsRow *row, PgqrsRunStatus status, const Datum *error)
  * which the caller may have changed more.
  */
 static void
-end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
-	const Datum *output, const Datum *error)
+store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
+		  NullableDatum output, NullableDatum error)
 {
 	TimestampTz now = pgqrs_clock();
 
@@ -815,37 +806,37 @@ end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	pgqrs_set_null(row, Runs_waiting_for);
 	if (pgqrs_is_null(rows->message, Messages_lease))
 		pgqrs_set_null(row, Runs_lease);
-	if (output != NULL)
-		pgqrs_set(row, Runs_output, *output);
-	if (error != NULL)
-		pgqrs_set(row, Runs_error, *error);
+	if (!output.isnull)
+		pgqrs_set(row, Runs_output, output.value);
+	if (!error.isnull)
+		pgqrs_set(row, Runs_error, error.value);
 	pgqrs_row_update(rows->runs, rows->run, row);
-	(rows->taken ? pgqrs_message_keep :
-				   pgqrs_message_end)(rows->messages, rows->message,
-									  &rows->queue, outcome_of(status),
-									  rows->failures, error != NULL,
-									  error != NULL ? *error : (Datum) 0);
+	if (!rows->message_deleted)
+		pgqrs_row_delete(rows->messages, rows->message);
+	pgqrs_message_keep(rows->messages, rows->message, &rows->queue,
+					   outcome_of(status), rows->failures, error);
 	note_end(row, status, error);
 	pgqrs_outbox_send(rows->messages, &rows->queue, row);
 	if (status != RUN_SUCCESS)
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
-		pgqrs_parked_sent(DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
+		pgqrs_run_wakeup_sent(
+			DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
 		!pgqrs_is_null(rows->run, Runs_idempotency_key))
-		pgqrs_family_tell(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
+		pgqrs_family_wake_parents(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
 	pgqrs_wake_mark_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
 						status, now);
 }
 
 void
-pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, const Datum *output,
-			  const Datum *error)
+pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, NullableDatum output,
+			  NullableDatum error)
 {
 	PgqrsRow row;
 
 	pgqrs_row_copy(&row, rows->runs, rows->run);
-	end(rows, &row, status, output, error);
+	store_end(rows, &row, status, output, error);
 }
 
 /* What a failure makes of a run. */
@@ -859,7 +850,7 @@ failed_status(PgqrsRunRows *rows)
 void
 pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
 {
-	pgqrs_run_end(rows, failed_status(rows), NULL, &error);
+	pgqrs_run_end(rows, failed_status(rows), PGQRS_NULL, pgqrs_value(error));
 }
 
 /* An error whose type begins with one of the prefixes is permanent. */
@@ -958,7 +949,7 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_message_note_room(rows->message, &rows->queue);
 	pgqrs_event_of_message(EVENT_RETRIED, rows->message, .until = visible_after,
-						   .error = &error);
+						   .error = error);
 }
 
 /*
@@ -977,7 +968,7 @@ pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 	if (!repeated)
 	{
 		pgqrs_run_fence(&rows, lease, false);
-		pgqrs_run_end(&rows, RUN_SUCCESS, &output, NULL);
+		pgqrs_run_end(&rows, RUN_SUCCESS, pgqrs_value(output), PGQRS_NULL);
 	}
 	pgqrs_run_close(&rows);
 	return !repeated;
@@ -994,10 +985,9 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	bool retry;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require_held(&rows, run_id, lease, LockTupleExclusive);
+	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleExclusive);
 	pgqrs_run_fence(&rows, lease, false);
 	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
-	error = pgqrs_json_cap_error(error);
 	retry = retryable &&
 		pgqrs_run_may_retry(&rows, failures, 0, error, retry_after, retry_at);
 
@@ -1009,8 +999,10 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 		pgqrs_row_update(rows.runs, rows.run, &row);
 	}
 	else
-		end(&rows, &row, failed_status(&rows), NULL, &error);
+		store_end(&rows, &row, failed_status(&rows), PGQRS_NULL, pgqrs_value(error));
 	pgqrs_run_close(&rows);
+	if (!retry)
+		pgqrs_cancel_children(run_id);
 	return retry;
 }
 
@@ -1019,21 +1011,18 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
  * locked here.
  */
 void
-pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress, Datum progress)
+pgqrs_run_set_progress(int64 run_id, int64 lease, NullableDatum progress)
 {
 	PgqrsRunRows rows;
 	PgqrsRow row;
 
 	pgqrs_run_open(&rows);
-	pgqrs_run_require_held(&rows, run_id, lease, LockTupleKeyShare);
+	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleKeyShare);
 	pgqrs_run_fence(&rows, lease, false);
 	if (!pgqrs_row_fetch_locked(rows.runs, run_id, LockTupleNoKeyExclusive, rows.run))
 		pgqrs_error_run_not_found(run_id);
 	pgqrs_row_copy(&row, rows.runs, rows.run);
-	if (has_progress)
-		pgqrs_set(&row, Runs_progress, progress);
-	else
-		pgqrs_set_null(&row, Runs_progress);
+	pgqrs_set_or_null(&row, Runs_progress, progress);
 	pgqrs_row_update(rows.runs, rows.run, &row);
 	pgqrs_run_close(&rows);
 }

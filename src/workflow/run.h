@@ -22,29 +22,25 @@ typedef struct PgqrsRunRows
 	TupleTableSlot *message;
 	TupleTableSlot *run;
 	bool has_message;
-	bool taken;	  /* the message is deleted, and only to be archived */
-	int failures; /* crashes, with which the message would end */
+	bool message_deleted; /* and is only to be archived */
+	int failures;		  /* crashes, with which the message would end */
 	PgqrsQueue queue;
 } PgqrsRunRows;
 
-/* What a trigger asks for. */
+/* What a trigger asks for; begins as PGQRS_NEW_RUN. */
 typedef struct PgqrsNewRun
 {
 	PgqrsWhen when;
 	int priority;
 	int64 timeout; /* microseconds, < 0: the workflow's */
-	bool has_input;
-	Datum input;
-	bool has_tags;
-	Datum tags;
-	bool has_headers;
-	Datum headers;
-	bool has_retry_policy;
-	Datum retry_policy;
+	NullableDatum input;
+	NullableDatum tags;
+	NullableDatum headers;
+	NullableDatum retry_policy;
 	const char *idempotency_key; /* or NULL */
 	PgqrsOnDuplicate on_duplicate;
 	bool require_worker;	   /* PQ013 instead of a warning */
-	bool no_warning;		   /* nobody is there to read it */
+	bool no_warning;		   /* no client would read it */
 	TimestampTz schedule_slot; /* or 0 */
 	int64 rerun_of;			   /* or 0 */
 
@@ -60,6 +56,14 @@ typedef struct PgqrsNewRun
 	 */
 	TimestampTz failed_by;
 } PgqrsNewRun;
+
+#define PGQRS_NEW_RUN               \
+	((PgqrsNewRun){                 \
+		.input = PGQRS_NULL,        \
+		.tags = PGQRS_NULL,         \
+		.headers = PGQRS_NULL,      \
+		.retry_policy = PGQRS_NULL, \
+	})
 
 extern void pgqrs_run_open(PgqrsRunRows *rows);
 extern void pgqrs_run_open_messages(PgqrsRunRows *rows);
@@ -79,8 +83,8 @@ extern const char *pgqrs_run_damage(PgqrsTable *runs, int64 run_id,
 
 /* Starting: the id of the new run, or what on_duplicate says where the key is taken. */
 extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
-extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r, int count,
-									const Datum *inputs, const bool *no_inputs,
+extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r,
+									int count, const NullableDatum *inputs,
 									char **keys, int64 *ids);
 
 /* The id of the run that has an idempotency key; the slots are for reading. */
@@ -96,25 +100,26 @@ extern void pgqrs_run_require(PgqrsRunRows *rows, int64 run_id,
 							  PgqrsPrivilege privilege, LockTupleMode mode);
 
 /*
- * The same with the privilege to work; the message is locked only for the
- * holder of its current lease.  Whoever calls this calls pgqrs_run_fence(),
- * which refuses all others.
+ * The same with the privilege to work; the message is locked only for the holder
+ * of its current lease.  The caller calls pgqrs_run_fence() next, which refuses
+ * all others.
  */
-extern void pgqrs_run_require_held(PgqrsRunRows *rows, int64 run_id,
-								   int64 lease, LockTupleMode mode);
+extern void pgqrs_run_lock_for_holder(PgqrsRunRows *rows, int64 run_id,
+									  int64 lease, LockTupleMode mode);
 
 /*
  * Whether the run goes on under this lease; its message is locked key-share
- * then, and its row not even read.  A request to cancel is not heeded.  False:
- * the two above know why.
+ * then, and its row not even read.  A request to cancel does not count.  False:
+ * the two functions above know why.
  */
-extern bool pgqrs_run_hold(PgqrsRunRows *rows, int64 run_id, int64 lease);
+extern bool pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id,
+									   int64 lease);
 
 /*
  * PQ006, PQ010 or PQ007, in this order, unless the lease is the run's current
- * one.  heed_cancel: a request to cancel stops the call too.
+ * one.  check_cancel: a request to cancel stops the call too.
  */
-extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool heed_cancel);
+extern void pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel);
 
 /* The run completed under this lease: a repeated call gets the same answer. */
 extern bool pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease);
@@ -136,21 +141,24 @@ extern void pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to
 /* False: it was completed before, under this lease. */
 extern bool pgqrs_run_complete(int64 run_id, int64 lease, Datum output);
 
-/* retry_after < 0: backoff; true and the time of the retry, or false: ended */
+/* retry_after < 0: backoff; true and the time of the retry, or false: it has ended */
 extern bool pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 						   int64 retry_after, TimestampTz *retry_at);
-extern void pgqrs_run_set_progress(int64 run_id, int64 lease, bool has_progress,
-								   Datum progress);
+extern void pgqrs_run_set_progress(int64 run_id, int64 lease,
+								   NullableDatum progress);
 
 /*
  * Below: the message is locked exclusively.
  */
 
-/* Ends the run, and its message with it; output and error where they are given. */
+/* Ends the run, and its message with it. */
 extern void pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status,
-						  const Datum *output, const Datum *error);
+						  NullableDatum output, NullableDatum error);
 
-/* Ends it for a failure: ERROR, or CANCELLED where that was asked for. */
+/*
+ * Ends it for a failure: ERROR, or CANCELLED where that was requested.  The
+ * caller calls pgqrs_cancel_children() once it waits for no more locks.
+ */
 extern void pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error);
 
 /*

@@ -45,7 +45,7 @@ typedef struct Parked
 } Parked;
 
 const char *
-pgqrs_parked_for(const char *waiting_for, const char *kind)
+pgqrs_run_wakeup_waits_for(const char *waiting_for, const char *kind)
 {
 	size_t len = strlen(kind);
 
@@ -79,8 +79,8 @@ close_tables(Parked *p)
  */
 
 bool
-pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
-						 int64 run_id, const char *name)
+pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
+							 int64 run_id, const char *name)
 {
 	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(name)};
 
@@ -202,13 +202,14 @@ is_over(Parked *p)
 		pgqrs_get(p->message, Messages_waiting_for));
 	const char *what;
 
-	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_SIGNAL)) != NULL)
-		return pgqrs_parked_find_signal(p->signals, p->signal, run_id, what);
-	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_CHILD)) != NULL)
+	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_SIGNAL)) != NULL)
+		return pgqrs_run_wakeup_find_signal(p->signals, p->signal, run_id, what);
+	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_CHILD)) != NULL)
 		return child_ended(p, run_id, what);
-	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN)) != NULL)
+	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN)) !=
+		NULL)
 		return children_ended(p, run_id, what, true);
-	if ((what = pgqrs_parked_for(waiting_for, PGQRS_WAIT_ANY_CHILD)) != NULL)
+	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ANY_CHILD)) != NULL)
 		return children_ended(p, run_id, what, false);
 	return false;
 }
@@ -277,7 +278,7 @@ recheck(Parked *p, int64 run_id)
 }
 
 bool
-pgqrs_parked_recheck(int64 run_id)
+pgqrs_run_wakeup_recheck(int64 run_id)
 {
 	Parked p;
 	RecheckResult result;
@@ -293,7 +294,7 @@ pgqrs_parked_recheck(int64 run_id)
  * be woken for.  At all else the background worker looks after our commit.
  */
 void
-pgqrs_parked_sent(int64 run_id)
+pgqrs_run_wakeup_sent(int64 run_id)
 {
 	Parked p;
 	RecheckResult result;
@@ -306,7 +307,7 @@ pgqrs_parked_sent(int64 run_id)
 }
 
 void
-pgqrs_parked_parked(int64 run_id)
+pgqrs_run_wakeup_parked(int64 run_id)
 {
 	pgqrs_wake_mark_parked(run_id);
 }
@@ -349,7 +350,7 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 static Position reached;
 
 void
-pgqrs_parked_restart(void)
+pgqrs_run_wakeup_restart(void)
 {
 	memset(&reached, 0, sizeof(reached));
 }
@@ -368,7 +369,7 @@ wake_if_over(Parked *p, int64 run_id)
 }
 
 int
-pgqrs_parked_pass(int max, bool *more)
+pgqrs_run_wakeup_pass(int max, bool *more)
 {
 	Position at = reached;
 	int64 *ids = palloc(max * sizeof(int64));

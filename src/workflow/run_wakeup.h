@@ -31,33 +31,34 @@
 #define PGQRS_LEFT_CHILDREN "children after "
 
 /* What follows one of the kinds above, or NULL if it is another one. */
-extern const char *pgqrs_parked_for(const char *waiting_for, const char *kind);
+extern const char *pgqrs_run_wakeup_waits_for(const char *waiting_for,
+											  const char *kind);
 
 /*
  * Whoever looks at a parked run: makes it claimable if what it waits for is
  * there.  False: somebody has its message locked, so look again later; true:
  * nothing is left to do.
  */
-extern bool pgqrs_parked_recheck(int64 run_id);
+extern bool pgqrs_run_wakeup_recheck(int64 run_id);
 
 /*
  * After what a run may wait for was written, and after a run has parked: it is
  * looked at once more when this transaction has committed.  The sender also
  * wakes it at once if nobody has it locked.
  */
-extern void pgqrs_parked_sent(int64 run_id);
-extern void pgqrs_parked_parked(int64 run_id);
+extern void pgqrs_run_wakeup_sent(int64 run_id);
+extern void pgqrs_run_wakeup_parked(int64 run_id);
 
 /* The oldest signal of a name that nobody has taken. */
-extern bool pgqrs_parked_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
-									 int64 run_id, const char *name);
+extern bool pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
+										 int64 run_id, const char *name);
 
 /*
  * Looks at up to max parked runs, the next ones each time, from the start once
  * fewer are left, or after a restart; how many were woken.  more: there may be
  * others.
  */
-extern int pgqrs_parked_pass(int max, bool *more);
-extern void pgqrs_parked_restart(void);
+extern int pgqrs_run_wakeup_pass(int max, bool *more);
+extern void pgqrs_run_wakeup_restart(void);
 
 #endif /* PGQRS_RUN_WAKEUP_H */

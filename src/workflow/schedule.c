@@ -162,12 +162,8 @@ fill(PgqrsRow *row, const PgqrsNewSchedule *s)
 	if (s->timeout > 0)
 		pgqrs_set(row, Schedules_timeout,
 				  IntervalPGetDatum(pgqrs_interval(s->timeout)));
-	pgqrs_set_null(row, Schedules_input);
-	if (s->has_input)
-		pgqrs_set(row, Schedules_input, s->input);
-	pgqrs_set_null(row, Schedules_tags);
-	if (s->has_tags)
-		pgqrs_set(row, Schedules_tags, s->tags);
+	pgqrs_set_or_null(row, Schedules_input, s->input);
+	pgqrs_set_or_null(row, Schedules_tags, s->tags);
 }
 
 /* Whether the times of a schedule stay as they are, missed ones included. */
@@ -375,17 +371,15 @@ pgqrs_schedule_drop_all_of(const char *workflow)
 static void
 fill_run(TupleTableSlot *slot, PgqrsNewRun *r)
 {
-	memset(r, 0, sizeof(*r));
+	*r = PGQRS_NEW_RUN;
 	r->priority = DatumGetInt16(pgqrs_get(slot, Schedules_priority));
 	r->timeout = -1;
 	if (!pgqrs_is_null(slot, Schedules_timeout))
 		r->timeout = pgqrs_duration(DatumGetIntervalP(
 										pgqrs_get(slot, Schedules_timeout)),
 									"timeout");
-	r->has_input = !pgqrs_is_null(slot, Schedules_input);
-	r->input = pgqrs_get(slot, Schedules_input);
-	r->has_tags = !pgqrs_is_null(slot, Schedules_tags);
-	r->tags = pgqrs_get(slot, Schedules_tags);
+	r->input = pgqrs_get_or_null(slot, Schedules_input);
+	r->tags = pgqrs_get_or_null(slot, Schedules_tags);
 }
 
 int64

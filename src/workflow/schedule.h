@@ -20,14 +20,12 @@ typedef struct PgqrsNewSchedule
 	const char *cron;
 	const char *timezone;
 	const char *workflow;
-	bool has_input;
-	Datum input;
+	NullableDatum input;
 	int max_catchup;
 	PgqrsOverlap overlap;
 	int priority;
 	int64 timeout; /* microseconds, < 0: the workflow's */
-	bool has_tags;
-	Datum tags;
+	NullableDatum tags;
 	bool keep_enabled; /* as it is; a new one is enabled */
 	bool enabled;
 } PgqrsNewSchedule;

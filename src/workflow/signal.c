@@ -95,10 +95,8 @@ fill(PgqrsRow *row, Sending *s, int64 run_id, int64 id, const PgqrsNewSignal *si
 	if (signal->idempotency_key != NULL)
 		pgqrs_set(row, Signals_idempotency_key,
 				  CStringGetTextDatum(signal->idempotency_key));
-	if (signal->has_payload)
-		pgqrs_set(row, Signals_payload, signal->payload);
-	if (signal->has_headers)
-		pgqrs_set(row, Signals_headers, signal->headers);
+	pgqrs_set_or_null(row, Signals_payload, signal->payload);
+	pgqrs_set_or_null(row, Signals_headers, signal->headers);
 }
 
 /* Stores the signal; false: another one has its key, whose id is in *id. */
@@ -143,7 +141,7 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 	{
 		pgqrs_event(EVENT_SIGNALLED, run_id, .signal = signal->name,
 					.signal_id = id);
-		pgqrs_parked_sent(run_id);
+		pgqrs_run_wakeup_sent(run_id);
 	}
 	return id;
 }
@@ -154,28 +152,25 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 
 /* Takes the oldest signal there is. */
 static bool
-take(PgqrsParkStep *w, const char *name, PgqrsSignalContent *content)
+take(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 {
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(signals);
 	bool found;
 	PgqrsRow row;
 
-	while ((found = pgqrs_parked_find_signal(signals, slot, w->run_id, name)) &&
+	while ((found = pgqrs_run_wakeup_find_signal(signals, slot, s->run_id, name)) &&
 		   pgqrs_row_lock(signals, slot, LockTupleNoKeyExclusive, LockWaitBlock) !=
 			   ROW_LOCKED)
 		continue;
 	if (found)
 	{
-		content->payload = pgqrs_is_null(slot, Signals_payload) ?
-			pgqrs_json_null() :
-			PointerGetDatum(PG_DETOAST_DATUM_COPY(pgqrs_get(slot, Signals_payload)));
-		content->has_headers = !pgqrs_is_null(slot, Signals_headers);
-		if (content->has_headers)
-			content->headers = PointerGetDatum(
-				PG_DETOAST_DATUM_COPY(pgqrs_get(slot, Signals_headers)));
+		content->payload = pgqrs_get_copy(slot, Signals_payload);
+		if (content->payload.isnull)
+			content->payload = pgqrs_value(pgqrs_json_null());
+		content->headers = pgqrs_get_copy(slot, Signals_headers);
 		pgqrs_row_copy(&row, signals, slot);
-		pgqrs_set(&row, Signals_consumed_by, CStringGetTextDatum(w->step_id));
+		pgqrs_set(&row, Signals_consumed_by, CStringGetTextDatum(s->step_id));
 		pgqrs_row_update(signals, slot, &row);
 	}
 	pgqrs_table_close(signals);
@@ -183,54 +178,51 @@ take(PgqrsParkStep *w, const char *name, PgqrsSignalContent *content)
 }
 
 static PgqrsSignalResult
-answer(const PgqrsParkStep *w, PgqrsSignalContent *content)
+answer(const PgqrsStepRows *s, PgqrsSignalContent *content)
 {
-	Datum input;
-	Datum error;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
-	if (pgqrs_park_step_value(w, Steps_error, &error))
+	if (!pgqrs_step_value(s, Steps_error).isnull)
 		return SIGNAL_TIMED_OUT;
-	pgqrs_park_step_value(w, Steps_output, &content->payload);
-	content->has_headers = pgqrs_park_step_value(w, Steps_input, &input) &&
-		pgqrs_json_value(input, "headers", &content->headers);
+	content->payload = pgqrs_step_value(s, Steps_output);
+	if (!input.isnull)
+		content->headers = pgqrs_json_value(input.value, "headers");
 	return SIGNAL_RECEIVED;
 }
 
 /* A signal that is there is taken even if the wait's deadline has passed. */
 static PgqrsSignalResult
-take_or_park(PgqrsParkStep *w, const char *name, int64 timeout,
+take_or_park(PgqrsStepRows *s, const char *name, int64 timeout,
 			 PgqrsSignalContent *content)
 {
 	TimestampTz now = pgqrs_clock();
 	TimestampTz deadline = DT_NOEND;
-	Datum input;
+	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
 	/* the first call has fixed the deadline */
-	if (pgqrs_park_step_value(w, Steps_input, &input))
-		pgqrs_json_instant(input, "deadline", &deadline);
+	if (!input.isnull)
+		pgqrs_json_instant(input.value, "deadline", &deadline);
 	else if (timeout >= 0)
 		deadline = now + timeout;
 
 	/* headers are kept with the step, since a rerun copies it without the signal */
-	if (take(w, name, content))
+	if (take(s, name, content))
 	{
-		input = pgqrs_json_signal_wait(name, deadline,
-									   content->has_headers ? &content->headers :
-															  NULL);
-		pgqrs_park_step_finish(w, STEP_SUCCESS, &input, &content->payload, NULL);
+		input = pgqrs_value(pgqrs_json_signal_wait(name, deadline, content->headers));
+		pgqrs_wait_step_finish(s, STEP_SUCCESS, input, content->payload, PGQRS_NULL);
 		return SIGNAL_RECEIVED;
 	}
-	input = pgqrs_json_signal_wait(name, deadline, NULL);
+	input = pgqrs_value(pgqrs_json_signal_wait(name, deadline, PGQRS_NULL));
 	if (deadline <= now)
 	{
-		Datum output = pgqrs_json_null();
 		Datum error = pgqrs_json_error("wait_timeout",
 									   "no signal came before the deadline");
 
-		pgqrs_park_step_finish(w, STEP_SUCCESS, &input, &output, &error);
+		pgqrs_wait_step_finish(s, STEP_SUCCESS, input,
+							   pgqrs_value(pgqrs_json_null()), pgqrs_value(error));
 		return SIGNAL_TIMED_OUT;
 	}
-	pgqrs_park_step_park(w, PGQRS_WAIT_SIGNAL, name, deadline, &input, NULL);
+	pgqrs_wait_step_park(s, PGQRS_WAIT_SIGNAL, name, deadline, input, PGQRS_NULL);
 	return SIGNAL_PARKED;
 }
 
@@ -238,14 +230,15 @@ PgqrsSignalResult
 pgqrs_signal_await(int64 run_id, int64 lease, const char *step_id,
 				   const char *name, int64 timeout, PgqrsSignalContent *content)
 {
-	PgqrsParkStep w;
+	PgqrsStepRows s;
 	PgqrsSignalResult result;
 
-	pgqrs_park_step_open(&w, run_id, lease, step_id, STEP_KIND_SIGNAL);
-	if (pgqrs_park_step_finished(&w))
-		result = answer(&w, content);
+	*content = (PgqrsSignalContent){PGQRS_NULL, PGQRS_NULL};
+	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_SIGNAL);
+	if (pgqrs_step_is_finished(&s))
+		result = answer(&s, content);
 	else
-		result = take_or_park(&w, name, timeout, content);
-	pgqrs_park_step_close(&w);
+		result = take_or_park(&s, name, timeout, content);
+	pgqrs_wait_step_close(&s);
 	return result;
 }

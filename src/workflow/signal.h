@@ -7,16 +7,14 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
+#include "base/nullable.h"
 
 typedef struct PgqrsNewSignal
 {
 	const char *name;
 	const char *idempotency_key; /* or NULL */
-	bool has_payload;
-	bool has_headers;
-	Datum payload;
-	Datum headers;
+	NullableDatum payload;
+	NullableDatum headers;
 } PgqrsNewSignal;
 
 typedef enum PgqrsSignalResult
@@ -32,9 +30,8 @@ extern int64 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *s);
 /* What a signal that was received brought; copied. */
 typedef struct PgqrsSignalContent
 {
-	Datum payload;
-	bool has_headers;
-	Datum headers;
+	NullableDatum payload;
+	NullableDatum headers;
 } PgqrsSignalContent;
 
 /*
