@@ -14,6 +14,35 @@ use Test::More;
 our @EXPORT = qw(new_node sqlstate clock step_clock start_client finish_client waits_for_lock
   background_pid await_worker is_served log_count await_log is_well);
 
+# Polls in one session for a second or two, instead of in a new one for each
+# look: a test spends most of its processor time in psql and new backends.
+# Only for SELECTs that are to answer true; the rest is left to PostgreSQL's own.
+{
+	no warnings 'redefine';
+	my $poll_in_new_sessions = \&PostgreSQL::Test::Cluster::poll_query_until;
+	*PostgreSQL::Test::Cluster::poll_query_until = sub {
+		my ($node, $database, $query, $expected) = @_;
+		(my $select = $query // '') =~ s/;\s*$//;
+		return $poll_in_new_sessions->(@_) if defined $expected || $select !~ /^\s*SELECT\b/i || $select =~ /;/;
+
+		my $look = "SELECT coalesce((\n$select\n)::text IN ('t', 'true'), false) AS found \\gset\n"
+		  . "\\if :found\n\\echo found\n\\q\n\\endif\n";
+		my $script = join('', map { $look . "SELECT pg_sleep($_) \\g /dev/null\n" } (0.02) x 20, (0.05) x 20) . $look;
+		my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+		my ($out, $err);
+		do
+		{
+			IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($database) ],
+				'<', \$script, '>', \$out, '2>', \$err);
+			return 1 if $out eq "found\n";
+			return $poll_in_new_sessions->(@_) if $err =~ /subquery/;
+			select undef, undef, undef, 0.1;
+		} while (time < $deadline);
+		diag("this has not become true: $query\n$err");
+		return 0;
+	};
+}
+
 # A server that is preloaded with the library, and the extension in the
 # database postgres; conf: further settings.  Nothing happens in the background
 # unless that is what is tested: pgqrs.paused = off.
