@@ -24,21 +24,13 @@ CREATE TABLE pgqrs_queues (
 	rate_limit integer,
 	is_workflow boolean NOT NULL,
 	name text COLLATE "C" NOT NULL,
-	CONSTRAINT pgqrs_queues_pkey PRIMARY KEY (queue_id),
-	CONSTRAINT pgqrs_queues_name_key UNIQUE (name)
+	deleted_at timestamptz,
+	CONSTRAINT pgqrs_queues_pkey PRIMARY KEY (queue_id)
 );
 COMMENT ON TABLE pgqrs_queues IS 'queues; is_workflow marks the queue of the workflow of the same name';
-
--- A deleted queue moves here: its name is free, nothing finds its messages or
--- runs by way of pgqrs_queues any more, and they are removed in batches.
-CREATE TABLE pgqrs_deleted_queues (
-	queue_id bigint NOT NULL,
-	deleted_at timestamptz NOT NULL,
-	is_workflow boolean NOT NULL,
-	name text COLLATE "C" NOT NULL,
-	CONSTRAINT pgqrs_deleted_queues_pkey PRIMARY KEY (queue_id)
-);
-COMMENT ON TABLE pgqrs_deleted_queues IS 'queues and workflows that were deleted and whose messages and runs are still to be removed';
+COMMENT ON COLUMN pgqrs_queues.deleted_at IS 'set: the queue was deleted, no function finds it any more, and retention removes its rows';
+CREATE UNIQUE INDEX pgqrs_queues_name_idx ON pgqrs_queues (name) WHERE deleted_at IS NULL;
+COMMENT ON INDEX pgqrs_queues_name_idx IS 'names of queues; that of a deleted queue is free';
 
 -- A claim moves visible_after, so it can never be a HOT update: every index
 -- whose predicate the row meets costs one insertion per claim.  Hence partial
@@ -348,7 +340,6 @@ COMMENT ON SEQUENCE pgqrs_event_id_seq IS 'ids of run events';
 
 -- All of it is data: pg_dump must carry it.
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_queues', '');
-SELECT pg_catalog.pg_extension_config_dump('pgqrs_deleted_queues', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_messages', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_archive', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_workers', '');

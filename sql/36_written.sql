@@ -45,7 +45,6 @@ BEGIN ATOMIC
 			('@extschema@.pgqrs_queue_id_seq'::pg_catalog.regclass,
 				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_queue_id_seq AS q),
 				GREATEST((SELECT pg_catalog.max(t.queue_id) FROM @extschema@.pgqrs_queues AS t),
-					(SELECT pg_catalog.max(t.queue_id) FROM @extschema@.pgqrs_deleted_queues AS t),
 					(SELECT pg_catalog.max(t.workflow_id) FROM @extschema@.pgqrs_workflows AS t), 0)),
 			('@extschema@.pgqrs_message_id_seq',
 				(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM @extschema@.pgqrs_message_id_seq AS q),

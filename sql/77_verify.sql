@@ -15,21 +15,18 @@ BEGIN ATOMIC
 		SELECT 'messages without queue', pg_catalog.format('message %s', c.message_id)
 		FROM @extschema@.pgqrs_messages AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
-			AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_deleted_queues AS p WHERE p.queue_id = c.queue_id)
 		UNION ALL
 		SELECT 'archived messages without queue', pg_catalog.format('message %s', c.message_id)
 		FROM @extschema@.pgqrs_archive AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
-			AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_deleted_queues AS p WHERE p.queue_id = c.queue_id)
 		UNION ALL
 		SELECT 'workflows without queue', pg_catalog.format('workflow %s', c.name)
 		FROM @extschema@.pgqrs_workflows AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.workflow_id)
-			AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_deleted_queues AS p WHERE p.queue_id = c.workflow_id)
 		UNION ALL
 		SELECT 'queues without workflow', pg_catalog.format('queue %s', c.name)
 		FROM @extschema@.pgqrs_queues AS c
-		WHERE c.is_workflow AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.workflow_id = c.queue_id)
+		WHERE c.is_workflow AND c.deleted_at IS NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_workflows AS p WHERE p.workflow_id = c.queue_id)
 		UNION ALL
 		SELECT 'runs without workflow', pg_catalog.format('run %s', c.run_id)
 		FROM @extschema@.pgqrs_workflow_runs AS c
@@ -53,7 +50,7 @@ BEGIN ATOMIC
 		UNION ALL
 		SELECT 'schedules without workflow', pg_catalog.format('schedule %s', c.name)
 		FROM @extschema@.pgqrs_schedules AS c
-		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.name = c.workflow AND p.is_workflow)
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.name = c.workflow AND p.is_workflow AND p.deleted_at IS NULL)
 		UNION ALL
 		SELECT 'firings without schedule', pg_catalog.format('schedule %s', c.schedule_id)
 		FROM @extschema@.pgqrs_schedule_firings AS c

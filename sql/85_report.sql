@@ -300,6 +300,7 @@ BEGIN ATOMIC
 				ORDER BY a.archived_at DESC
 				LIMIT 100
 			) AS a
+		WHERE q.deleted_at IS NULL
 		ORDER BY a.archived_at DESC
 		LIMIT 1000
 	)
@@ -357,7 +358,7 @@ BEGIN ATOMIC
 				FROM (
 					SELECT w.queue_id AS workflow_id, w.name
 					FROM @extschema@.pgqrs_queues AS w
-					WHERE w.is_workflow
+					WHERE w.is_workflow AND w.deleted_at IS NULL
 					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.workflow_id = w.queue_id) DESC NULLS LAST
 					LIMIT 50
 				) AS w
@@ -377,7 +378,7 @@ BEGIN ATOMIC
 				ORDER BY took DESC
 				LIMIT 10
 			) AS r
-				JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id)
+				JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id AND q.deleted_at IS NULL)
 
 		|| '<h2 id="failing">Failures<small>by cause, of the newest 100 dead letters of each queue, 1000 in all</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{cause,queue,#dead,#newest,latest error}'::text[], pg_catalog.array_agg(ARRAY[

@@ -197,7 +197,7 @@ sql_apply_retention(PG_FUNCTION_ARGS)
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_require_writable();
-	next = pgqrs_maintain_run(pgqrs_maintain_retention, done);
+	next = pgqrs_maintain_retention(done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
 						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
 }

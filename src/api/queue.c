@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
-#include "queue/queue_admin.h"
 #include "utils/builtins.h"
 #include "workflow/drop.h"
 

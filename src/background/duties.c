@@ -24,7 +24,6 @@
  */
 #include "background/duties.h"
 
-#include "background/deleted_queue.h"
 #include "background/realign.h"
 #include "background/retention.h"
 #include "base/clock.h"
@@ -616,56 +615,54 @@ maintain_schedules(int64 *done)
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
 }
 
+/* A pass of retention, whose counts are added; when it is due again. */
 static TimestampTz
-remove_old(bool gently, int64 *done)
+remove_rows(TimestampTz (*pass)(bool, PgqrsRetained *), bool gently, int64 *done)
 {
 	PgqrsRetained removed;
-	TimestampTz next = pgqrs_retention_pass(gently, &removed);
+	TimestampTz next = pass(gently, &removed);
 
+	done[DONE_RUNS_CANCELLED] += removed.cancelled;
 	done[DONE_MESSAGES_REMOVED] += removed.messages;
 	done[DONE_RUNS_REMOVED] += removed.runs;
 	done[DONE_FIRINGS_REMOVED] += removed.firings;
 	return next;
 }
 
-TimestampTz
-pgqrs_maintain_retention(int64 *done)
-{
-	return remove_old(false, done);
-}
-
-static TimestampTz
-remove_deleted(bool gently, int64 *done)
-{
-	PgqrsRetained removed;
-	int64 cancelled;
-	TimestampTz next = pgqrs_deleted_pass(gently, &cancelled, &removed);
-
-	done[DONE_RUNS_CANCELLED] += cancelled;
-	done[DONE_MESSAGES_REMOVED] += removed.messages;
-	done[DONE_RUNS_REMOVED] += removed.runs;
-	return next;
-}
-
 static TimestampTz
 maintain_deleted(int64 *done)
 {
-	return remove_deleted(false, done);
+	return remove_rows(pgqrs_retention_of_deleted, false, done);
 }
 
 static TimestampTz
 deleted_gently(int64 *done)
 {
-	return remove_deleted(true, done);
+	return remove_rows(pgqrs_retention_of_deleted, true, done);
+}
+
+static TimestampTz
+maintain_retention(int64 *done)
+{
+	return remove_rows(pgqrs_retention_pass, false, done);
 }
 
 /* For a caller that comes again soon, and has other duties between two batches. */
 static TimestampTz
 retention_gently(int64 *done)
 {
-	TimestampTz next = remove_old(true, done);
+	TimestampTz next = remove_rows(pgqrs_retention_pass, true, done);
 
 	return next == 0 ? pgqrs_clock() : next;
+}
+
+TimestampTz
+pgqrs_maintain_retention(int64 *done)
+{
+	TimestampTz deleted = pgqrs_maintain_run(maintain_deleted, done);
+	TimestampTz retained = pgqrs_maintain_run(maintain_retention, done);
+
+	return Min(deleted, retained);
 }
 
 /*
@@ -677,14 +674,14 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUE_CLOCK, maintain_clock, NULL, "clock", "looking for work of a wrong time"},
 	{DUE_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
 	{DUE_ENDS, maintain_ends, NULL, "ends", "ending what is due to end"},
+	{DUE_DELETED, maintain_deleted, deleted_gently, "deletions",
+	 "removing what deleted queues have left"},
 	{DUE_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
 	{DUE_PARKED, maintain_parked, all_parked, "parked runs", "looking at parked runs"},
 	{DUE_GRANTS, maintain_grants, NULL, "grants",
 	 "following roles that were renamed or dropped"},
 	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
-	{DUE_DELETED, maintain_deleted, deleted_gently, "deletions",
-	 "removing what deleted queues have left"},
-	{DUE_RETENTION, pgqrs_maintain_retention, retention_gently, "retention",
+	{DUE_RETENTION, maintain_retention, retention_gently, "retention",
 	 "removing what was kept long enough"},
 	{DUTY_EXHAUSTED, maintain_used_up, NULL, "exhausted messages",
 	 "looking for used up messages"},

@@ -34,6 +34,7 @@ extern const int pgqrs_duty_count;
 
 extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDue id);
 
+/* One batch of both duties that remove rows. */
 extern TimestampTz pgqrs_maintain_retention(int64 *done);
 
 /* One batch, whatever single rows are in its way. */

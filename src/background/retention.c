@@ -1,23 +1,30 @@
 /*
  * retention.c
- *	  What has ended long enough ago goes.
+ *	  Retention: removes rows that ended long enough ago, and those of deleted
+ *	  queues.
  *
  * Time that this server has not seen pass does not count until it is confirmed
  * (clock.h): a clock that is set a year ahead by mistake removes no history.
  *
- * Archived messages, runs that ended, with their steps, signals and events, and
- * the firings of schedules.  Each queue keeps its dead letters for its
- * dead_retention and all else for its retention, both counted from the end.
+ * Removed are archived messages, runs that ended, with their steps, signals and
+ * events, and the firings of schedules.  Each queue keeps its dead letters for
+ * its dead_retention and all else for its retention, both counted from the end.
  *
  * A run is found by its archived message, which is there as long as the run is.
- * The message is locked first, then the run, exclusively: who replays locks the
- * one, who signals or reruns the other, and nobody adds a row to a run that
- * has ended.  So a run goes as a whole or stays as a whole.  A run that has not
- * ended is never touched.  A run whose parent may still ask for its result is
- * kept, as is one whose children are still to be cancelled.
+ * The message is locked first, then the run, exclusively: a replay locks the
+ * one, a signal or a rerun the other, and no transaction adds a row to a run
+ * that has ended.  So a run goes as a whole or stays as a whole.  A run that has
+ * not ended is never touched.  A run whose parent may still ask for its result
+ * is kept, as is one whose children are still to be cancelled.
  *
- * Any number of passes may run at a time and against everybody else.  None
- * waits: what somebody else has locked is left to a later pass.  A pass is
+ * Of a deleted queue, a pass first ends what is live: messages are dropped, runs
+ * end as CANCELLED, which tells parents, children and the outbox.  What has ended
+ * is removed whenever that was.  Last goes the row of the queue.  A transaction
+ * that was sending to the queue when it was deleted may commit after a pass has
+ * found nothing more, so that row stays until all of those have ended.
+ *
+ * Any number of passes may run at a time and against all other work.  None
+ * waits: what another transaction has locked is left to a later pass.  A pass is
  * bounded by what it removes and by time, and remembers in this backend how far
  * it has come, so that the next one need not step over what is already gone:
  * while an old snapshot is there, its index entries are, too.  Where a pass is
@@ -33,9 +40,12 @@
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "shmem/quarantine.h"
+#include "shmem/writers.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "workflow/drop.h"
 #include "workflow/family.h"
 #include "workflow/run.h"
 #include "workflow/schedule.h"
@@ -44,10 +54,13 @@
 #define MAX_ROWS 10000
 #define MAX_TIME (200 * 1000)
 
+/* Live messages of deleted queues that a pass ends. */
+#define MAX_DROPPED 1000
+
 /*
  * A gentle pass, of which one may follow the other for hours, works for the one
- * time and rests for the other: who is waked on the processor that it has would
- * else wait for the time slice of the scheduler.
+ * time and rests for the other: a backend that is woken on the processor that
+ * the pass has would else wait for the time slice of the scheduler.
  */
 #define GENTLE_WORK 100
 #define GENTLE_REST 900
@@ -58,7 +71,7 @@
 /* Index entries looked at for what is due next. */
 #define MAX_AHEAD 100
 
-/* Who waits for a run can read its result for this time, whatever the queue's. */
+/* A caller that waits for a run can read its result for this time, at the least. */
 #define MIN_RUN (60 * USECS_PER_SEC)
 
 /* What has become due is removed together, this often at most. */
@@ -67,10 +80,14 @@
 /* What could not be removed is tried again after this ... */
 #define RETRY (60 * USECS_PER_SEC)
 
+/* ... of deleted queues after this ... */
 #define RETRY_DELETED (1 * USECS_PER_SEC)
 
 /* ... and what is older than was looked at, after this. */
 #define FULL_INTERVAL (600 * USECS_PER_SEC)
+
+/* How long a pass waits for the senders to deleted queues, in milliseconds. */
+#define MAX_SENDER_WAIT_MS 20
 
 /* How far this backend has come with one of the two kinds of one queue. */
 typedef struct Place
@@ -171,7 +188,7 @@ lock(PgqrsTable *table, TupleTableSlot *slot)
 		ROW_LOCKED;
 }
 
-/* The rows of a run that is locked, of which nobody changes one. */
+/* The rows of a run that is locked, so that no other transaction changes one. */
 static void
 remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
 			PgqrsIndexId index, int64 run_id)
@@ -482,7 +499,67 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 	return next_pass(&p);
 }
 
-/* Runs of a deleted workflow that have no archived message, as only damage leaves. */
+/*
+ * Deleted queues
+ */
+
+typedef struct DeletedQueue
+{
+	PgqrsQueue queue; /* as far as dropping its messages needs it */
+	bool is_settled;  /* the deletion has committed, and all backends know it */
+} DeletedQueue;
+
+/* In order of id. */
+static List *
+list_deleted_queues(void)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, false);
+	TupleTableSlot *slot = pgqrs_table_slot(queues);
+	List *deleted = NIL;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, queues);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		DeletedQueue *d;
+
+		if (pgqrs_is_null(slot, Queues_deleted_at))
+			continue;
+		d = palloc0(sizeof(DeletedQueue));
+		d->queue.queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+		d->queue.is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
+		text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Queues_name)),
+							   d->queue.name, PGQRS_NAME_SIZE);
+		d->is_settled = pgqrs_row_is_settled(slot);
+		deleted = lappend(deleted, d);
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(queues);
+	return deleted;
+}
+
+/* Ends what is live of the queues; false: more than a pass ends. */
+static bool
+drop_live(List *queues, PgqrsRetained *removed)
+{
+	PgqrsDropped dropped = {0};
+	int64 left = MAX_DROPPED;
+	ListCell *lc;
+
+	foreach(lc, queues)
+	{
+		pgqrs_queue_drop_messages(&((DeletedQueue *) lfirst(lc))->queue, left,
+								  &dropped);
+		left = MAX_DROPPED - dropped.messages - dropped.runs;
+		if (left <= 0)
+			break;
+	}
+	removed->messages += dropped.messages;
+	removed->cancelled += dropped.runs;
+	return left > 0;
+}
+
+/* Runs of a deleted workflow without a message, as only damage leaves them. */
 static void
 remove_stray_runs(Pass *p)
 {
@@ -494,7 +571,9 @@ remove_stray_runs(Pass *p)
 	{
 		int64 run_id = DatumGetInt64(pgqrs_get(p->run, Runs_run_id));
 
-		if (!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
+		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) &&
+			!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
+			!pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_PKEY, run_id) &&
 			lock(p->runs, p->run))
 		{
 			remove_rows_of_run(p, run_id);
@@ -507,20 +586,133 @@ remove_stray_runs(Pass *p)
 	pgqrs_scan_end(&scan);
 }
 
-TimestampTz
-pgqrs_retention_empty(const PgqrsQueue *queue, bool gently, PgqrsRetained *removed)
+/* Removes what has ended of the queues, or as much as a pass does. */
+static void
+remove_history(Pass *p, List *queues)
 {
+	ListCell *lc;
+
+	foreach(lc, queues)
+	{
+		p->queue = ((DeletedQueue *) lfirst(lc))->queue;
+		p->next = DT_NOEND;
+		walk(p, true);
+		if (!p->enough)
+			walk(p, false);
+		if (!p->enough && p->next == DT_NOEND && p->queue.is_workflow)
+			remove_stray_runs(p);
+		if (p->enough)
+			break;
+	}
+}
+
+/*
+ * Transactions that may have sent to a queue before they could see that it is
+ * deleted: those that were writing messages when this backend first saw it so.
+ * They are remembered from pass to pass, together for all queues.
+ */
+static struct
+{
+	MemoryContext context; /* NULL: there are none to wait for */
+	PgqrsNumbers queues;   /* ascending */
+	PgqrsWriters writers;
+} senders;
+
+static void
+list_senders(List *queues)
+{
+	MemoryContext caller;
+	ListCell *lc;
+
+	senders.context = AllocSetContextCreate(TopMemoryContext, "pgqrs senders",
+											ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(senders.context);
+	memset(&senders.queues, 0, sizeof(senders.queues));
+	memset(&senders.writers, 0, sizeof(senders.writers));
+	pgqrs_writers_list(&senders.writers);
+	foreach(lc, queues)
+	{
+		const DeletedQueue *d = lfirst(lc);
+
+		if (d->is_settled)
+			pgqrs_numbers_add(&senders.queues, d->queue.queue_id);
+	}
+	MemoryContextSwitchTo(caller);
+}
+
+static bool
+has_rows(int64 queue_id)
+{
+	return pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, queue_id) ||
+		pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, queue_id) ||
+		pgqrs_queue_has_archived(queue_id);
+}
+
+/* False: another transaction has the row locked. */
+static bool
+remove_row(PgqrsTableId id, int64 key)
+{
+	PgqrsTable *table = pgqrs_table_open(id, true);
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool removed = !pgqrs_row_fetch_id(table, key, slot) ||
+		pgqrs_row_try_delete(table, slot, LockWaitSkip) == ROW_LOCKED;
+
+	pgqrs_table_close(table);
+	return removed;
+}
+
+/*
+ * Removes the rows of queues to which nothing can come any more and that have
+ * nothing left.  A workflow's own row stays as long as a run of it may end.
+ * False: some queues stay.
+ */
+static bool
+remove_queues(List *queues)
+{
+	bool all = true;
+	ListCell *lc;
+
+	if (senders.context == NULL)
+		list_senders(queues);
+	if (!pgqrs_writers_ended(&senders.writers, MAX_SENDER_WAIT_MS))
+		return false;
+	foreach(lc, queues)
+	{
+		const PgqrsQueue *queue = &((DeletedQueue *) lfirst(lc))->queue;
+
+		if (!pgqrs_numbers_has(&senders.queues, queue->queue_id) ||
+			!pgqrs_faulty_come_to(FAULTY_QUEUE, queue->queue_id) ||
+			has_rows(queue->queue_id) ||
+			(queue->is_workflow && !remove_row(TABLE_WORKFLOWS, queue->queue_id)) ||
+			!remove_row(TABLE_QUEUES, queue->queue_id))
+			all = false;
+	}
+	MemoryContextDelete(senders.context);
+	senders.context = NULL;
+	return all;
+}
+
+TimestampTz
+pgqrs_retention_of_deleted(bool gently, PgqrsRetained *removed)
+{
+	List *queues = list_deleted_queues();
+	TimestampTz next = DT_NOEND;
+	bool all;
 	Pass p;
 
+	memset(removed, 0, sizeof(*removed));
+	if (queues == NIL)
+		return DT_NOEND;
+	all = drop_live(queues, removed);
 	begin(&p, gently, removed);
-	p.queue = *queue;
 	p.deleted = true;
-	walk(&p, true);
-	if (!p.enough)
-		walk(&p, false);
-	if (!p.enough && p.next == DT_NOEND && queue->is_workflow)
-		remove_stray_runs(&p);
+	remove_history(&p, queues);
 	close_tables(&p);
 	under_way = false;
-	return p.enough ? 0 : p.next;
+	if (!all || p.enough)
+		next = 0;
+	else if (!remove_queues(queues))
+		next = pgqrs_clock() + RETRY_DELETED;
+	list_free_deep(queues);
+	return next;
 }

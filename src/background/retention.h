@@ -1,6 +1,7 @@
 /*
  * retention.h
- *	  What has ended long enough ago goes.
+ *	  Retention: removes rows that ended long enough ago, and those of deleted
+ *	  queues.
  */
 #ifndef PGQRS_RETENTION_H
 #define PGQRS_RETENTION_H
@@ -8,12 +9,12 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "queue/queue.h"
 
 typedef struct PgqrsRetained
 {
-	int64 messages; /* removed; those of runs not counted */
-	int64 runs;		/* with their messages, steps, signals and events */
+	int64 messages;	 /* removed; those of runs not counted */
+	int64 runs;		 /* with their messages, steps, signals and events */
+	int64 cancelled; /* live runs of deleted workflows */
 	int64 firings;
 } PgqrsRetained;
 
@@ -24,10 +25,9 @@ typedef struct PgqrsRetained
 extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
 
 /*
- * The same of all that a deleted queue has left, whenever it ended.  DT_NOEND:
- * no history is left; children that are still to be cancelled keep their runs.
+ * The same for deleted queues: ends what is live, removes all that has ended
+ * and at last the queues.  DT_NOEND: there is none left.
  */
-extern TimestampTz pgqrs_retention_empty(const PgqrsQueue *queue, bool gently,
-										 PgqrsRetained *removed);
+extern TimestampTz pgqrs_retention_of_deleted(bool gently, PgqrsRetained *removed);
 
 #endif /* PGQRS_RETENTION_H */

@@ -25,7 +25,7 @@ pgqrs_numbers_add(PgqrsNumbers *list, int64 value)
 }
 
 static int
-compare(const void *a, const void *b)
+compare_int64(const void *a, const void *b)
 {
 	int64 x = *(const int64 *) a;
 	int64 y = *(const int64 *) b;
@@ -37,5 +37,13 @@ void
 pgqrs_numbers_sort(int64 *values, int count)
 {
 	if (count > 1)
-		qsort(values, count, sizeof(int64), compare);
+		qsort(values, count, sizeof(int64), compare_int64);
+}
+
+bool
+pgqrs_numbers_has(const PgqrsNumbers *sorted, int64 value)
+{
+	return sorted->count > 0 &&
+		bsearch(&value, sorted->values, sorted->count, sizeof(int64),
+				compare_int64) != NULL;
 }

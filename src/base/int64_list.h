@@ -20,4 +20,7 @@ extern void pgqrs_numbers_add(PgqrsNumbers *list, int64 value);
 
 extern void pgqrs_numbers_sort(int64 *values, int count);
 
+/* Whether a list that is sorted has the value. */
+extern bool pgqrs_numbers_has(const PgqrsNumbers *sorted, int64 value);
+
 #endif /* PGQRS_INT64_LIST_H */

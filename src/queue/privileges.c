@@ -409,7 +409,7 @@ pgqrs_grants_readable_queues(void)
 	{
 		char *name = TextDatumGetCString(pgqrs_get(slot, Queues_name));
 
-		if (pgqrs_grants_on(name) != 0)
+		if (pgqrs_is_null(slot, Queues_deleted_at) && pgqrs_grants_on(name) != 0)
 			pgqrs_numbers_add(&ids,
 							  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 		pfree(name);

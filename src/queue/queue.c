@@ -1,12 +1,21 @@
 /*
  * queue.c
- *	  Queues by name, by id and by pattern.
+ *	  Queues: found by name, id and pattern; created, altered and paused.
  *
- * Runs in any backend.  What was read of pgqrs_queues is remembered until
- * somebody changes a queue: as with the catalogs, a change is seen by the next
- * lookup after its commit has been noticed, at the latest when a transaction
- * starts or a new table lock is taken.  A caller that must not miss the
- * deletion of a queue locks pgqrs_messages before it looks the queue up.
+ * Runs in any backend.  What was read of pgqrs_queues is cached until a queue
+ * changes, which the next lookup by name or id after the commit sees; lists of
+ * many queues see it when a transaction starts or a new table lock is taken.  A
+ * caller that must not miss the deletion of a queue locks pgqrs_messages before
+ * it looks the queue up.
+ *
+ * A deleted queue keeps its row, marked with the time, until its messages and
+ * runs are removed.  No lookup finds it, and its name is free.
+ *
+ * Locks of administration: the queue's row, to the end of the transaction, so
+ * that changes of one queue follow one another.  Callers that use a queue lock
+ * nothing of it and may go on with the old settings until a change commits.  Of
+ * two transactions that create the same queue at once, one waits for the other
+ * and finds the queue, at every isolation level.
  */
 #include "queue/queue.h"
 
@@ -18,33 +27,40 @@
 #include "queue/privileges.h"
 #include "shmem/quarantine.h"
 #include "shmem/queue_wakeups.h"
+#include "shmem/xact_hooks.h"
+#include "shmem/xact_wakeups.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-typedef struct NameEntry
+typedef struct QueueName
 {
 	char name[PGQRS_NAME_SIZE];
 	int64 queue_id;
-} NameEntry;
+} QueueName;
 
 static struct
 {
 	MemoryContext context;
 	HTAB *by_id;   /* of PgqrsQueue */
-	HTAB *by_name; /* of NameEntry */
+	HTAB *by_name; /* of QueueName */
 	uint64 generation;
 	bool complete; /* holds every queue there is */
 } cache;
 
 /* Empties the cache if it may be out of date. */
 static void
-revalidate(void)
+reset_stale_cache(void)
 {
-	uint64 generation = pgqrs_catalog_generation(TABLE_QUEUES);
+	uint64 generation;
 	HASHCTL ctl;
+
+	/* a transaction that has its locks already would notice no change else */
+	AcceptInvalidationMessages();
+	generation = pgqrs_catalog_generation(TABLE_QUEUES);
 
 	if (cache.by_name != NULL && cache.generation == generation)
 		return;
@@ -61,7 +77,7 @@ revalidate(void)
 	cache.by_id = hash_create("pgqrs queues by id", 16, &ctl,
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	ctl.keysize = PGQRS_NAME_SIZE;
-	ctl.entrysize = sizeof(NameEntry);
+	ctl.entrysize = sizeof(QueueName);
 	cache.by_name = hash_create("pgqrs queues by name", 16, &ctl,
 								HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	cache.generation = generation;
@@ -99,7 +115,7 @@ read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 }
 
 static void
-error_damaged(const PgqrsQueue *queue)
+error_damaged_queue(const PgqrsQueue *queue)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -108,9 +124,9 @@ error_damaged(const PgqrsQueue *queue)
 }
 
 static void
-remember(const PgqrsQueue *queue)
+cache_queue(const PgqrsQueue *queue)
 {
-	NameEntry *entry;
+	QueueName *entry;
 
 	memcpy(hash_search(cache.by_id, &queue->queue_id, HASH_ENTER, NULL), queue,
 		   sizeof(PgqrsQueue));
@@ -124,53 +140,54 @@ remember(const PgqrsQueue *queue)
  * opened.
  */
 static bool
-load(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
+load_queue(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(queues);
 	bool found;
 
-	revalidate(); /* opening the table may have let one in, too */
-	found = pgqrs_row_fetch(queues, index, 1, &key, slot);
+	reset_stale_cache(); /* opening the table may have let one in, too */
+	found = pgqrs_row_fetch(queues, index, 1, &key, slot) &&
+		pgqrs_is_null(slot, Queues_deleted_at);
 	if (found && !read_queue(slot, queue))
 	{
 		if (index == INDEX_QUEUES_NAME)
-			error_damaged(queue);
+			error_damaged_queue(queue);
 		pgqrs_faulty_found(FAULTY_QUEUE, queue->queue_id,
 						   "it has a setting out of range");
 		found = false;
 	}
 	pgqrs_table_close(queues);
 	if (found && cache.generation == pgqrs_catalog_generation(TABLE_QUEUES))
-		remember(queue);
+		cache_queue(queue);
 	return found;
 }
 
 bool
 pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue)
 {
-	PgqrsQueue *known;
+	PgqrsQueue *cached;
 
-	revalidate();
-	known = hash_search(cache.by_id, &queue_id, HASH_FIND, NULL);
-	if (known == NULL || TransactionIdIsValid(known->deleter))
-		return load(INDEX_QUEUES_PKEY, Int64GetDatum(queue_id), queue);
-	*queue = *known;
+	reset_stale_cache();
+	cached = hash_search(cache.by_id, &queue_id, HASH_FIND, NULL);
+	if (cached == NULL || TransactionIdIsValid(cached->deleter))
+		return load_queue(INDEX_QUEUES_PKEY, Int64GetDatum(queue_id), queue);
+	*queue = *cached;
 	return true;
 }
 
 bool
 pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 {
-	NameEntry *known;
+	QueueName *cached;
 
 	if (strlen(name) >= PGQRS_NAME_SIZE)
 		return false;
-	revalidate();
-	known = hash_search(cache.by_name, name, HASH_FIND, NULL);
-	if (known == NULL)
-		return load(INDEX_QUEUES_NAME, CStringGetTextDatum(name), queue);
-	return pgqrs_queue_by_id(known->queue_id, queue);
+	reset_stale_cache();
+	cached = hash_search(cache.by_name, name, HASH_FIND, NULL);
+	if (cached == NULL)
+		return load_queue(INDEX_QUEUES_NAME, CStringGetTextDatum(name), queue);
+	return pgqrs_queue_by_id(cached->queue_id, queue);
 }
 
 bool
@@ -183,9 +200,10 @@ pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege, bool *visi
 }
 
 /*
- * A queue without messages may be deleted under a sender, which looks it up
- * after the deleter has looked for messages: it waits for the deleter's end.
- * The sender has locked pgqrs_messages; writers.c says why that matters.
+ * A queue that is found empty may be deleted without force while a sender looks
+ * it up: the sender waits for that transaction's end.  A forced deletion takes
+ * what is sent before its commit with it, and no sender waits.  The sender has
+ * locked pgqrs_messages; writers.c says why that matters.
  */
 bool
 pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
@@ -197,6 +215,21 @@ pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
 		XactLockTableWait(queue->deleter, NULL, NULL, XLTW_None);
 	}
 	return false;
+}
+
+/* For what refers to a queue by its name: a schedule, an outbox. */
+bool
+pgqrs_queue_pin(const char *name)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(queues);
+	bool pinned = false;
+
+	while (!pinned && pgqrs_queue_find(queues, name, slot))
+		pinned = pgqrs_row_lock(queues, slot, LockTupleKeyShare, LockWaitBlock) ==
+			ROW_LOCKED;
+	pgqrs_table_close(queues);
+	return pinned;
 }
 
 void
@@ -216,24 +249,26 @@ pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queu
 
 /* Makes sure that the cache holds every queue. */
 static void
-load_all(void)
+cache_all_queues(void)
 {
 	PgqrsTable *queues;
 	PgqrsScan scan;
 	TupleTableSlot *slot;
 	PgqrsQueue queue;
 
-	revalidate();
+	reset_stale_cache();
 	if (cache.complete)
 		return;
 	queues = pgqrs_table_open(TABLE_QUEUES, false);
-	revalidate();
+	reset_stale_cache();
 	slot = pgqrs_table_slot(queues);
 	pgqrs_scan_begin_table(&scan, queues);
 	while (pgqrs_scan_next(&scan, slot))
 	{
+		if (!pgqrs_is_null(slot, Queues_deleted_at))
+			continue;
 		if (read_queue(slot, &queue))
-			remember(&queue);
+			cache_queue(&queue);
 		else
 			pgqrs_faulty_found(FAULTY_QUEUE, queue.queue_id,
 							   "it has a setting out of range");
@@ -246,7 +281,7 @@ load_all(void)
 void
 pgqrs_queue_remember_all(void)
 {
-	load_all();
+	cache_all_queues();
 }
 
 static int
@@ -259,7 +294,7 @@ compare_ids(const ListCell *a, const ListCell *b)
 }
 
 static bool
-matches_any(List *patterns, const char *name)
+matches_any_pattern(List *patterns, const char *name)
 {
 	ListCell *lc;
 
@@ -277,13 +312,13 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 	PgqrsQueue *queue;
 	bool visible;
 
-	load_all();
+	cache_all_queues();
 	hash_seq_init(&status, cache.by_id);
 	while ((queue = hash_seq_search(&status)) != NULL)
 	{
 		PgqrsQueue *copy;
 
-		if (!matches_any(patterns, queue->name))
+		if (!matches_any_pattern(patterns, queue->name))
 			continue;
 		copy = palloc(sizeof(PgqrsQueue));
 		*copy = *queue;
@@ -299,7 +334,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 }
 
 /*
- * Lists of queues that a backend remembers
+ * Cached queue_lists of queues
  */
 
 #define MAX_LISTS 4
@@ -314,7 +349,7 @@ typedef struct QueueList
 	PgqrsQueueIds ids;
 } QueueList;
 
-static QueueList lists[MAX_LISTS];
+static QueueList queue_lists[MAX_LISTS];
 
 /* No pattern has control characters. */
 static void
@@ -328,7 +363,7 @@ append_key(StringInfo key, List *patterns)
 }
 
 static bool
-is_list_of(const QueueList *list, const char *key)
+is_current_list(const QueueList *list, const char *key)
 {
 	return list->context != NULL && list->user == GetUserId() &&
 		list->queues == pgqrs_catalog_generation(TABLE_QUEUES) &&
@@ -338,7 +373,7 @@ is_list_of(const QueueList *list, const char *key)
 
 /* What changes from here on makes the next call start over. */
 static void
-make_list(QueueList *list, const char *key, List *patterns, List *also,
+fill_list(QueueList *list, const char *key, List *patterns, List *also,
 		  PgqrsPrivilege privilege)
 {
 	uint64 generation_of_queues = pgqrs_catalog_generation(TABLE_QUEUES);
@@ -361,7 +396,7 @@ make_list(QueueList *list, const char *key, List *patterns, List *also,
 		const PgqrsQueue *queue = lfirst(lc);
 		int at = list->ids.count;
 
-		if (also != NIL && !matches_any(also, queue->name))
+		if (also != NIL && !matches_any_pattern(also, queue->name))
 			continue;
 		list->ids.ids[at] = queue->queue_id;
 		list->ids.slots[at] = pgqrs_ready_slot(queue->queue_id);
@@ -385,12 +420,12 @@ pgqrs_queue_match_ids(List *patterns, List *also, PgqrsPrivilege privilege)
 	append_key(&key, patterns);
 	append_key(&key, also);
 	for (int i = 0; i < MAX_LISTS && list == NULL; i++)
-		if (is_list_of(&lists[i], key.data))
-			list = &lists[i];
+		if (is_current_list(&queue_lists[i], key.data))
+			list = &queue_lists[i];
 	if (list == NULL)
 	{
-		list = &lists[next++ % MAX_LISTS];
-		make_list(list, key.data, patterns, also, privilege);
+		list = &queue_lists[next++ % MAX_LISTS];
+		fill_list(list, key.data, patterns, also, privilege);
 	}
 	pfree(key.data);
 	return &list->ids;
@@ -412,4 +447,236 @@ pgqrs_queue_has_archived(int64 queue_id)
 {
 	return pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, queue_id) ||
 		pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, queue_id);
+}
+
+/*
+ * Administration
+ */
+
+static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
+	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
+								  Queues_visibility_timeout},
+	[QUEUE_MAX_ATTEMPTS] = {"max_attempts", TABLE_QUEUES, Queues_max_attempts},
+	[QUEUE_MAX_IN_FLIGHT] = {"max_in_flight", TABLE_QUEUES, Queues_max_in_flight},
+	[QUEUE_RETENTION] = {"retention", TABLE_QUEUES, Queues_retention},
+	[QUEUE_DEAD_RETENTION] = {"dead_retention", TABLE_QUEUES, Queues_dead_retention},
+	[QUEUE_FLOW] = PGQRS_FLOW_SETTINGS,
+};
+
+/* Nothing given; the defaults are those of pgqrs_create_queue() in SQL. */
+void
+pgqrs_queue_defaults(PgqrsSettings *s)
+{
+	pgqrs_settings_init(s, queue_settings, QUEUE_SETTING_COUNT);
+	pgqrs_settings_default(s, QUEUE_VISIBILITY_TIMEOUT,
+						   IntervalPGetDatum(pgqrs_interval(30 * USECS_PER_SEC)));
+	pgqrs_settings_default(s, QUEUE_MAX_ATTEMPTS, Int32GetDatum(5));
+	pgqrs_settings_default(s, QUEUE_RETENTION,
+						   IntervalPGetDatum(pgqrs_interval(7 * USECS_PER_DAY)));
+	pgqrs_settings_default(s, QUEUE_DEAD_RETENTION,
+						   IntervalPGetDatum(pgqrs_interval(30 * USECS_PER_DAY)));
+}
+
+/*
+ * Inserts a queue with its own default settings and, over them, those given
+ * that pgqrs_queues holds.  False: another queue has the name, or had it a
+ * moment ago.
+ */
+bool
+pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
+				   const PgqrsSettings *s, int64 *queue_id)
+{
+	PgqrsSettings defaults;
+	PgqrsRow row;
+
+	*queue_id = pgqrs_next_id(SEQUENCE_QUEUE_ID);
+	pgqrs_queue_defaults(&defaults);
+	pgqrs_row_init(&row, queues);
+	pgqrs_settings_store(&defaults, TABLE_QUEUES, false, &row);
+	pgqrs_settings_store(s, TABLE_QUEUES, false, &row);
+	pgqrs_set(&row, Queues_queue_id, Int64GetDatum(*queue_id));
+	pgqrs_set(&row, Queues_name, CStringGetTextDatum(name));
+	pgqrs_set(&row, Queues_is_workflow, BoolGetDatum(is_workflow));
+	pgqrs_set(&row, Queues_created_at, TimestampTzGetDatum(pgqrs_clock()));
+	if (!pgqrs_row_insert_unique(queues, &row, INDEX_QUEUES_NAME))
+		return false;
+	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_wake_mark_queues();
+	return true;
+}
+
+/* The row of a queue, for any role. */
+bool
+pgqrs_queue_find(PgqrsTable *queues, const char *name, TupleTableSlot *slot)
+{
+	Datum key = CStringGetTextDatum(name);
+
+	return pgqrs_row_fetch(queues, INDEX_QUEUES_NAME, 1, &key, slot);
+}
+
+/*
+ * Locks the row of a queue for a role that administers it.  False if there is
+ * none or the role has no privilege on it at all; 42501 if it has another.
+ */
+bool
+pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
+				 TupleTableSlot *slot)
+{
+	if (pgqrs_grants_on(name) == 0)
+		return false;
+	while (pgqrs_queue_find(queues, name, slot))
+	{
+		pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+		if (pgqrs_row_lock(queues, slot, mode, LockWaitBlock) == ROW_LOCKED)
+			return true;
+	}
+	return false;
+}
+
+/* Writes the given settings that pgqrs_queues holds into a locked row. */
+void
+pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings *s)
+{
+	PgqrsRow row;
+
+	if (!pgqrs_settings_given(s, TABLE_QUEUES))
+		return;
+	pgqrs_row_copy(&row, queues, slot);
+	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
+	pgqrs_row_update(queues, slot, &row);
+	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_commit_due(DUE_RETENTION, 0);
+	pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+}
+
+static void
+refuse_workflow(const char *name, TupleTableSlot *slot)
+{
+	if (DatumGetBool(pgqrs_get(slot, Queues_is_workflow)))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("queue \"%s\" cannot be created", name),
+				 errdetail("It is the queue of the workflow of this name."),
+				 errhint("Choose another name, or use the workflow's queue through pgqrs_trigger().")));
+}
+
+/* An existing queue stays as it is: says so if something else was asked for. */
+static void
+keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+		   TupleTableSlot *slot)
+{
+	StringInfoData differences;
+
+	initStringInfo(&differences);
+	pgqrs_settings_compare(s, queues, slot, &differences);
+	if (differences.len > 0)
+		ereport(NOTICE,
+				(errmsg("queue \"%s\" exists and keeps its settings", name),
+				 errdetail("%s.", differences.data),
+				 errhint("Change them with pgqrs_alter_queue().")));
+}
+
+/*
+ * An existing queue gets the settings; one that has them is neither written nor
+ * locked.  False: it was deleted meanwhile.
+ */
+static bool
+replace_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+			  TupleTableSlot *slot)
+{
+	if (!pgqrs_settings_differ(s, queues, slot))
+		return true;
+	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, slot))
+		return false;
+	refuse_workflow(name, slot);
+	if (pgqrs_settings_differ(s, queues, slot))
+		pgqrs_queue_store(queues, slot, s);
+	return true;
+}
+
+/* False: the queue was deleted meanwhile. */
+static bool
+adopt_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+			TupleTableSlot *slot)
+{
+	refuse_workflow(name, slot);
+	if (s->replace)
+		return replace_queue(queues, name, s, slot);
+	keep_queue(queues, name, s, slot);
+	return true;
+}
+
+int64
+pgqrs_queue_create(const char *name, const PgqrsSettings *s)
+{
+	PgqrsTable *queues;
+	TupleTableSlot *slot;
+	int64 queue_id;
+
+	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+	queues = pgqrs_table_open(TABLE_QUEUES, true);
+	slot = pgqrs_table_slot(queues);
+	while (!pgqrs_queue_insert(queues, name, false, s, &queue_id))
+	{
+		if (pgqrs_queue_find(queues, name, slot) &&
+			adopt_queue(queues, name, s, slot))
+		{
+			queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+			break;
+		}
+	}
+	pgqrs_table_close(queues);
+	return queue_id;
+}
+
+static void
+refuse_workflow_settings(const char *name, const PgqrsSettings *s)
+{
+	if (s->given[QUEUE_VISIBILITY_TIMEOUT] || s->given[QUEUE_MAX_ATTEMPTS])
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("visibility_timeout and max_attempts of queue \"%s\" cannot be altered",
+						name),
+				 errdetail("It is the queue of the workflow of this name."),
+				 errhint("Alter visibility_timeout and max_crashes of the workflow with pgqrs_alter_workflow().")));
+}
+
+/* Of a workflow's queue, what the workflow has no setting for. */
+void
+pgqrs_queue_alter(const char *name, const PgqrsSettings *s)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(queues);
+
+	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, slot))
+		pgqrs_error_queue_not_found(name);
+	if (DatumGetBool(pgqrs_get(slot, Queues_is_workflow)))
+		refuse_workflow_settings(name, s);
+	pgqrs_queue_store(queues, slot, s);
+	pgqrs_table_close(queues);
+}
+
+/* A queue that is paused already keeps the time since when it is. */
+void
+pgqrs_queue_pause(const char *name, bool pause)
+{
+	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(queues);
+
+	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, slot))
+		pgqrs_error_queue_not_found(name);
+	if (pgqrs_is_null(slot, Queues_paused_at) == pause)
+	{
+		PgqrsRow row;
+
+		pgqrs_row_copy(&row, queues, slot);
+		if (pause)
+			pgqrs_set(&row, Queues_paused_at, TimestampTzGetDatum(pgqrs_clock()));
+		else
+			pgqrs_set_null(&row, Queues_paused_at);
+		pgqrs_row_update(queues, slot, &row);
+		pgqrs_catalog_changed(TABLE_QUEUES);
+		pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+	}
+	pgqrs_table_close(queues);
 }

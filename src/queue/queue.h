@@ -1,6 +1,6 @@
 /*
  * queue.h
- *	  Queues by name, by id and by pattern.
+ *	  Queues: found by name, id and pattern; created, altered and paused.
  */
 #ifndef PGQRS_QUEUE_H
 #define PGQRS_QUEUE_H
@@ -9,6 +9,7 @@
 
 #include "base/catalog.h"
 #include "nodes/pg_list.h"
+#include "queue/options.h"
 #include "store/table.h"
 
 #define PGQRS_NAME_SIZE 256 /* 255 bytes and the end */
@@ -24,16 +25,19 @@ typedef struct PgqrsQueue
 	int max_in_flight; /* 0: no limit */
 	bool paused;
 	bool is_workflow;
-	TransactionId deleter; /* an open transaction that deletes it, or invalid */
+	TransactionId deleter; /* another transaction that is deleting its row, or invalid */
 	char name[PGQRS_NAME_SIZE];
 } PgqrsQueue;
 
-/* By name or id, whoever asks; false if there is none. */
+/* By name or id, for any role; false if there is none, or it is deleted. */
 extern bool pgqrs_queue_by_name(const char *name, PgqrsQueue *queue);
 extern bool pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue);
 
-/* By name for a transaction that sends to it: not while it is being deleted. */
+/* By name for a transaction that sends to it: not while its row is being deleted. */
 extern bool pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue);
+
+/* Keeps it from being deleted until this transaction ends; false: there is none. */
+extern bool pgqrs_queue_pin(const char *name);
 
 /* By name for a role that has the privilege: else PQ001, or 42501 if it may see it. */
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
@@ -70,5 +74,39 @@ extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
 /* Whether a table has rows of a queue; the index begins with the queue's id. */
 extern bool pgqrs_queue_has(PgqrsTableId table, PgqrsIndexId index, int64 queue_id);
 extern bool pgqrs_queue_has_archived(int64 queue_id);
+
+/* The settings of a queue, in the order of the arguments. */
+typedef enum PgqrsQueueSetting
+{
+	QUEUE_VISIBILITY_TIMEOUT,
+	QUEUE_MAX_ATTEMPTS,
+	QUEUE_MAX_IN_FLIGHT,
+	QUEUE_RETENTION,
+	QUEUE_DEAD_RETENTION,
+	QUEUE_FLOW,
+	QUEUE_SETTING_COUNT = QUEUE_FLOW + FLOW_SETTING_COUNT
+} PgqrsQueueSetting;
+
+/* A lease of more than a year is a mistake. */
+#define PGQRS_MAX_VISIBILITY_TIMEOUT (366 * USECS_PER_DAY)
+
+extern void pgqrs_queue_defaults(PgqrsSettings *s);
+
+extern int64 pgqrs_queue_create(const char *name, const PgqrsSettings *s);
+extern void pgqrs_queue_alter(const char *name, const PgqrsSettings *s);
+extern void pgqrs_queue_pause(const char *name, bool pause);
+
+/*
+ * For other administration: rows of pgqrs_queues that are not deleted.
+ */
+extern bool pgqrs_queue_insert(PgqrsTable *queues, const char *name,
+							   bool is_workflow, const PgqrsSettings *s,
+							   int64 *queue_id);
+extern bool pgqrs_queue_find(PgqrsTable *queues, const char *name,
+							 TupleTableSlot *slot);
+extern bool pgqrs_queue_lock(PgqrsTable *queues, const char *name,
+							 LockTupleMode mode, TupleTableSlot *slot);
+extern void pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot,
+							  const PgqrsSettings *s);
 
 #endif /* PGQRS_QUEUE_H */

@@ -66,7 +66,6 @@ static const PgqrsIndexId primary_key[TABLE_COUNT] = {
 	[TABLE_FIRINGS] = INDEX_FIRINGS_PKEY,
 	[TABLE_EVENTS] = INDEX_EVENTS_PKEY,
 	[TABLE_GRANTS] = INDEX_GRANTS_PKEY,
-	[TABLE_DELETED] = INDEX_DELETED_PKEY,
 	[TABLE_PARENTS] = INDEX_PARENTS_PKEY,
 };
 
@@ -805,7 +804,8 @@ pgqrs_row_update_waits(TupleTableSlot *slot)
 
 /*
  * The other transaction that has deleted the row in the slot, which was visible
- * when it was read, and has not been rolled back; or an invalid id.
+ * when it was read, and has not been rolled back; or an invalid id.  A version
+ * that was updated points to the next one, one that was deleted to itself.
  */
 TransactionId
 pgqrs_row_deleter(TupleTableSlot *slot)
@@ -816,14 +816,37 @@ pgqrs_row_deleter(TupleTableSlot *slot)
 
 	LockBuffer(stored->buffer, BUFFER_LOCK_SHARE);
 	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
-		(header->t_infomask2 & HEAP_KEYS_UPDATED) != 0 &&
-		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		ItemPointerEquals(&header->t_ctid, &stored->base.tuple->t_self))
 		xid = HeapTupleHeaderGetUpdateXid(header);
 	LockBuffer(stored->buffer, BUFFER_LOCK_UNLOCK);
 	if (!TransactionIdIsValid(xid) || TransactionIdIsCurrentTransactionId(xid) ||
 		(!TransactionIdIsInProgress(xid) && TransactionIdDidAbort(xid)))
 		return InvalidTransactionId;
 	return xid;
+}
+
+/*
+ * Whether the transaction that wrote the version in the slot has ended, and told
+ * all others to forget what they had cached of it: that comes after they see the
+ * version, and before the transaction's lock is released.
+ */
+bool
+pgqrs_row_is_settled(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *stored = (BufferHeapTupleTableSlot *) slot;
+	TransactionId xid = HeapTupleHeaderGetXmin(stored->base.tuple->t_data);
+	LOCKTAG tag;
+
+	if (!TransactionIdIsNormal(xid))
+		return true;
+	if (TransactionIdIsCurrentTransactionId(xid))
+		return false;
+	SET_LOCKTAG_TRANSACTION(tag, xid);
+	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	LockRelease(&tag, ShareLock, false);
+	return true;
 }
 
 /*

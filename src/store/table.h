@@ -106,6 +106,7 @@ extern bool pgqrs_row_fetch_locked(PgqrsTable *table, int64 id,
 extern bool pgqrs_row_is_busy(TupleTableSlot *slot);
 extern bool pgqrs_row_update_waits(TupleTableSlot *slot);
 extern TransactionId pgqrs_row_deleter(TupleTableSlot *slot);
+extern bool pgqrs_row_is_settled(TupleTableSlot *slot);
 extern PgqrsLockResult pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot,
 									  LockTupleMode mode, LockWaitPolicy wait);
 

@@ -4,14 +4,18 @@
  *
  * Runs in any backend.
  *
- * Purging locks the messages that it drops and steps over those that somebody
- * else has locked; sending to the queue, claims and purges may go on at the
- * same time.
+ * A purge locks the messages that it drops and steps over those that another
+ * transaction has locked; senders, claims and other purges go on meanwhile.
  *
- * Deleting takes the queue's row away: its name is free at the commit, and
- * from then on its messages and runs are found by no call.  With force the
- * background work removes them, in batches; without there are none.  No other
- * transaction waits for a deletion but one that sends to that very queue.
+ * A forced deletion marks the queue's row as deleted.  From its commit on the
+ * name is free, and no lookup finds the queue, so that its messages, runs and
+ * keys are absent, too.  It waits for no sender and no sender waits for it:
+ * what is sent before the commit is deleted as well.  Background duties end and
+ * remove the rows in batches, and at last the queue's own (retention.c).
+ *
+ * Without force there must be nothing to remove.  The row itself is deleted,
+ * for which a sender waits (queue.c), and open transactions that may have sent
+ * something are waited for.
  */
 #include "workflow/drop.h"
 
@@ -21,8 +25,6 @@
 #include "queue/lease_limits.h"
 #include "queue/message.h"
 #include "queue/privileges.h"
-#include "queue/queue.h"
-#include "queue/queue_admin.h"
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/writers.h"
@@ -37,65 +39,64 @@
 #include "workflow/schedule.h"
 #include "workflow/workflow.h"
 
-/* How long senders are waited for, in milliseconds. */
-#define SENDERS_PATIENCE 900
+/* How long a deletion waits for senders, in milliseconds. */
+#define MAX_SENDER_WAIT_MS 900
 
-/* How many runs are cancelled with the same open tables and memory. */
-#define CANCEL_CHUNK 1000
+/* Messages that are dropped with the same open tables and memory. */
+#define DROP_CHUNK 1000
 
 /*
- * Purging
+ * Dropping messages
  */
 
-/* What cancels many runs without using more and more memory. */
-typedef struct Canceller
+/* Messages of one queue, dropped one by one without using more and more memory. */
+typedef struct Drop
 {
+	const PgqrsQueue *queue;
+	bool leased;		   /* also those under a live lease */
 	MemoryContext context; /* NULL: the tables are not open */
 	PgqrsRunRows rows;
-	int used;
-} Canceller;
+	int used; /* with these tables */
+	PgqrsDropped *dropped;
+} Drop;
 
 static void
-close_canceller(Canceller *c)
+close_drop(Drop *d)
 {
-	if (c->context == NULL)
+	if (d->context == NULL)
 		return;
-	pgqrs_run_close(&c->rows);
-	MemoryContextDelete(c->context);
-	c->context = NULL;
+	pgqrs_run_close(&d->rows);
+	MemoryContextDelete(d->context);
+	d->context = NULL;
 }
 
-/* Cancels a run whose message we have locked exclusively. */
 static void
-cancel_run(Canceller *c, int64 run_id)
+open_drop(Drop *d)
 {
-	MemoryContext old;
+	MemoryContext caller;
 
-	if (c->context != NULL && ++c->used == CANCEL_CHUNK)
-		close_canceller(c);
-	if (c->context == NULL)
-	{
-		c->context = AllocSetContextCreate(CurrentMemoryContext,
-										   "pgqrs cancelled runs",
-										   ALLOCSET_DEFAULT_SIZES);
-		c->used = 0;
-		old = MemoryContextSwitchTo(c->context);
-		pgqrs_run_open(&c->rows);
-	}
-	else
-		old = MemoryContextSwitchTo(c->context);
-	pgqrs_run_require(&c->rows, run_id, PRIVILEGE_ADMIN, LockTupleExclusive);
-	pgqrs_run_end(&c->rows, RUN_CANCELLED, PGQRS_NULL, PGQRS_NULL);
-	MemoryContextSwitchTo(old);
+	if (d->context != NULL && d->used++ < DROP_CHUNK)
+		return;
+	close_drop(d);
+	d->context = AllocSetContextCreate(CurrentMemoryContext,
+									   "pgqrs dropped messages",
+									   ALLOCSET_DEFAULT_SIZES);
+	d->used = 1;
+	caller = MemoryContextSwitchTo(d->context);
+	pgqrs_run_open(&d->rows);
+	MemoryContextSwitchTo(caller);
 }
 
-/* Locks a message that waits; false if it does not, or somebody has it locked. */
+/*
+ * Locks a message that is to be dropped; false if another transaction has it
+ * locked, or it is under a lease that protects it.
+ */
 static bool
-lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
+lock_droppable(Drop *d, PgqrsTable *messages, TupleTableSlot *slot)
 {
 	int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
-	while (!pgqrs_lease_live(slot, pgqrs_clock()))
+	while (d->leased || !pgqrs_lease_live(slot, pgqrs_clock()))
 	{
 		switch (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitSkip))
 		{
@@ -113,66 +114,102 @@ lock_waiting(PgqrsTable *messages, TupleTableSlot *slot)
 
 /* A message without its run, or of one that has ended, is no run's any more. */
 static bool
-has_live_run(TupleTableSlot *message)
+has_live_run(PgqrsRunRows *rows)
 {
-	PgqrsTable *runs;
-	TupleTableSlot *run;
 	int status;
-	bool live;
 
-	if (pgqrs_is_null(message, Messages_run_id))
+	if (pgqrs_is_null(rows->message, Messages_run_id) ||
+		!pgqrs_row_fetch_id(rows->runs,
+							DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+							rows->run))
 		return false;
-	runs = pgqrs_table_open(TABLE_RUNS, false);
-	run = pgqrs_table_slot(runs);
-	live = pgqrs_row_fetch_id(runs,
-							  DatumGetInt64(pgqrs_get(message, Messages_run_id)),
-							  run);
-	if (live)
-	{
-		status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
-		live = status >= 0 && !pgqrs_run_is_terminal(status);
-	}
-	pgqrs_table_close(runs);
-	return live;
+	status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(rows->run, Runs_status));
+	return status >= 0 && !pgqrs_run_is_terminal(status);
 }
 
-typedef struct Purge
+/* Drops a message that is locked, so that no other transaction ends its run. */
+static void
+drop_message(Drop *d, int64 id)
 {
-	const char *queue;
-	int64 count;
-} Purge;
+	PgqrsRunRows *rows = &d->rows;
+	MemoryContext caller;
 
-static bool
-purge(void *arg)
+	open_drop(d);
+	caller = MemoryContextSwitchTo(d->context);
+	rows->has_message = pgqrs_row_fetch_id(rows->messages, id, rows->message);
+	if (!rows->has_message)
+		elog(ERROR, "message " INT64_FORMAT " is gone although it is locked", id);
+	if (has_live_run(rows))
+	{
+		rows->queue = *d->queue;
+		rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
+		pgqrs_run_end(rows, RUN_CANCELLED, PGQRS_NULL, PGQRS_NULL);
+		d->dropped->runs++;
+	}
+	else
+	{
+		pgqrs_row_delete(rows->messages, rows->message);
+		d->dropped->messages++;
+	}
+	MemoryContextSwitchTo(caller);
+}
+
+/* Drops up to max messages. */
+static void
+drop_messages(Drop *d, int64 max)
 {
-	Purge *purge = arg;
+	PgqrsFaultyKind kind = d->leased ? FAULTY_MESSAGE : FAULTY_PURGE;
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	Canceller canceller = {NULL};
-	PgqrsQueue queue;
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(d->queue->queue_id)};
+	int64 count = 0;
 	PgqrsScan scan;
-	PgqrsKey key = {1, BTEqualStrategyNumber};
 
-	pgqrs_faulty_begin();
-	purge->count = 0;
-	pgqrs_queue_require(purge->queue, PRIVILEGE_ADMIN, &queue);
-	key.value = Int64GetDatum(queue.queue_id);
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
-	while (pgqrs_scan_next(&scan, slot))
+	while (count < max && pgqrs_scan_next(&scan, slot))
 	{
 		int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
-		if (!pgqrs_faulty_come_to(FAULTY_PURGE, id) || !lock_waiting(messages, slot))
-			continue;
-		if (has_live_run(slot))
-			cancel_run(&canceller, DatumGetInt64(pgqrs_get(slot, Messages_run_id)));
-		else
-			pgqrs_row_delete(messages, slot);
-		purge->count++;
+		if (pgqrs_faulty_come_to(kind, id) && lock_droppable(d, messages, slot))
+		{
+			drop_message(d, id);
+			count++;
+		}
 	}
 	pgqrs_scan_end(&scan);
-	close_canceller(&canceller);
+	close_drop(d);
 	pgqrs_table_close(messages);
+}
+
+void
+pgqrs_queue_drop_messages(const PgqrsQueue *queue, int64 max, PgqrsDropped *dropped)
+{
+	Drop d = {.queue = queue, .leased = true, .dropped = dropped};
+
+	drop_messages(&d, max);
+}
+
+/*
+ * Purging
+ */
+
+typedef struct Purge
+{
+	const char *name;
+	PgqrsDropped dropped;
+} Purge;
+
+static bool
+purge_queue(void *arg)
+{
+	Purge *purge = arg;
+	PgqrsQueue queue;
+	Drop d = {.queue = &queue, .dropped = &purge->dropped};
+
+	pgqrs_faulty_begin();
+	memset(&purge->dropped, 0, sizeof(purge->dropped));
+	pgqrs_queue_require(purge->name, PRIVILEGE_ADMIN, &queue);
+	drop_messages(&d, PG_INT64_MAX);
 	return true;
 }
 
@@ -180,11 +217,11 @@ purge(void *arg)
 int64
 pgqrs_queue_purge(const char *name)
 {
-	Purge p = {.queue = name};
+	Purge purge = {.name = name};
 
-	while (!pgqrs_faulty_try(purge, &p))
+	while (!pgqrs_faulty_try(purge_queue, &purge))
 		CHECK_FOR_INTERRUPTS();
-	return p.count;
+	return purge.dropped.messages + purge.dropped.runs;
 }
 
 /*
@@ -193,14 +230,14 @@ pgqrs_queue_purge(const char *name)
 
 /*
  * Nothing may come to a queue between the look at what it has and the commit of
- * its deletion.  Transactions that look the queue up from now on wait for ours;
- * those that may have done so before are waited for.
+ * its deletion.  Transactions that look the queue up from now on wait for this
+ * one; those that may have done so before are waited for here.
  */
 static void
 await_senders(void)
 {
-	int patience = LockTimeout > 0 ? Min(LockTimeout, SENDERS_PATIENCE) :
-									 SENDERS_PATIENCE;
+	int patience = LockTimeout > 0 ? Min(LockTimeout, MAX_SENDER_WAIT_MS) :
+									 MAX_SENDER_WAIT_MS;
 	PgqrsWriters writers;
 
 	pgqrs_catalog_changing(TABLE_QUEUES);
@@ -238,8 +275,8 @@ is_outbox(const char *name)
 }
 
 /*
- * Workflows whose outbox is deleted have none: whoever makes a queue of that
- * name later was not chosen to learn of their runs.
+ * Workflows whose outbox is deleted have none: the owner of a later queue of
+ * that name was not chosen to learn of their runs.
  */
 static void
 clear_outboxes(const char *name)
@@ -294,33 +331,28 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	if (what != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_IN_USE),
-				 errmsg("%s \"%s\" is in use",
-						is_workflow ? "workflow" : "queue", name),
+				 is_workflow ? errmsg("workflow \"%s\" is in use", name) :
+							   errmsg("queue \"%s\" is in use", name),
 				 errdetail_internal("%s", what),
 				 errhint("Pass force => true to delete them with it.")));
 }
 
-/* What the queue has stays to be removed by deleted_queue.c. */
+/* What the queue has stays to be removed in the background. */
 static void
-leave_contents(int64 id, bool is_workflow, const char *name)
+mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 {
-	PgqrsTable *deleted = pgqrs_table_open(TABLE_DELETED, true);
 	PgqrsRow row;
 
-	pgqrs_row_init(&row, deleted);
-	pgqrs_set(&row, Deleted_queue_id, Int64GetDatum(id));
-	pgqrs_set(&row, Deleted_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
-	pgqrs_set(&row, Deleted_is_workflow, BoolGetDatum(is_workflow));
-	pgqrs_set(&row, Deleted_name, CStringGetTextDatum(name));
-	pgqrs_row_insert(deleted, &row);
-	pgqrs_table_close(deleted);
+	pgqrs_row_copy(&row, queues, queue);
+	pgqrs_set(&row, Queues_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
+	pgqrs_row_update(queues, queue, &row);
 	pgqrs_commit_due(DUE_DELETED, 0);
 }
 
 /*
- * Deletes a queue whose row is locked.  With force nothing is waited for: what
- * is sent to it before the commit is deleted with it.  Without, what keeps the
- * queue in use is looked for before any wait, and again when nothing can come.
+ * Deletes a queue whose row is locked exclusively, so that no schedule and no
+ * outbox of it is being made.  Without force, what keeps the queue in use is
+ * looked for before any wait, and again when nothing can come.
  */
 static void
 delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
@@ -328,20 +360,18 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	int64 id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
 	bool is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 
-	if (!force)
-		refuse_in_use(id, is_workflow, name);
-	pgqrs_row_delete(queues, queue);
 	if (force)
 	{
-		/* what was made before lock_queue() had the queue's row */
+		mark_deleted(queues, queue);
 		if (is_workflow)
 			pgqrs_schedule_drop_all_of(name);
 		else
 			clear_outboxes(name);
-		leave_contents(id, is_workflow, name);
 	}
 	else
 	{
+		refuse_in_use(id, is_workflow, name);
+		pgqrs_row_delete(queues, queue);
 		await_senders();
 		refuse_in_use(id, is_workflow, name);
 		if (is_workflow)
@@ -352,22 +382,6 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	pgqrs_wake_mark_queue_deleted(id);
 }
 
-/*
- * Locks the queue's row.  Rows of others that go or change with it come first:
- * a transaction that has one of them may go on and send to the queue, where it
- * would wait for ours.
- */
-static bool
-lock_queue(PgqrsTable *queues, const char *name, bool force, TupleTableSlot *queue)
-{
-	if (force && (pgqrs_grants_on(name) & CAN_ADMIN) != 0)
-	{
-		pgqrs_schedule_drop_all_of(name);
-		clear_outboxes(name);
-	}
-	return pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
-}
-
 bool
 pgqrs_queue_delete(const char *name, bool force)
 {
@@ -375,7 +389,7 @@ pgqrs_queue_delete(const char *name, bool force)
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	bool found;
 
-	found = lock_queue(queues, name, force, queue);
+	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue);
 	if (found)
 	{
 		if (!force && DatumGetBool(pgqrs_get(queue, Queues_is_workflow)))
@@ -398,7 +412,7 @@ pgqrs_workflow_delete(const char *name, bool force)
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	bool found;
 
-	found = lock_queue(queues, name, force, queue) &&
+	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue) &&
 		DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 	if (found)
 		delete_locked(queues, queue, name, force);

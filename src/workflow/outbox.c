@@ -199,13 +199,12 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 	MemoryContextDelete(context);
 }
 
-/* As with who sends to a queue, its deletion comes before this or waits. */
+/* A deletion of the queue comes before this or waits. */
 void
 pgqrs_outbox_check(const char *name)
 {
 	PgqrsQueue queue;
 
-	pgqrs_table_close(pgqrs_table_open(TABLE_MESSAGES, true));
 	pgqrs_queue_require(name, PRIVILEGE_TRIGGER, &queue);
 	if (queue.is_workflow)
 		ereport(ERROR,
@@ -213,4 +212,6 @@ pgqrs_outbox_check(const char *name)
 				 errmsg("\"%s\" cannot be an outbox", name),
 				 errdetail("It is the queue of a workflow."),
 				 errhint("Create a queue for the events with pgqrs_create_queue().")));
+	if (!pgqrs_queue_pin(name))
+		pgqrs_error_queue_not_found(name);
 }

@@ -58,17 +58,6 @@ get_text(TupleTableSlot *slot, AttrNumber column)
 
 static const PgqrsRoleColumns owner_columns = {Schedules_owner_id, Schedules_owner};
 
-/*
- * Opens the schedules for writing, and before them the messages: who deletes a
- * workflow locks those, then its schedules.
- */
-static PgqrsTable *
-open_schedules(void)
-{
-	pgqrs_table_close(pgqrs_table_open(TABLE_MESSAGES, true));
-	return pgqrs_table_open(TABLE_SCHEDULES, true);
-}
-
 static bool
 fetch(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
 {
@@ -232,11 +221,12 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 
 	/* the names of other tenants' schedules can be neither probed nor taken */
 	pgqrs_grants_require(s->name, PRIVILEGE_TRIGGER);
-	schedules = open_schedules();
+	schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	slot = pgqrs_table_slot(schedules);
 	zone = pgqrs_cron_zone(s->timezone);
-	/* with pgqrs_messages locked nobody is deleting the workflow */
 	pgqrs_workflow_require(s->workflow, PRIVILEGE_TRIGGER, &workflow);
+	if (!pgqrs_queue_pin(s->workflow))
+		pgqrs_error_workflow_not_found(s->workflow);
 	pgqrs_cron_parse(s->cron, &cron);
 	for (;;)
 	{
@@ -261,7 +251,7 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 void
 pgqrs_schedule_enable(const char *name, bool enabled)
 {
-	PgqrsTable *schedules = open_schedules();
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	PgqrsCron cron;
 	PgqrsRow row;
@@ -306,7 +296,7 @@ drop_locked(PgqrsTable *schedules, TupleTableSlot *slot)
 bool
 pgqrs_schedule_drop(const char *name)
 {
-	PgqrsTable *schedules = open_schedules();
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	bool found = find_locked(schedules, name, LockTupleExclusive, slot);
 
@@ -385,7 +375,7 @@ fill_run(TupleTableSlot *slot, PgqrsNewRun *r)
 int64
 pgqrs_schedule_trigger(const char *name)
 {
-	PgqrsTable *schedules = open_schedules();
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	PgqrsNewRun r;
 	int64 id;
@@ -766,7 +756,7 @@ realign(Due *due)
 bool
 pgqrs_schedules_follow_roles(int max)
 {
-	PgqrsTable *schedules = open_schedules();
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	bool all = true;
 	PgqrsScan scan;
@@ -804,7 +794,7 @@ pgqrs_schedule_tick(int max, int64 *fired)
 	static uint32 realigned_epoch;
 	uint32 epoch = pgqrs_clock_epoch();
 	Due due = {
-		.schedules = open_schedules(),
+		.schedules = pgqrs_table_open(TABLE_SCHEDULES, true),
 		.firings = pgqrs_table_open(TABLE_FIRINGS, true),
 		.now = pgqrs_clock(),
 	};

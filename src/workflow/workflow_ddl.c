@@ -16,7 +16,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "queue/privileges.h"
-#include "queue/queue_admin.h"
+#include "queue/queue.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"

@@ -74,10 +74,10 @@ BEGIN
 		ELSE g := g || jsonb_build_object('shared', child, 'parent', id); END IF;
 		-- a queue and a workflow that were deleted with what they had
 		PERFORM pgqrs_create_queue('dq'), pgqrs_create_workflow('dw'), pgqrs_enqueue('dq', '1'), pgqrs_trigger('dw');
-		IF n = 1 THEN INSERT INTO bad SELECT 'pgqrs_deleted_queues', queue_id FROM pgqrs_queues
-			WHERE name IN ('dq', 'dw');
+		IF n = 1 THEN INSERT INTO bad SELECT 'pgqrs_queues', queue_id FROM pgqrs_queues
+			WHERE name IN ('dq', 'dw') AND deleted_at IS NULL;
 		ELSE g := g || jsonb_build_object('deleted', (SELECT array_agg(queue_id) FROM pgqrs_queues
-			WHERE name IN ('dq', 'dw'))); END IF;
+			WHERE name IN ('dq', 'dw') AND deleted_at IS NULL)); END IF;
 		PERFORM pgqrs_delete_queue('dq', force => true), pgqrs_delete_workflow('dw', force => true);
 	END LOOP;
 	FOR n IN 1..2 LOOP
@@ -205,7 +205,7 @@ SELECT is(ARRAY(SELECT pg_temp.damage('')), '{}', 'without damage every call goe
 CREATE TEMP TABLE tables (tab regclass, key name);
 INSERT INTO tables VALUES ('pgqrs_queues', 'queue_id'), ('pgqrs_workflows', 'workflow_id'),
 	('pgqrs_messages', 'message_id'), ('pgqrs_archive', 'message_id'),
-	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_run_parents', 'run_id'), ('pgqrs_deleted_queues', 'queue_id'),
+	('pgqrs_workflow_runs', 'run_id'), ('pgqrs_workflow_run_parents', 'run_id'),
 		('pgqrs_workflow_steps', 'run_id'), ('pgqrs_run_signals', 'run_id'), ('pgqrs_schedules', 'schedule_id'),
 		('pgqrs_workers', 'worker_id');
 

@@ -503,7 +503,7 @@ SELECT is(pg_temp.refusal_for('administrator', 'SELECT pgqrs_create_queue(''t.ne
 SELECT is(pg_temp.refusal_for('administrator', 'SELECT pgqrs_create_queue(''t'')'), '42501',
 	'an administrator of the pattern may not create a queue beside it');
 SELECT is(array_agg(name), '{t.new,t.q}', 'the queues of the pattern are there') FROM (SELECT name FROM pgqrs_queues
-	WHERE name LIKE 't.%' ORDER BY 1) q;
+	WHERE name LIKE 't.%' AND deleted_at IS NULL ORDER BY 1) q;
 
 --
 -- A queue that its own command created and failed after is not remembered

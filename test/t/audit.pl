@@ -231,7 +231,7 @@ is(events($run, 'role'), 'created bob', 'the role that did it');
 
 # A workflow is deleted with all that there was of it.
 sql("SELECT pgqrs_delete_workflow('job', force => true)");
-ok($node->poll_query_until('postgres', 'SELECT pgqrs_maintain() IS NULL OR NOT EXISTS (SELECT FROM pgqrs_deleted_queues)'), 'its rows are removed in batches');
+ok($node->poll_query_until('postgres', 'SELECT pgqrs_maintain() IS NULL OR NOT EXISTS (SELECT FROM pgqrs_queues WHERE deleted_at IS NOT NULL)'), 'its rows are removed in batches');
 is(sql(q{SELECT count(*) FROM pgqrs_run_events e WHERE NOT EXISTS (SELECT FROM pgqrs_runs r WHERE r.run_id = e.run_id)}), 0, 'no event without a run is left');
 
 $node->stop;

@@ -65,6 +65,9 @@ SELECT pgqrs_step_fail(run_id, lease, 's', '{"type": "a"}') FROM pgqrs_dequeue('
 SELECT pgqrs_trigger('flow', '"ended"', priority => 9);
 SELECT pgqrs_complete_run(run_id, lease, '"output"') FROM pgqrs_dequeue('flow');
 SELECT pgqrs_trigger('flow', '"queued"');
+SELECT pgqrs_create_queue('deleted'), pgqrs_create_workflow('deleted flow');
+SELECT pgqrs_enqueue('deleted', '1'), pgqrs_trigger('deleted flow');
+SELECT pgqrs_delete_queue('deleted', force => true), pgqrs_delete_workflow('deleted flow', force => true);
 -- filled by later versions
 INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) SELECT 100, run_id, now(), 'signal' FROM held_run;
 INSERT INTO pgqrs_schedules (schedule_id, max_catchup, overlap, priority, enabled, owner, name, cron, timezone, workflow)
@@ -72,7 +75,6 @@ INSERT INTO pgqrs_schedules (schedule_id, max_catchup, overlap, priority, enable
 INSERT INTO pgqrs_schedule_firings VALUES (5, now(), now(), 1);
 INSERT INTO pgqrs_run_events VALUES (7, 1, now(), 'event', '{}');
 INSERT INTO pgqrs_workflow_run_parents SELECT run_id, run_id + 1000, 'cancel', 'child' FROM held_run;
-INSERT INTO pgqrs_deleted_queues VALUES (90, now(), false, 'deleted');
 SELECT setval('pgqrs_signal_id_seq', 100), setval('pgqrs_schedule_id_seq', 5), setval('pgqrs_event_id_seq', 7);
 SQL
 my $original = contents('one');
@@ -116,6 +118,11 @@ for my $database ('two', 'three', 'four')
 	is(sql('SELECT extended FROM held, pgqrs_extend_lease(message_id, lease)', $database), 't', "$database: a lease");
 	is(sqlstate($node, 'SELECT pgqrs_archive_message(message_id, lease) FROM held', $database), '', "$database: the message under it");
 	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')", $database), '"live"', "$database: the next one");
+	is(sqlstate($node, "SELECT pgqrs_enqueue('deleted', '1')", $database), 'PQ001', "$database: a queue that was deleted is absent");
+	is(sql('SELECT count(*) FROM pgqrs_queues WHERE deleted_at IS NOT NULL', $database), '2', "$database: its rows are still to be removed");
+	sql('SELECT pgqrs_maintain()', $database);
+	is(sql("SELECT count(*) FROM pgqrs_queues LEFT JOIN pgqrs_messages USING (queue_id) LEFT JOIN pgqrs_workflow_runs ON workflow_id = queue_id WHERE name LIKE 'deleted%'", $database), '0',
+		"$database: maintenance goes on with that");
 	is(sql('SELECT pgqrs_replay_message(message_id), queue, last_error->>\'type\' FROM pgqrs_dead_letters WHERE run_id IS NULL', $database), '|jobs|y',
 		"$database: a dead letter");
 	is(sql("SELECT should_execute, output FROM held_run, pgqrs_step_begin(run_id, lease, 'a')", $database), 'f|"stored"', "$database: a step that is done");

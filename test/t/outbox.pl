@@ -167,7 +167,7 @@ is(sql(q{SELECT pgqrs_delete_queue('gone')}), 't', 'no outbox any more');
 sql(q{SELECT pgqrs_create_queue('gone')});
 my $setter = $node->background_psql('postgres', on_error_stop => 0);
 $setter->query_safe(q{BEGIN; SELECT pgqrs_alter_workflow('a job', outbox_queue => 'gone')});
-is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), '55P03', 'being set: it cannot be deleted now');
+is(sqlstate($node, q{SET lock_timeout = '20 ms'; SELECT pgqrs_delete_queue('gone')}), '55P03', 'being set: it cannot be deleted now');
 $setter->query_safe('COMMIT');
 $setter->quit;
 is(sqlstate($node, q{SELECT pgqrs_delete_queue('gone')}), 'PQ009', 'set: it is in use');

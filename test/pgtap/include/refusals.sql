@@ -49,7 +49,7 @@ CREATE FUNCTION pg_temp.empty_deleted() RETURNS void LANGUAGE plpgsql AS
 $$
 BEGIN
 	FOR i IN 1..1000 LOOP
-		EXIT WHEN NOT EXISTS (SELECT FROM pgqrs_deleted_queues);
+		EXIT WHEN NOT EXISTS (SELECT FROM pgqrs_queues WHERE deleted_at IS NOT NULL);
 		PERFORM pgqrs_maintain();
 	END LOOP;
 END
