@@ -14,12 +14,11 @@
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
 #include "shmem/database_registry.h"
-#include "shmem/finished_runs.h"
 #include "shmem/heartbeats.h"
 #include "shmem/levels.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
 #include "shmem/wait_slots.h"
+#include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/ipc.h"
@@ -35,10 +34,10 @@ static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
 static const PgqrsShmemModule *const shmem_modules[] = {
-	&pgqrs_clock_shmem,		&pgqrs_floor_shmem,	 &pgqrs_taken_shmem,
-	&pgqrs_levels_shmem,	&pgqrs_commit_shmem, &pgqrs_databases_shmem,
-	&pgqrs_heartbeat_shmem, &pgqrs_waiter_shmem, &pgqrs_ended_shmem,
-	&pgqrs_faulty_shmem,	&pgqrs_ready_shmem,	 &pgqrs_wake_shmem,
+	&pgqrs_clock_shmem,		&pgqrs_floor_shmem,		  &pgqrs_taken_shmem,
+	&pgqrs_levels_shmem,	&pgqrs_commit_shmem,	  &pgqrs_databases_shmem,
+	&pgqrs_heartbeat_shmem, &pgqrs_faulty_shmem,	  &pgqrs_wait_shmem,
+	&pgqrs_wakeup_shmem,	&pgqrs_xact_wakeup_shmem, /* the last */
 };
 
 static Size
@@ -59,8 +58,8 @@ request_shmem(void)
 		const PgqrsShmemModule *module = shmem_modules[i];
 
 		RequestAddinShmemSpace(add_size(module_size(module), PG_CACHE_LINE_SIZE));
-		if (module->has_lock)
-			RequestNamedLWLockTranche(module->name, 1);
+		if (module->locks > 0)
+			RequestNamedLWLockTranche(module->name, module->locks);
 	}
 }
 
@@ -74,8 +73,7 @@ start_module(const PgqrsShmemModule *module)
 	if (found)
 		return;
 	memset(*module->area, 0, size);
-	module->init(module->has_lock ? &GetNamedLWLockTranche(module->name)->lock :
-									NULL);
+	module->init(module->locks > 0 ? GetNamedLWLockTranche(module->name) : NULL);
 }
 
 static void

@@ -268,8 +268,8 @@ sql_messages_written(PG_FUNCTION_ARGS)
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));
-		pgqrs_wake_mark_message(DatumGetInt64(values[0]),
-								DatumGetTimestampTz(values[2]), !isnull[4]);
+		pgqrs_xact_wakeup_message(DatumGetInt64(values[0]),
+								  DatumGetTimestampTz(values[2]), !isnull[4]);
 	}
 	return PointerGetDatum(row);
 }
@@ -292,7 +292,7 @@ sql_settings_written(PG_FUNCTION_ARGS)
 				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
 	CacheInvalidateRelcache(trigger->tg_relation);
 	pgqrs_commit_due(DUE_SCHEDULES, 0);
-	pgqrs_wake_mark_queues();
+	pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 							   trigger->tg_newtuple :
 							   trigger->tg_trigtuple);

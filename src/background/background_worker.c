@@ -260,7 +260,8 @@ notify(void)
 	int64 done[DONE_COUNT] = {0};
 	TimestampTz next = 0;
 
-	if (!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()))
+	if (pgqrs_notify_not_before() > pgqrs_clock_peek() ||
+		!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()))
 		return;
 	if (!try_step(run_notify, &entry, done, &next))
 		pgqrs_notify_put_back();
@@ -276,7 +277,8 @@ work(void)
 	notify();
 	if (next_pass() <= pgqrs_clock())
 		run_pass();
-	return Min(next_pass(), pgqrs_database_due(DUE_NOTIFY));
+	return Min(next_pass(),
+			   Max(pgqrs_database_due(DUE_NOTIFY), pgqrs_notify_not_before()));
 }
 
 /*

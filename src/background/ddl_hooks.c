@@ -242,14 +242,15 @@ is_commit_prepared(Node *statement)
 }
 
 /*
- * What became due with a prepared transaction.  Which parked runs it has something
- * for is in xact_wakeups.c, unless it was prepared before the start and that is not known yet.
+ * What became due with a prepared transaction.  Its queues, and the parked runs that
+ * it has something for, are in xact_wakeups.c, unless it was prepared before the
+ * start and that is not known yet.
  */
 static void
 note_prepared(bool is_known)
 {
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (kind != DUE_PARKED || !is_known)
+		if (!is_known || (kind != DUE_PARKED && kind != DUE_QUEUES))
 			pgqrs_database_poke(kind, 0);
 }
 
@@ -299,7 +300,7 @@ access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
 	{
 		pgqrs_commit_probe();
 		pgqrs_floor_forget_database(MyDatabaseId);
-		pgqrs_wake_mark_everything();
+		pgqrs_xact_wakeup_everything();
 	}
 }
 

@@ -39,7 +39,7 @@
 #include "queue/lease_limits.h"
 #include "queue/privileges.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "store/triggers.h"
 #include "utils/timestamp.h"
 #include "workflow/cancel.h"
@@ -540,8 +540,8 @@ maintain_floors(int64 *done)
 static TimestampTz
 maintain_ready(int64 *done)
 {
-	int64 *ids = palloc(PGQRS_READY_MAX * sizeof(int64));
-	int count = pgqrs_ready_list(ids);
+	int64 *ids = palloc(PGQRS_QUEUE_SLOTS * sizeof(int64));
+	int count = pgqrs_wakeup_list_queues(ids);
 	PgqrsQueue queue;
 
 	for (int i = 0; i < count; i++)

@@ -45,8 +45,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "shmem/database_registry.h"
-#include "shmem/finished_runs.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/procsignal.h"
@@ -103,14 +102,6 @@ may_serve(Form_pg_database form)
 		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
-/* What was remembered of a database that has no entry any more. */
-static void
-forget(Oid db)
-{
-	pgqrs_ready_forget_database(db);
-	pgqrs_ended_forget_database(db);
-}
-
 static void
 forget_dropped(void)
 {
@@ -118,7 +109,7 @@ forget_dropped(void)
 	int count = pgqrs_databases_sweep(dropped);
 
 	for (int i = 0; i < count; i++)
-		forget(dropped[i]);
+		pgqrs_wakeup_forget_database(dropped[i]);
 	pfree(dropped);
 }
 
@@ -200,7 +191,7 @@ place_databases(List *ids, List *names)
 			left_out_names = lappend(left_out_names, lfirst(name));
 		}
 		if (OidIsValid(displaced))
-			forget(displaced);
+			pgqrs_wakeup_forget_database(displaced);
 	}
 	note_left_out(left_out, left_out_names);
 }
@@ -402,12 +393,12 @@ start_workers(void)
  * The process
  */
 
-/* For when things are due may have changed; what runs are parked for has no time. */
+/* When duties are due may have changed; queues and parked runs have no such time. */
 static void
 look_at_everything(void)
 {
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (kind != DUE_PARKED)
+		if (kind != DUE_PARKED && kind != DUE_QUEUES)
 			pgqrs_databases_poke_all(kind);
 	read_at = 0;
 }

@@ -1,18 +1,18 @@
 /*
  * notifier.c
- *	  What the background worker sends to those that LISTEN.
+ *	  Notifications that the background worker sends to sessions that LISTEN.
  *
- * Runs in the background worker of a database, alone there.  NOTIFY takes a
- * lock that all of the cluster share until its commit, and fails when its
- * queue is full: so it is done here and in nobody's transaction, in one of its
- * own that does nothing else.  Passes have a pause between them, in which
- * whatever happens to a queue becomes one notification.
+ * Runs in the background worker of a database, alone there.  NOTIFY takes a lock
+ * that all of the cluster share until its commit, and fails when its queue is
+ * full: so it runs in no user's transaction, but here, in one of its own that
+ * does nothing else.  Passes have a pause between them, in which whatever happens
+ * to a queue becomes one notification.
  *
- * A pass looks at the queues whose due instant has come, and leaves to who
- * waits in the server what is his; and at runs that parked just when what they
- * wait for came, so that neither saw the other.  Those that are locked, or that
- * it failed at, are kept and looked at again after a while.  What cannot be sent
- * is put back, and sent when the queue of notifications has room again.
+ * A pass looks at the queues whose due instant has come, and wakes waiting
+ * backends for what it finds; and at runs that parked just when what they wait for
+ * came, so that neither transaction saw the other.  Runs that are locked, or at
+ * which the pass failed, are kept and looked at again after a while.  What cannot
+ * be sent is published again, and sent when the queue of notifications has room.
  *
  * Channels: pgqrs_queue_<queue_id>; workflow_run_<run_id>, with the status;
  * pgqrs_runs, with <run_id>:<status>.
@@ -29,9 +29,8 @@
 #include "miscadmin.h"
 #include "queue/queue.h"
 #include "shmem/database_registry.h"
-#include "shmem/finished_runs.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "storage/ipc.h"
 #include "store/table.h"
 #include "utils/hsearch.h"
@@ -46,17 +45,17 @@
 #define FAILED_PAUSE (1 * USECS_PER_SEC)
 #define BUSY_PAUSE	 (USECS_PER_SEC / 2)
 
-/* Queues that have no place are looked at this often at most, for there may be many. */
+/* Queues that have no slot are looked at this often at most, for there may be many. */
 #define UNPLACED_PAUSE (1 * USECS_PER_SEC)
 
 /* At most so many in one pass. */
 #define MAX_QUEUES 500
 #define MAX_RUNS   2000
-#define MAX_BLOCKS 4
-#define MAX_AGAIN  500 /* parked runs that are looked at again */
+#define MAX_BLOCKS 4   /* of the runs */
+#define MAX_KEPT   500 /* parked runs that are looked at again */
 
 /* However many those are, each is looked at this often. */
-#define MAX_BUSY_PAUSE (30 * USECS_PER_SEC)
+#define MAX_KEPT_PAUSE (30 * USECS_PER_SEC)
 
 /* A look finds so many messages for those that wait. */
 #define MAX_FOUND 64
@@ -64,41 +63,39 @@
 typedef struct Pass
 {
 	MemoryContext context;
-	PgqrsNumbers unplaced; /* queues without a place that have something */
+	PgqrsNumbers unplaced; /* queues without a slot that have something */
 	int queues;
-	int runs;
-	int blocks;
+	int run_count;
 	bool more;
 	int64 queue_ids[MAX_QUEUES];
-	PgqrsEnded ended[MAX_RUNS + MAX_BLOCKS * PGQRS_ENDED_BLOCK + MAX_AGAIN];
-	PgqrsEndedBlock block[MAX_BLOCKS];
+	PgqrsFinishedRun runs[MAX_RUNS + MAX_BLOCKS * PGQRS_RUN_BLOCK + MAX_KEPT];
 } Pass;
 
-/* What a pass has taken and not done; put back when the process ends. */
+/* What a pass has taken and not done; published again when the process ends. */
 static Pass *pass = NULL;
 
-/* A parked run to look at again, and when; put back when the process ends. */
-typedef struct Again
+/* A parked run to look at again, and when; published again when the process ends. */
+typedef struct KeptRun
 {
 	int64 run_id;
 	TimestampTz at;
-} Again;
+} KeptRun;
 
-static HTAB *again = NULL;
-static TimestampTz again_at = DT_NOEND; /* the earliest, or before that */
+static HTAB *kept_runs = NULL;
+static TimestampTz kept_at = DT_NOEND; /* the earliest, or before that */
 
 static TimestampTz not_before = DT_NOBEGIN;
 static int64 pause_time = FIRST_PAUSE;
 static bool failing = false;
-static TimestampTz unplaced_at = DT_NOBEGIN; /* the last look at queues without a place */
+static TimestampTz unplaced_at = DT_NOBEGIN; /* the last look at queues without a slot */
 
 /*
  * Queues
  */
 
-/* Looks at queues; what is ready is marked by that. */
+/* Looks at queues; what is claimable is published by that. */
 static void
-probe(const int64 *queue_ids, int count)
+probe_queues(const int64 *queue_ids, int count)
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
@@ -119,18 +116,17 @@ probe(const int64 *queue_ids, int count)
 	pgqrs_batch_end();
 }
 
-/* A pass that does not come to its end leaves what it took to a look at all. */
 static void
-look_at_due(TimestampTz now)
+look_at_due_queues(TimestampTz now)
 {
 	TimestampTz next;
-	int count = pgqrs_ready_take_dues(now, pass->queue_ids, MAX_QUEUES, &next);
+	int count = pgqrs_wakeup_take_dues(now, pass->queue_ids, MAX_QUEUES, &next);
 
-	probe(pass->queue_ids, count);
+	probe_queues(pass->queue_ids, count);
 	pass->more |= count == MAX_QUEUES;
 }
 
-/* A queue that has no place in shared memory. */
+/* A queue that has no slot. */
 static void
 look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
@@ -138,7 +134,7 @@ look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *q
 	MemoryContext old;
 
 	pgqrs_probe_queue(messages, slot, queue, 1, &probe);
-	pgqrs_ready_lower(queue->queue_id, probe.next);
+	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 	if (probe.ready == 0)
 		return;
 	old = MemoryContextSwitchTo(pass->context);
@@ -146,19 +142,15 @@ look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *q
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * Looks at the queues that have no place.  placed: to the others it is as if
- * their instant had come.
- */
+/* Looks at the queues that have no slot.  placed: the others are due at once. */
 static void
-look_at_all(TimestampTz now, bool placed)
+look_at_all_queues(TimestampTz now, bool placed)
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
 	ListCell *lc;
 
 	unplaced_at = now;
-	(void) pgqrs_ready_take_unplaced(now);
 	if (!pgqrs_batch_begin("looking at all queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
@@ -168,38 +160,39 @@ look_at_all(TimestampTz now, bool placed)
 		const PgqrsQueue *queue = lfirst(lc);
 
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_ready_slot(queue->queue_id) < 0)
+		if (pgqrs_wakeup_slot(queue->queue_id) < 0)
 			look_at_unplaced(messages, slot, queue);
 		else if (placed)
-			pgqrs_ready_lower(queue->queue_id, 0);
+			pgqrs_wakeup_set_due(queue->queue_id, 0);
 	}
 	pgqrs_table_close(messages);
 	pgqrs_batch_end();
 }
 
-/* When to look at queues without a place; a clock that was set back counts as never. */
+/* When to do that; a clock that was set back counts as never having done it. */
 static TimestampTz
-unplaced_due(TimestampTz now)
+all_queues_due(TimestampTz now)
 {
-	TimestampTz due = pgqrs_ready_unplaced_due();
+	TimestampTz due = pgqrs_database_due(DUE_QUEUES);
 
-	return unplaced_at > now ? due : Max(due, unplaced_at + UNPLACED_PAUSE);
+	return due == 0 || unplaced_at > now ? due :
+										   Max(due, unplaced_at + UNPLACED_PAUSE);
 }
 
 /*
  * Runs
  */
 
-/* Runs of which there were too many to be remembered: those that ended since. */
+/* The runs of a block that ended since, or may be parked. */
 static void
-look_at_block(PgqrsEndedBlock block)
+add_block(PgqrsFinishedRun block)
 {
 	PgqrsTable *runs;
 	TupleTableSlot *slot;
 	PgqrsScan scan;
 	PgqrsKey keys[] = {
-		{1, BTGreaterEqualStrategyNumber, Int64GetDatum(block.first)},
-		{1, BTLessStrategyNumber, Int64GetDatum(block.first + PGQRS_ENDED_BLOCK)},
+		{1, BTGreaterEqualStrategyNumber, Int64GetDatum(block.run_id)},
+		{1, BTLessStrategyNumber, Int64GetDatum(block.run_id + PGQRS_RUN_BLOCK)},
 	};
 
 	if (!pgqrs_batch_begin("looking at runs that ended"))
@@ -209,17 +202,17 @@ look_at_block(PgqrsEndedBlock block)
 	pgqrs_scan_begin(&scan, runs, INDEX_RUNS_PKEY, lengthof(keys), keys);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		PgqrsEnded *run = &pass->ended[pass->runs];
+		PgqrsFinishedRun *run = &pass->runs[pass->run_count];
 		int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status));
 
 		if (status < 0)
 			continue;
 		run->run_id = DatumGetInt64(pgqrs_get(slot, Runs_run_id));
 		run->at = DatumGetTimestampTz(pgqrs_get(slot, Runs_completed_at));
-		run->status = status == RUN_PAUSED ? ENDED_PARKED : status;
+		run->status = status == RUN_PAUSED ? RUN_PARKED : status;
 		if (status == RUN_PAUSED ||
-			(pgqrs_run_is_terminal(status) && run->at >= block.since))
-			pass->runs++;
+			(pgqrs_run_is_terminal(status) && run->at >= block.at))
+			pass->run_count++;
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(runs);
@@ -229,11 +222,9 @@ look_at_block(PgqrsEndedBlock block)
 static void
 take_runs(void)
 {
-	pass->runs = pgqrs_ended_take(pass->ended, MAX_RUNS);
-	pass->more |= pass->runs == MAX_RUNS;
-	pass->blocks = pgqrs_ended_take_blocks(pass->block, MAX_BLOCKS);
-	pass->more |= pass->blocks == MAX_BLOCKS;
-	if (pgqrs_ended_take_lost())
+	pass->run_count = pgqrs_wakeup_take_runs(pass->runs, MAX_RUNS, MAX_BLOCKS,
+											 &pass->more);
+	if (pgqrs_wakeup_take_lost())
 	{
 		ereport(LOG,
 				(errmsg("pgqrs could not tell of all runs that ended"),
@@ -241,86 +232,81 @@ take_runs(void)
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
 		pgqrs_database_lower(DUE_PARKED, 0);
 	}
-	for (int i = 0; i < pass->blocks; i++)
-		look_at_block(pass->block[i]);
-	pass->blocks = 0;
+	/* a block stays among the runs until its own have been added */
+	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
+		if (pass->runs[i].status == RUN_BLOCK)
+			add_block(pass->runs[i]);
 }
 
 static void
-look_again(int64 run_id, int64 pause)
+keep_run(int64 run_id, int64 pause)
 {
-	TimestampTz at = pgqrs_clock_peek() + pause;
-	Again *entry = hash_search(again, &run_id, HASH_ENTER, NULL);
+	KeptRun *kept = hash_search(kept_runs, &run_id, HASH_ENTER, NULL);
 
-	entry->at = at;
-	again_at = Min(again_at, at);
+	kept->at = pgqrs_clock_peek() + pause;
+	kept_at = Min(kept_at, kept->at);
 }
 
-/* Whether to look; a clock that was set back counts as yes. */
-static bool
-is_to_be_looked_at(const Again *entry, TimestampTz now)
-{
-	return entry->at <= now || entry->at > now + PGQRS_FAULTY_PAUSE;
-}
-
-/* Some of those whose time has come are looked at in this pass. */
+/* Some of those whose time has come, or for which the clock was set back. */
 static void
-take_again(TimestampTz now)
+take_kept_runs(TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
 	int count = 0;
 	HASH_SEQ_STATUS status;
-	Again *entry;
+	KeptRun *kept;
 
-	if (again_at > now && again_at <= now + PGQRS_FAULTY_PAUSE)
+	if (kept_at > now && kept_at <= now + MAX_KEPT_PAUSE)
 		return;
-	hash_seq_init(&status, again);
-	while ((entry = hash_seq_search(&status)) != NULL)
+	hash_seq_init(&status, kept_runs);
+	while ((kept = hash_seq_search(&status)) != NULL)
 	{
-		if (count == MAX_AGAIN || !is_to_be_looked_at(entry, now))
+		if (count == MAX_KEPT ||
+			(kept->at > now && kept->at <= now + MAX_KEPT_PAUSE))
 		{
-			next = Min(next, entry->at);
+			next = Min(next, kept->at);
 			continue;
 		}
 		count++;
-		pass->ended[pass->runs++] = (PgqrsEnded){entry->run_id, now, ENDED_PARKED};
-		(void) hash_search(again, &entry->run_id, HASH_REMOVE, NULL);
+		pass->runs[pass->run_count++] = (PgqrsFinishedRun){kept->run_id, now,
+														   RUN_PARKED};
+		(void) hash_search(kept_runs, &kept->run_id, HASH_REMOVE, NULL);
 	}
-	again_at = next;
+	kept_at = next;
 }
 
 /* The more are locked the less often each is looked at. */
 static int64
-busy_pause(void)
+locked_pause(void)
 {
-	long count = hash_get_num_entries(again);
+	long count = hash_get_num_entries(kept_runs);
 
-	return Min(MAX_BUSY_PAUSE, BUSY_PAUSE * (1 + count / MAX_AGAIN));
+	return Min(MAX_KEPT_PAUSE, BUSY_PAUSE * (1 + count / MAX_KEPT));
 }
 
 static void
-recheck(int64 run_id)
+recheck_run(int64 run_id)
 {
-	if (!pgqrs_batch_begin("looking at runs that parked"))
-		return;
 	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id))
-		look_again(run_id, PGQRS_FAULTY_PAUSE);
-	else if (!pgqrs_run_wakeup_recheck(run_id))
-		look_again(run_id, busy_pause());
-	pgqrs_batch_end();
+		keep_run(run_id, MAX_KEPT_PAUSE);
+	else if (pgqrs_batch_begin("looking at runs that parked"))
+	{
+		if (!pgqrs_run_wakeup_recheck(run_id))
+			keep_run(run_id, locked_pause());
+		pgqrs_batch_end();
+	}
 }
 
-/* In a transaction of its own, and if that fails it is nobody else's affair. */
+/* In a transaction of its own, whose error ends neither the pass nor other runs. */
 static void
-try_recheck(int64 run_id)
+try_recheck_run(int64 run_id)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile bool failed = false;
 
 	pgqrs_faulty_begin();
 	PG_TRY();
 	{
-		recheck(run_id);
+		recheck_run(run_id);
 	}
 	PG_CATCH();
 	{
@@ -332,27 +318,26 @@ try_recheck(int64 run_id)
 		AbortCurrentTransaction();
 		if (!pgqrs_faulty_caught(error))
 			ReThrowError(error);
-		failed = true;
+		keep_run(run_id, MAX_KEPT_PAUSE);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	if (failed)
-		look_again(run_id, PGQRS_FAULTY_PAUSE);
 }
 
+/* Leaves the runs that ended. */
 static void
-recheck_parked(void)
+recheck_parked_runs(void)
 {
-	int kept = 0;
+	int left = 0;
 
-	for (int i = 0; i < pass->runs; i++)
+	for (int i = 0; i < pass->run_count; i++)
 	{
-		if (pass->ended[i].status != ENDED_PARKED)
-			pass->ended[kept++] = pass->ended[i];
-		else
-			try_recheck(pass->ended[i].run_id);
+		if (pass->runs[i].status == RUN_PARKED)
+			try_recheck_run(pass->runs[i].run_id);
+		else if (pass->runs[i].status != RUN_BLOCK)
+			pass->runs[left++] = pass->runs[i];
 	}
-	pass->runs = kept;
+	pass->run_count = left;
 }
 
 /*
@@ -360,18 +345,17 @@ recheck_parked(void)
  */
 
 /*
- * Whatever this pass has taken and not done is there again; queues without a
- * place are looked at again anyway.
+ * What this pass has taken and not done is published again; queues without a slot
+ * are looked at again anyway.
  */
 static void
-put_back(void)
+publish_again(void)
 {
 	for (int i = 0; i < pass->queues; i++)
-		pgqrs_ready_mark(pass->queue_ids[i], 0);
-	pgqrs_ended_add(pass->ended, pass->runs);
-	for (int i = 0; i < pass->blocks; i++)
-		pgqrs_ended_add_block(pass->block[i]);
-	pass->queues = pass->runs = pass->blocks = pass->unplaced.count = 0;
+		pgqrs_wakeup_publish_queue(pass->queue_ids[i], 0);
+	for (int i = 0; i < pass->run_count; i++)
+		pgqrs_wakeup_publish_run(pass->runs[i], 0);
+	pass->queues = pass->run_count = pass->unplaced.count = 0;
 }
 
 static void
@@ -393,9 +377,9 @@ notify_all(void)
 		notify_queue(pass->queue_ids[i]);
 	for (int i = 0; i < pass->unplaced.count; i++)
 		notify_queue(pass->unplaced.values[i]);
-	for (int i = 0; i < pass->runs; i++)
+	for (int i = 0; i < pass->run_count; i++)
 	{
-		const PgqrsEnded *run = &pass->ended[i];
+		const PgqrsFinishedRun *run = &pass->runs[i];
 		const char *status = pgqrs_enum_label(ENUM_RUN_STATUS, run->status);
 
 		snprintf(channel, sizeof(channel), "workflow_run_" INT64_FORMAT,
@@ -428,7 +412,7 @@ note_success(void)
 
 /* False: the queue of notifications is full, or its files cannot be written. */
 static bool
-send(void)
+send_notifications(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool sent = true;
@@ -438,7 +422,7 @@ send(void)
 		StartTransactionCommand();
 		notify_all();
 		CommitTransactionCommand();
-		pass->queues = pass->runs = pass->unplaced.count = 0;
+		pass->queues = pass->run_count = pass->unplaced.count = 0;
 		MemoryContextSwitchTo(context);
 	}
 	PG_CATCH();
@@ -446,7 +430,7 @@ send(void)
 		ErrorData *error;
 
 		MemoryContextSwitchTo(context);
-		put_back();
+		publish_again();
 		error = CopyErrorData();
 		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();
@@ -475,58 +459,52 @@ set_pause(TimestampTz began, bool sent)
 	not_before = now + (sent ? pause_time : FAILED_PAUSE);
 }
 
+/* Queues whose due instants were taken are not known: all are looked at. */
 void
 pgqrs_notify_put_back(void)
 {
 	if (pass == NULL)
 		return;
-	put_back();
+	publish_again();
+	pgqrs_database_lower(DUE_QUEUES, 0);
 	pass->unplaced = (PgqrsNumbers){0};
 	MemoryContextReset(pass->context);
 }
 
 /* The process ends, perhaps in the middle of a pass. */
 static void
-put_back_at_exit(int code, Datum arg)
+publish_at_exit(int code, Datum arg)
 {
 	HASH_SEQ_STATUS status;
-	Again *entry;
+	KeptRun *kept;
 
-	put_back();
-	hash_seq_init(&status, again);
-	while ((entry = hash_seq_search(&status)) != NULL)
-	{
-		PgqrsEnded run = {entry->run_id, entry->at, ENDED_PARKED};
-
-		pgqrs_ended_add(&run, 1);
-	}
-	pgqrs_database_lower(DUE_NOTIFY, again_at);
+	publish_again();
+	hash_seq_init(&status, kept_runs);
+	while ((kept = hash_seq_search(&status)) != NULL)
+		pgqrs_wakeup_publish_run((PgqrsFinishedRun){kept->run_id, kept->at,
+													RUN_PARKED},
+								 kept->at);
 }
 
 /* Once in a process. */
 static void
-begin(void)
+begin_passes(void)
 {
-	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Again)};
+	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(KeptRun)};
 
-	again = hash_create("pgqrs parked runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	kept_runs = hash_create("pgqrs parked runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
 	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(Pass));
 	pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
 										  ALLOCSET_DEFAULT_SIZES);
-	before_shmem_exit(put_back_at_exit, (Datum) 0);
+	before_shmem_exit(publish_at_exit, (Datum) 0);
 }
 
-static void
-run_pass(TimestampTz now)
+TimestampTz
+pgqrs_notify_not_before(void)
 {
-	look_at_due(now);
-	pass->queues = pgqrs_ready_take(pass->queue_ids, MAX_QUEUES);
-	pass->more |= pass->queues == MAX_QUEUES;
-	take_runs();
-	take_again(now);
-	recheck_parked();
-	if (pass->queues > 0 || pass->runs > 0 || pass->unplaced.count > 0)
-		set_pause(now, send());
+	/* unless the clock was set back */
+	return not_before <= pgqrs_clock_peek() + 2 * FAILED_PAUSE ? not_before :
+																 DT_NOBEGIN;
 }
 
 TimestampTz
@@ -536,25 +514,26 @@ pgqrs_notify_pass(void)
 	TimestampTz next;
 	MemoryContext old;
 
-	/* unless the clock was set back */
-	if (now < not_before && now > not_before - 2 * FAILED_PAUSE)
-		return not_before;
 	if (pass == NULL)
-		begin();
+		begin_passes();
 	pass->more = false;
 	old = MemoryContextSwitchTo(pass->context);
-	if (pgqrs_ready_begin_pass())
-		look_at_all(now, true);
-	else if (unplaced_due(now) <= now)
-		look_at_all(now, false);
+	if (all_queues_due(now) <= now && pgqrs_database_take(DUE_QUEUES, now))
+		look_at_all_queues(now, pgqrs_database_taken(DUE_QUEUES) == 0);
 	MemoryContextSwitchTo(pass->context);
-	run_pass(now);
-	pgqrs_ready_end_pass();
+	look_at_due_queues(now);
+	pass->queues = pgqrs_wakeup_take_queues(pass->queue_ids, MAX_QUEUES);
+	pass->more |= pass->queues == MAX_QUEUES;
+	take_runs();
+	take_kept_runs(now);
+	recheck_parked_runs();
+	if (pass->queues > 0 || pass->run_count > 0 || pass->unplaced.count > 0)
+		set_pause(now, send_notifications());
 	MemoryContextSwitchTo(old);
 	pass->unplaced = (PgqrsNumbers){0};
 	MemoryContextReset(pass->context);
 
-	pgqrs_ready_take_dues(now, NULL, 0, &next);
-	next = pass->more ? now : Min(Min(next, again_at), unplaced_due(now));
-	return Max(next, Max(not_before, now));
+	pgqrs_wakeup_take_dues(now, NULL, 0, &next);
+	next = pass->more ? now : Min(Min(next, kept_at), all_queues_due(now));
+	return Max(next, now);
 }

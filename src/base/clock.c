@@ -101,7 +101,7 @@ save_steps(int code, Datum arg)
 }
 
 static void
-init_clock(LWLock *lock)
+init_clock(LWLockPadded *locks)
 {
 	static bool began = false;
 

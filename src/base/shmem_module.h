@@ -14,17 +14,17 @@
 
 typedef struct PgqrsShmemModule
 {
-	const char *name; /* of the area, and of its lock */
+	const char *name; /* of the area, and of its locks */
 	Size size;
 	Size (*more)(void); /* what follows, by the server's settings; NULL: nothing */
-	bool has_lock;
+	int locks;			/* how many it needs */
 	void **area; /* the file's pointer, NULL where the library is not preloaded */
 
 	/*
 	 * Called by the postmaster, with AddinShmemInitLock held and the area all
-	 * zero; lock: NULL if the module has none.
+	 * zero.  locks: as many as it needs.
 	 */
-	void (*init)(LWLock *lock);
+	void (*init)(LWLockPadded *locks);
 } PgqrsShmemModule;
 
 #endif /* PGQRS_SHMEM_MODULE_H */

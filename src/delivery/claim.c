@@ -31,7 +31,7 @@
 #include "shmem/claim_hints.h"
 #include "shmem/levels.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "utils/builtins.h"
@@ -606,7 +606,7 @@ pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker)
 		return find_matching(queue, worker);
 	find_named(queue, worker, &q);
 	id = q.queue_id;
-	slot = pgqrs_ready_slot(id);
+	slot = pgqrs_wakeup_slot(id);
 	return &one;
 }
 
@@ -628,8 +628,8 @@ next_start(int count)
 static bool
 is_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
 {
-	return pgqrs_ready_is_idle(slot, queue_id, now) &&
-		(claim->is_clean || !pgqrs_wake_has_marked(queue_id));
+	return pgqrs_wakeup_is_idle(slot, queue_id, now) &&
+		(claim->is_clean || !pgqrs_xact_has_woken(queue_id));
 }
 
 static void

@@ -2,20 +2,20 @@
  * client_wait.c
  *	  Sleeping in the server until there is something to do, or a result.
  *
- * Runs in the backend of whoever waits.  A loop of looks and sleeps.  A look
- * is a transaction: it first says what may wake this backend, then reads, so
- * that nothing is missed between the two.  A sleep has a transaction around
- * it, which has done nothing yet: no snapshot, no lock.
+ * Runs in the backend of the client that waits.  A loop of looks and sleeps.  A
+ * look is a transaction: it first says what may wake this backend, then reads, so
+ * that nothing is missed between the two.  A sleep has a transaction around it,
+ * which has done nothing yet: no snapshot, no lock.
  *
- * Who waits for work looks at all of its queues once, and from then on only at
- * those of which it was told.  A commit wakes as many as there are messages.
- * For what becomes due, one waiter of each queue keeps the time; it looks,
- * and wakes others if there is more than one for itself.  Whoever leaves with
- * a wake-up that it did not use, or with the time of a queue, hands it on: in
- * an error and at the end of the session, too.  Should the client of the one
- * that was told have gone, somebody looks again a moment later.
+ * A backend that waits for work looks at all of its queues once, and from then on
+ * only at those for which it is woken.  A commit wakes as many backends as there
+ * are messages.  For what becomes due, one waiter of each queue keeps the time; it
+ * looks, and wakes others if there is more than one message for itself.  A backend
+ * that leaves with a wake-up that it did not use, or as the timekeeper of a queue,
+ * hands that on: in an error and at the end of the session, too.  If the signalled
+ * client has disconnected, another waiter rechecks the queue after a second.
  *
- * Where nobody can be woken, that is, without shared memory and on a standby,
+ * Where no backend can be woken, that is, without shared memory and on a standby,
  * it polls, at growing intervals.
  */
 #include "delivery/client_wait.h"
@@ -35,8 +35,8 @@
 #include "postmaster/interrupt.h"
 #include "queue/lease_limits.h"
 #include "queue/worker_registry.h"
-#include "shmem/queue_wakeups.h"
 #include "shmem/wait_slots.h"
+#include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -53,7 +53,7 @@
 #define MAX_SLEEP	10000 /* then see whether the client is there */
 #define FIRST_POLL	10
 #define LAST_POLL	1000
-#define AGAIN_PAUSE 1000 /* after somebody was told, look whether he came */
+#define AGAIN_PAUSE 1000 /* after work was found, see whether it was claimed */
 
 /* One look may find so many messages for others. */
 #define MAX_FOUND 64
@@ -62,10 +62,10 @@
 typedef struct WaitQueue
 {
 	int64 queue_id;
-	int slot; /* -1: has no place */
+	int slot; /* -1: none */
 	bool look;
-	bool due; /* its due instant was taken, so somebody has to look */
-	bool kept;
+	bool due;  /* its due instant was taken, so a backend has to look */
+	bool kept; /* this backend is its timekeeper */
 } WaitQueue;
 
 typedef struct Wait
@@ -96,8 +96,8 @@ typedef struct Wait
 	TimestampTz look_at; /* at everything, at the latest */
 	int64 slept;		 /* since the last look */
 
-	bool has_taken; /* a wake-up, of which nobody has made anything yet */
-	PgqrsWaitEvent taken;
+	bool has_taken; /* a wake-up that is not used yet */
+	PgqrsWakeup taken;
 } Wait;
 
 /*
@@ -105,7 +105,7 @@ typedef struct Wait
  */
 
 static int64
-passed(const Wait *w)
+milliseconds_waited(const Wait *w)
 {
 	instr_time now;
 
@@ -115,14 +115,14 @@ passed(const Wait *w)
 }
 
 static bool
-is_over(const Wait *w)
+has_timed_out(const Wait *w)
 {
-	return passed(w) >= w->timeout;
+	return milliseconds_waited(w) >= w->timeout;
 }
 
 /* Milliseconds from now on, rounded up. */
 static int64
-until(TimestampTz at)
+milliseconds_until(TimestampTz at)
 {
 	TimestampTz now = pgqrs_clock_peek();
 
@@ -142,32 +142,32 @@ heartbeat_interval(const Wait *w)
  * Leaving
  */
 
-static PgqrsWaitEvent
-queue_event(const WaitQueue *q)
+static PgqrsWakeup
+queue_wakeup(const WaitQueue *q)
 {
-	return (PgqrsWaitEvent){EVENT_QUEUE, q->queue_id, q->slot};
+	return (PgqrsWakeup){WAKEUP_QUEUE, q->slot, q->queue_id};
 }
 
-/* A wake-up goes to others: for its queue, or for all of ours but the one found. */
+/* A wake-up goes to others: for its queue, or for all queues but the one found. */
 static void
-hand_on(const Wait *w, PgqrsWaitEvent event)
+hand_on_wakeup(const Wait *w, PgqrsWakeup wakeup)
 {
-	if (event.kind == EVENT_QUEUE)
-		pgqrs_waiter_wake(event, 1);
-	for (int i = 0; event.kind == EVENT_NONE && i < w->count; i++)
+	if (wakeup.kind == WAKEUP_QUEUE)
+		pgqrs_wait_wake(wakeup, 1);
+	for (int i = 0; wakeup.kind == WAKEUP_NONE && i < w->count; i++)
 		if (w->queues[i].queue_id != w->found)
-			pgqrs_waiter_wake(queue_event(&w->queues[i]), 1);
+			pgqrs_wait_wake(queue_wakeup(&w->queues[i]), 1);
 }
 
 /*
- * Another one shall keep the queue's time if nobody does, also where we did not:
- * we may have been told to, and leave before we could.
+ * Another waiter becomes the timekeeper if there is none, also where it was not
+ * this backend: it may have been signalled to, and leave before it could.
  */
 static void
-release(WaitQueue *q)
+release_queue(WaitQueue *q)
 {
-	if (q->slot >= 0 && pgqrs_ready_release(q->slot))
-		pgqrs_waiter_nudge(queue_event(q));
+	if (q->slot >= 0 && pgqrs_timekeeper_release(q->slot))
+		pgqrs_wait_signal_timekeeper(queue_wakeup(q));
 	q->kept = false;
 }
 
@@ -177,37 +177,37 @@ forget_queues(Wait *w)
 	for (int i = 0; i < w->count; i++)
 	{
 		if (w->queues[i].due)
-			pgqrs_ready_lower(w->queues[i].queue_id, 0);
-		release(&w->queues[i]);
+			pgqrs_wakeup_set_due(w->queues[i].queue_id, 0);
+		release_queue(&w->queues[i]);
 	}
 	w->count = 0;
 }
 
-static PgqrsWaitEvent
-found_event(const Wait *w)
+static PgqrsWakeup
+found_wakeup(const Wait *w)
 {
-	return (PgqrsWaitEvent){EVENT_QUEUE, w->found, pgqrs_ready_slot(w->found)};
+	return (PgqrsWakeup){WAKEUP_QUEUE, pgqrs_wakeup_slot(w->found), w->found};
 }
 
 /* At the end of the wait, in whatever way. */
 static void
-leave(int code, Datum arg)
+leave_wait(int code, Datum arg)
 {
 	Wait *w = (Wait *) DatumGetPointer(arg);
-	PgqrsWaitEvent untaken;
+	PgqrsWakeup untaken;
 	bool woken;
 
-	if (!pgqrs_waiter_possible())
+	if (!pgqrs_wait_is_possible())
 		return;
-	woken = pgqrs_waiter_leave(&untaken);
+	woken = pgqrs_wait_leave(&untaken);
 	if (woken)
-		hand_on(w, untaken);
+		hand_on_wakeup(w, untaken);
 	if (w->has_taken)
-		hand_on(w, w->taken);
+		hand_on_wakeup(w, w->taken);
 	w->has_taken = false;
-	if (w->found != 0 && pgqrs_waiter_count(found_event(w)) > 0)
-		pgqrs_ready_lower(w->found,
-						  pgqrs_clock_peek() + AGAIN_PAUSE * INT64CONST(1000));
+	if (w->found != 0 && pgqrs_wait_count(found_wakeup(w)) > 0)
+		pgqrs_wakeup_set_due(w->found,
+							 pgqrs_clock_peek() + AGAIN_PAUSE * INT64CONST(1000));
 	forget_queues(w);
 }
 
@@ -228,7 +228,7 @@ check_client(void)
 
 /* Becomes the keeper of queues that have none; the earliest instant of those kept. */
 static TimestampTz
-keep_time(Wait *w)
+acquire_timekeeping(Wait *w)
 {
 	TimestampTz next = w->look_at;
 
@@ -238,16 +238,16 @@ keep_time(Wait *w)
 
 		if (q->slot < 0)
 			continue;
-		q->kept = pgqrs_ready_keep(q->slot, q->queue_id);
+		q->kept = pgqrs_timekeeper_acquire(q->slot, q->queue_id);
 		if (q->kept)
-			next = Min(next, pgqrs_ready_due(q->slot));
+			next = Min(next, pgqrs_wakeup_due(q->slot));
 	}
 	return next;
 }
 
 /* Takes what is due of the queues that are kept. */
 static bool
-take_dues(Wait *w)
+take_due_queues(Wait *w)
 {
 	TimestampTz now = pgqrs_clock_peek();
 	bool any = false;
@@ -256,7 +256,7 @@ take_dues(Wait *w)
 	{
 		WaitQueue *q = &w->queues[i];
 
-		if (!q->kept || !pgqrs_ready_take_due(q->slot, q->queue_id, now))
+		if (!q->kept || !pgqrs_wakeup_take_due(q->slot, q->queue_id, now))
 			continue;
 		q->due = q->look = any = true;
 	}
@@ -265,22 +265,22 @@ take_dues(Wait *w)
 
 /* Whether there is a reason to look, now that the backend is awake. */
 static bool
-must_look(Wait *w)
+has_reason_to_look(Wait *w)
 {
-	if (w->look_at != DT_NOEND && until(w->look_at) == 0)
+	if (w->look_at != DT_NOEND && milliseconds_until(w->look_at) == 0)
 	{
 		for (int i = 0; i < w->count; i++)
 			w->queues[i].look = true;
-		take_dues(w);
+		take_due_queues(w);
 		return true;
 	}
-	return take_dues(w) || pgqrs_waiter_woken() ||
+	return take_due_queues(w) || pgqrs_wait_is_woken() ||
 		w->slept >= heartbeat_interval(w);
 }
 
 /* How often the worker has to give a sign of life may have changed. */
 static void
-heed_reload(void)
+apply_reload(void)
 {
 	if (!ConfigReloadPending)
 		return;
@@ -292,20 +292,20 @@ heed_reload(void)
 
 /* Ends the transaction, and sleeps until there is a reason to look. */
 static void
-doze(Wait *w)
+sleep_until_signalled(Wait *w)
 {
 	static uint32 wait_event = 0;
-	int64 last = passed(w);
+	int64 last = milliseconds_waited(w);
 	int64 checked = last;
 
 	SPI_commit();
 	pgqrs_transaction_timeout(false);
 	w->slept = 0;
-	while (!is_over(w) && !must_look(w))
+	while (!has_timed_out(w) && !has_reason_to_look(w))
 	{
-		TimestampTz next = keep_time(w);
-		int64 now = passed(w);
-		int64 time = Min(until(next), w->timeout - now);
+		TimestampTz next = acquire_timekeeping(w);
+		int64 now = milliseconds_waited(w);
+		int64 time = Min(milliseconds_until(next), w->timeout - now);
 
 		time = Min(time, heartbeat_interval(w) - w->slept);
 		time = Min(time, MAX_SLEEP);
@@ -319,11 +319,11 @@ doze(Wait *w)
 			ResetLatch(MyLatch);
 		}
 		CHECK_FOR_INTERRUPTS();
-		heed_reload();
-		now = passed(w);
+		apply_reload();
+		now = milliseconds_waited(w);
 		w->slept += now - last;
 		last = now;
-		if (now - checked >= MAX_SLEEP || pgqrs_waiter_woken())
+		if (now - checked >= MAX_SLEEP || pgqrs_wait_is_woken())
 		{
 			check_client();
 			checked = now;
@@ -342,9 +342,9 @@ begin_look(Wait *w)
 {
 	MemoryContextReset(w->look);
 	PushActiveSnapshot(GetTransactionSnapshot());
-	w->polls = !pgqrs_waiter_possible() || RecoveryInProgress();
+	w->polls = !pgqrs_wait_is_possible() || RecoveryInProgress();
 	w->look_at = DT_NOEND;
-	w->has_taken = pgqrs_waiter_woken() && pgqrs_waiter_take(&w->taken);
+	w->has_taken = pgqrs_wait_is_woken() && pgqrs_wait_take(&w->taken);
 	return MemoryContextSwitchTo(w->look);
 }
 
@@ -365,14 +365,14 @@ end_look(Wait *w, MemoryContext old)
 static bool
 look_for_run(Wait *w)
 {
-	PgqrsWaitEvent events[] = {{EVENT_RUN, w->run_id}, {EVENT_RUNS, 0}};
+	PgqrsWakeup wakeups[] = {{WAKEUP_RUN, -1, w->run_id}, {WAKEUP_RUNS}};
 	MemoryContext old = begin_look(w);
 	HeapTuple result;
 	Datum status;
 	bool isnull;
 
 	if (!w->polls)
-		pgqrs_waiter_watch(events, lengthof(events), NULL);
+		pgqrs_wait_watch(wakeups, lengthof(wakeups), NULL);
 	result = pgqrs_read_result(w->run_id, w->desc);
 	status = heap_getattr(result, 1, w->desc, &isnull);
 	if (pgqrs_run_is_terminal(
@@ -386,35 +386,35 @@ look_for_run(Wait *w)
 	return w->result != NULL;
 }
 
-/* Says what may wake us.  Who may take nothing is not woken for messages. */
+/* Says what may wake this backend: no messages, while its worker may take none. */
 static void
-watch(Wait *w)
+watch_queues(Wait *w)
 {
-	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
+	PgqrsWakeup wakeups[PGQRS_MAX_WAKEUPS];
 	const PgqrsQueueSet *set = NULL;
 	int count = 0;
 
-	events[count++] = (PgqrsWaitEvent){EVENT_QUEUES, 0};
+	wakeups[count++] = (PgqrsWakeup){WAKEUP_QUEUES};
 	if (w->worker_id != 0)
 	{
-		events[count++] = (PgqrsWaitEvent){EVENT_WORKER, w->worker_id};
-		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_STATUS, w->worker_id};
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER, -1, w->worker_id};
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_STATUS, -1, w->worker_id};
 	}
 	if (w->locked)
-		events[count++] = (PgqrsWaitEvent){EVENT_WORKER_LIMIT, w->worker_id};
-	if (w->may_take && count + w->count > PGQRS_MAX_EVENTS)
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_LIMIT, -1, w->worker_id};
+	if (w->may_take && count + w->count > PGQRS_MAX_WAKEUPS)
 	{
-		events[count++] = (PgqrsWaitEvent){EVENT_QUEUE_SET, 0};
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_QUEUE_SET};
 		set = w->set;
 	}
 	else
 	{
 		for (int i = 0; i < w->count && w->may_take; i++)
-			events[count++] = queue_event(&w->queues[i]);
+			wakeups[count++] = queue_wakeup(&w->queues[i]);
 	}
-	pgqrs_waiter_watch(events, count, set);
+	pgqrs_wait_watch(wakeups, count, set);
 	for (int i = 0; i < w->count && !w->may_take; i++)
-		release(&w->queues[i]);
+		release_queue(&w->queues[i]);
 }
 
 static void
@@ -424,8 +424,8 @@ look_again_soon(Wait *w)
 }
 
 /*
- * Whether the worker has room.  If its limit is locked, this says first that
- * the end of that wakes us.
+ * Whether the worker has room.  If its limit is locked, this first has the end of
+ * that wake this backend.
  */
 static void
 look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
@@ -436,13 +436,13 @@ look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 	w->locked = room == PGQRS_LIMIT_LOCKED;
 	if (w->locked && !w->polls)
 	{
-		watch(w);
+		watch_queues(w);
 		room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
 										 worker->max_concurrent);
 	}
 	w->may_take = room > 0;
 	if (!w->may_take)
-		look_again_soon(w); /* no event tells of a lease that runs out */
+		look_again_soon(w); /* the end of a lease wakes no backend */
 }
 
 /* The worker has to be live when the wait begins; whether it may take something. */
@@ -476,7 +476,7 @@ static void
 list_queues(Wait *w, const PgqrsWorker *worker)
 {
 	const PgqrsQueueIds *queues = pgqrs_claim_queues(w->queue, worker);
-	bool many = queues->count > PGQRS_MAX_EVENTS;
+	bool many = queues->count > PGQRS_MAX_WAKEUPS;
 	TimestampTz now = pgqrs_clock_peek();
 
 	forget_queues(w);
@@ -489,7 +489,7 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 			.queue_id = queues->ids[i],
 			.slot = w->polls ? -1 : queues->slots[i],
 			.look = w->polls || !many ||
-				!pgqrs_ready_is_idle(queues->slots[i], queues->ids[i], now),
+				!pgqrs_wakeup_is_idle(queues->slots[i], queues->ids[i], now),
 		};
 	if (w->set == NULL && many)
 		w->set = MemoryContextAlloc(w->context, sizeof(PgqrsQueueSet));
@@ -500,19 +500,19 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 		pgqrs_queue_set_add(w->set, w->queues[i].slot);
 }
 
-/* Whatever changes after this wakes us, and what is read after it is not older. */
+/* A change after this wakes this backend; what is read after it is not older. */
 static void
-watch_first(Wait *w)
+watch_changes_first(Wait *w)
 {
-	watch(w);
+	watch_queues(w);
 	AcceptInvalidationMessages();
 }
 
-/* The queue that the wake-up is of; NULL if it is none of ours. */
+/* The queue that the wake-up is of; NULL if it is not waited for. */
 static WaitQueue *
 taken_queue(Wait *w)
 {
-	for (int i = 0; i < w->count && w->taken.kind == EVENT_QUEUE; i++)
+	for (int i = 0; i < w->count && w->taken.kind == WAKEUP_QUEUE; i++)
 		if (w->queues[i].queue_id == w->taken.id)
 			return &w->queues[i];
 	return NULL;
@@ -529,14 +529,14 @@ may_work_on(int64 queue_id)
 }
 
 /*
- * What the wake-up says is to be looked at.  If that is a queue which we do not
- * wait for or may not take from, the list is made anew, so that the wake-up does
- * not come back when it is handed on.
+ * Chooses what to look at, by the wake-up.  If that is of a queue which is not
+ * waited for, or from which the role may take nothing, the list is made anew, so
+ * that the wake-up does not come back when it is handed on.
  */
 static void
-heed(Wait *w, const PgqrsWorker *worker)
+choose_queues(Wait *w, const PgqrsWorker *worker)
 {
-	bool is_queue = w->has_taken && w->taken.kind == EVENT_QUEUE;
+	bool is_queue = w->has_taken && w->taken.kind == WAKEUP_QUEUE;
 	WaitQueue *q;
 
 	if (w->queues == NULL || w->polls || (w->has_taken && !is_queue) ||
@@ -568,7 +568,7 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 	{
 		pgqrs_probe_queue(messages, slot, &queue, 1, &probe);
 		if (!w->polls)
-			pgqrs_ready_lower(q->queue_id, probe.next);
+			pgqrs_wakeup_set_due(q->queue_id, probe.next);
 		if (w->polls)
 			w->look_at = Min(w->look_at, probe.next);
 		else if (q->slot < 0)
@@ -580,20 +580,20 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 }
 
 /*
- * After the look, the wake-up is used, unless we may take nothing or not from
- * that queue, or have found something else.  Where queues have no place, those
- * that wait look once in a while anyway.
+ * After the look, the wake-up is used, unless the worker may take nothing or not
+ * from that queue, or something else was found.  Where queues have no slot, waiting
+ * backends look once in a while anyway.
  */
 static void
-heeded(Wait *w)
+settle_wakeup(Wait *w)
 {
-	bool is_queue = w->taken.kind == EVENT_QUEUE;
+	bool is_queue = w->taken.kind == WAKEUP_QUEUE;
 	bool used = w->may_take &&
 		(w->found == 0 || (is_queue && w->taken.id == w->found)) &&
 		(!is_queue || taken_queue(w) != NULL || w->taken.slot < 0);
 
 	if (w->has_taken && !used)
-		hand_on(w, w->taken);
+		hand_on_wakeup(w, w->taken);
 	w->has_taken = false;
 }
 
@@ -602,13 +602,13 @@ look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 
-	heed(w, worker);
+	choose_queues(w, worker);
 	if (!w->polls)
-		watch(w);
+		watch_queues(w);
 	for (int i = 0; i < w->count; i++)
 		if (w->queues[i].look)
 			look_at_queue(w, &w->queues[i], messages, slot);
-	heeded(w);
+	settle_wakeup(w);
 }
 
 /* Whether the wait is over: something was found, or the worker has another status. */
@@ -620,17 +620,17 @@ look_for_work(Wait *w)
 	PgqrsWorker worker;
 
 	pgqrs_require_writable();
-	if (w->has_taken && w->taken.kind == EVENT_WORKER_STATUS)
+	if (w->has_taken && w->taken.kind == WAKEUP_WORKER_STATUS)
 	{
 		/* it may have taken the place of any other */
-		w->taken.kind = EVENT_NONE;
+		w->taken.kind = WAKEUP_NONE;
 		end_look(w, old);
 		return true;
 	}
 	pgqrs_commit_claim_begin();
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	if (w->queues == NULL && !w->polls)
-		watch_first(w);
+		watch_changes_first(w);
 	check_worker(w, messages, &worker);
 	if (!w->ended)
 		look_at_queues(w, messages, w->worker_id != 0 ? &worker : NULL);
@@ -645,7 +645,7 @@ look_for_work(Wait *w)
  */
 
 static void
-wait_for(Wait *w, int64 timeout, bool (*look)(Wait *w))
+wait_until(Wait *w, int64 timeout, bool (*look)(Wait *w))
 {
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -656,13 +656,13 @@ wait_for(Wait *w, int64 timeout, bool (*look)(Wait *w))
 	w->look = AllocSetContextCreate(CurrentMemoryContext, "pgqrs look",
 									ALLOCSET_SMALL_SIZES);
 
-	PG_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(w));
+	PG_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(w));
 	{
-		while (!look(w) && !is_over(w))
-			doze(w);
+		while (!look(w) && !has_timed_out(w))
+			sleep_until_signalled(w);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave, PointerGetDatum(w));
-	leave(0, PointerGetDatum(w));
+	PG_END_ENSURE_ERROR_CLEANUP(leave_wait, PointerGetDatum(w));
+	leave_wait(0, PointerGetDatum(w));
 	SPI_finish();
 }
 
@@ -671,7 +671,7 @@ pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc)
 {
 	Wait w = {.context = CurrentMemoryContext, .run_id = run_id, .desc = desc};
 
-	wait_for(&w, timeout, look_for_run);
+	wait_until(&w, timeout, look_for_run);
 	return w.result;
 }
 
@@ -684,6 +684,6 @@ pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
 		.worker_id = worker_id,
 	};
 
-	wait_for(&w, timeout, look_for_work);
+	wait_until(&w, timeout, look_for_work);
 	return w.found != 0;
 }

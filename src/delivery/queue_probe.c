@@ -6,8 +6,9 @@
  * as a claim does, and raises them as a claim does.  What it costs depends on
  * what is ready, at most as much of it as is asked for, and never on what is
  * delayed: of that only the first is looked for, and given up after some
- * entries that turn out to be dead.  What finds nothing says so in queue_wakeups.c, unless
- * its transaction had modified messages before: that may be undone.
+ * entries that turn out to be dead.  A look that finds nothing says so in
+ * wakeup_table.c, unless its transaction had modified messages before: that may be
+ * undone.
  */
 #include "delivery/queue_probe.h"
 
@@ -16,7 +17,7 @@
 #include "queue/lease_limits.h"
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
 
@@ -246,7 +247,7 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 	*result = (PgqrsProbe){.next = DT_NOEND};
 	if (queue->paused)
 		return;
-	look = pgqrs_ready_begin_look(place);
+	look = pgqrs_wakeup_begin_look(place);
 	if (queue->max_in_flight > 0)
 	{
 		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
@@ -263,7 +264,7 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 	if (result->ready == 0 && p.busy)
 		result->next = Min(result->next, start + BUSY_PAUSE);
 	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())
-		pgqrs_ready_end_look(place, look, result->next);
+		pgqrs_wakeup_end_look(place, look, result->next);
 	result->next = Max(result->next, start + MIN_PAUSE);
 }
 
@@ -272,7 +273,7 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
 {
 	pgqrs_floor_call_begin();
-	probe_queue(messages, slot, queue, max, pgqrs_ready_slot(queue->queue_id),
+	probe_queue(messages, slot, queue, max, pgqrs_wakeup_slot(queue->queue_id),
 				result);
 }
 
@@ -285,7 +286,7 @@ pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
 	if (place < 0 || queue->paused || !pgqrs_floor_call_is_clean())
 		return;
 	probe_queue(messages, slot, queue, 1, place, &probe);
-	pgqrs_ready_lower(queue->queue_id, probe.next);
+	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 }
 
 void
@@ -293,10 +294,10 @@ pgqrs_probe_gone(int64 queue_id)
 {
 	PgqrsQueue queue;
 
-	pgqrs_ready_forget(queue_id);
+	pgqrs_wakeup_forget_queue(queue_id);
 	pgqrs_floor_forget(queue_id);
 	if (pgqrs_queue_by_id(queue_id, &queue))
-		pgqrs_ready_unknown();
+		pgqrs_wakeup_publish_all_queues();
 }
 
 int
@@ -306,8 +307,8 @@ pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
 	PgqrsProbe probe;
 
 	pgqrs_probe_queue(messages, slot, queue, max, &probe);
-	pgqrs_ready_lower(queue->queue_id, probe.next);
+	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 	if (probe.ready > 0)
-		pgqrs_ready_mark(queue->queue_id, probe.ready - own);
+		pgqrs_wakeup_publish_queue(queue->queue_id, probe.ready - own);
 	return probe.ready;
 }

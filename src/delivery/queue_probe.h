@@ -26,7 +26,7 @@ extern void pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 
 /*
  * After a claim of a call that found nothing: tells the claims of others that
- * there is nothing.  slot: the queue's place in queue_wakeups.c, or -1.
+ * there is nothing.  slot: the queue's slot in wakeup_table.c, or -1.
  */
 extern void pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
 							 const PgqrsQueue *queue, int place);

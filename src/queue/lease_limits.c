@@ -39,6 +39,12 @@ typedef enum LimitLock
 	LIMIT_EXTENDING
 } LimitLock;
 
+static PgqrsWakeupKind
+limit_wakeup(PgqrsTableId table)
+{
+	return table == TABLE_QUEUES ? WAKEUP_QUEUE_LIMIT : WAKEUP_WORKER_LIMIT;
+}
+
 static LOCKTAG
 limit_tag(LimitLock which, PgqrsTableId table, int64 id)
 {
@@ -81,7 +87,7 @@ must_await(PgqrsTableId table, int64 id)
 {
 	if (!is_counted_by_others(table, id))
 		return false;
-	pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+	pgqrs_wakeup_await(limit_wakeup(table), id);
 	return is_counted_by_others(table, id);
 }
 
@@ -89,7 +95,7 @@ void
 pgqrs_lease_lock_limit(PgqrsTableId table, int64 id)
 {
 	lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, true);
-	pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
+	pgqrs_xact_wakeup(limit_wakeup(table), id);
 }
 
 void
@@ -202,7 +208,7 @@ pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table, int64 id, int li
 
 	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
 	{
-		pgqrs_wake_await_limit(table == TABLE_QUEUES, id);
+		pgqrs_wakeup_await(limit_wakeup(table), id);
 		if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
 			return 0;
 	}
@@ -222,11 +228,11 @@ pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used)
 {
 	if (used)
 	{
-		pgqrs_wake_mark_limit(table == TABLE_QUEUES, id);
+		pgqrs_xact_wakeup(limit_wakeup(table), id);
 		return;
 	}
 	unlock_limit(LIMIT_COUNTED, table, id, ExclusiveLock);
-	pgqrs_wake_limit_free(table == TABLE_QUEUES, id);
+	pgqrs_wakeup_publish_limit(limit_wakeup(table), id);
 }
 
 int

@@ -141,9 +141,10 @@ pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 	if (pgqrs_is_null(slot, Messages_lease))
 		return;
 	if (queue->max_in_flight > 0)
-		pgqrs_wake_mark_room(queue->queue_id);
+		pgqrs_xact_wakeup(WAKEUP_QUEUE, queue->queue_id);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_wake_mark_worker(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+		pgqrs_xact_wakeup(WAKEUP_WORKER,
+						  DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
 }
 
 /*

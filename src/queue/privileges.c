@@ -738,7 +738,7 @@ finish_change(PgqrsTable *table, bool changed, const char *grantee)
 	if (changed)
 	{
 		pgqrs_catalog_changed(TABLE_GRANTS);
-		pgqrs_wake_mark_queues();
+		pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
 	}
 	sync_acls(grantee);
 }

@@ -26,7 +26,7 @@
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "shmem/quarantine.h"
-#include "shmem/queue_wakeups.h"
+#include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lmgr.h"
@@ -399,7 +399,7 @@ fill_list(QueueList *list, const char *key, List *patterns, List *also,
 		if (also != NIL && !matches_any_pattern(also, queue->name))
 			continue;
 		list->ids.ids[at] = queue->queue_id;
-		list->ids.slots[at] = pgqrs_ready_slot(queue->queue_id);
+		list->ids.slots[at] = pgqrs_wakeup_slot(queue->queue_id);
 		list->ids.count++;
 	}
 	list_free_deep(queues);
@@ -501,7 +501,7 @@ pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
 	if (!pgqrs_row_insert_unique(queues, &row, INDEX_QUEUES_NAME))
 		return false;
 	pgqrs_catalog_changed(TABLE_QUEUES);
-	pgqrs_wake_mark_queues();
+	pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
 	return true;
 }
 
@@ -546,7 +546,8 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_commit_due(DUE_RETENTION, 0);
-	pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+	pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
+					  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }
 
 static void
@@ -676,7 +677,8 @@ pgqrs_queue_pause(const char *name, bool pause)
 			pgqrs_set_null(&row, Queues_paused_at);
 		pgqrs_row_update(queues, slot, &row);
 		pgqrs_catalog_changed(TABLE_QUEUES);
-		pgqrs_wake_mark_queue(DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+		pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
+						  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 	}
 	pgqrs_table_close(queues);
 }

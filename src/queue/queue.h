@@ -56,7 +56,7 @@ extern void pgqrs_queue_remember_all(void);
  */
 extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
 
-/* Queues by their ids, each with its place in queue_wakeups.c, or -1. */
+/* Queues by their ids, each with its slot in wakeup_table.c, or -1. */
 typedef struct PgqrsQueueIds
 {
 	int count;

@@ -345,7 +345,8 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
 		pgqrs_set(&row, Workers_stopped_itself, BoolGetDatum(itself));
 	}
 	pgqrs_row_update(workers, slot, &row);
-	pgqrs_wake_mark_worker_status(DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
+	pgqrs_xact_wakeup(WAKEUP_WORKER_STATUS,
+					  DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
 }
 
 bool

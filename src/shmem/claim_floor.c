@@ -60,12 +60,12 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "base/guc.h"
-#include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shmem/database_registry.h"
+#include "shmem/slot_table.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
@@ -118,22 +118,6 @@
 #define NEAR 10000
 
 #define ANY_QUEUE 0
-
-/* Whose a floor is; changed under floors_lock, and read without. */
-typedef struct FloorName
-{
-	pg_atomic_uint32 state;
-	Oid db;
-	int64 queue_id;
-	int16 priority;
-} FloorName;
-
-typedef enum NameState
-{
-	NAME_FREE,
-	NAME_USED,
-	NAME_DEAD /* searches pass over it */
-} NameState;
 
 typedef struct PgqrsFloor
 {
@@ -218,11 +202,10 @@ typedef struct Floors
 	pg_atomic_uint64 displaced_at; /* when a floor was last missed, or 0 */
 	bool prepared_known;		   /* guarded by lock; only ever set */
 	int max_parked;
-	int max_floors;
+	PgqrsSlotTable names; /* whose the floors are, by queue and priority */
 	Counters counters[PGQRS_MAX_DATABASES]; /* of backends of the past; by lock */
 	PaddedPublished *published;				/* by backend */
 	Parked *parkings;
-	FloorName *names;
 	PgqrsFloor *floors;
 } Floors;
 
@@ -274,7 +257,7 @@ parkings_size(void)
 static Size
 names_size(void)
 {
-	return MAXALIGN(mul_size(pgqrs_max_floors, sizeof(FloorName)));
+	return MAXALIGN(mul_size(pgqrs_max_floors, sizeof(PgqrsSlotName)));
 }
 
 /* What follows Floors. */
@@ -314,11 +297,11 @@ init_published(Published *published)
 }
 
 static void
-init_floors(LWLock *lock)
+init_floors(LWLockPadded *locks)
 {
 	char *p;
 
-	shared->lock = lock;
+	shared->lock = &locks->lock;
 	pg_atomic_init_u32(&shared->backends, 0);
 	pg_atomic_init_u32(&shared->parked, 0);
 	pg_atomic_init_u32(&shared->sweep_at, 0);
@@ -327,31 +310,28 @@ init_floors(LWLock *lock)
 		init_counters(&shared->counters[i]);
 	shared->prepared_known = max_prepared_xacts == 0;
 	shared->max_parked = max_parked();
-	shared->max_floors = pgqrs_max_floors;
 
 	p = (char *) CACHELINEALIGN((char *) shared + MAXALIGN(sizeof(Floors)));
 	shared->published = (PaddedPublished *) p;
 	p += published_size();
 	shared->parkings = (Parked *) p;
 	p += parkings_size();
-	shared->names = (FloorName *) p;
+	pgqrs_slots_init(&shared->names, p, sizeof(PgqrsSlotName), pgqrs_max_floors,
+					 MAX_PROBES);
 	p += names_size();
 	shared->floors = (PgqrsFloor *) p;
 
 	for (int i = 0; i <= MaxBackends; i++)
 		init_published(&shared->published[i].p);
 	for (int i = 0; i < pgqrs_max_floors; i++)
-	{
-		pg_atomic_init_u32(&shared->names[i].state, NAME_FREE);
 		SpinLockInit(&shared->floors[i].mutex);
-	}
 }
 
 const PgqrsShmemModule pgqrs_floor_shmem = {
 	.name = "pgqrs floors",
 	.size = MAXALIGN(sizeof(Floors)),
 	.more = arrays_size,
-	.has_lock = true,
+	.locks = 1,
 	.area = (void **) &shared,
 	.init = init_floors,
 };
@@ -368,35 +348,12 @@ pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b)
 	return (a.message_id > b.message_id) - (a.message_id < b.message_id);
 }
 
-static FloorName *
-name_of(PgqrsFloor *floor)
-{
-	return &shared->names[floor - shared->floors];
-}
-
 /* By its spinlock: whose the floor is. */
 static bool
 floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
 {
 	return floor->db == MyDatabaseId && floor->queue_id == queue_id &&
 		floor->priority == priority;
-}
-
-static int
-probes(void)
-{
-	return Min(MAX_PROBES, shared->max_floors);
-}
-
-/* The i-th place where the floor may be. */
-static int
-place_of(int64 queue_id, int16 priority, int i)
-{
-	uint32 hash = hash_combine(murmurhash32(MyDatabaseId),
-							   hash_combine(murmurhash32((uint32) queue_id),
-											murmurhash32((uint32) priority)));
-
-	return ((uint64) hash + i) % shared->max_floors;
 }
 
 /*
@@ -406,60 +363,30 @@ place_of(int64 queue_id, int16 priority, int i)
 static PgqrsFloor *
 look_up(int64 queue_id, int16 priority)
 {
-	for (int i = 0; i < probes(); i++)
-	{
-		int at = place_of(queue_id, priority, i);
-		FloorName *name = &shared->names[at];
-		uint32 state = pg_atomic_read_u32(&name->state);
+	int at = pgqrs_slot_find(&shared->names, priority, queue_id);
 
-		if (state == NAME_FREE)
-			break;
-		pg_read_barrier();
-		if (state == NAME_USED && name->db == MyDatabaseId &&
-			name->queue_id == queue_id && name->priority == priority)
-			return &shared->floors[at];
-	}
-	return NULL;
+	return at < 0 ? NULL : &shared->floors[at];
 }
 
-/*
- * The queue has no floor any more; floors_lock is held exclusively.  Dead names
- * that no search has to pass over are free.
- */
+/* The queue has no floor any more; floors_lock is held exclusively. */
 static void
 forget_floor(PgqrsFloor *floor)
 {
-	int n = shared->max_floors;
-	int at = floor - shared->floors;
-
 	SpinLockAcquire(&floor->mutex);
 	floor->db = InvalidOid;
 	if (!PGQRS_FLOOR_BROKEN('f'))
 		floor->generation++;
 	SpinLockRelease(&floor->mutex);
-
-	pg_atomic_write_u32(&shared->names[at].state, NAME_DEAD);
-	if (pg_atomic_read_u32(&shared->names[(at + 1) % n].state) != NAME_FREE)
-		return;
-	while (pg_atomic_read_u32(&shared->names[at].state) == NAME_DEAD)
-	{
-		pg_atomic_write_u32(&shared->names[at].state, NAME_FREE);
-		at = (at + n - 1) % n;
-	}
+	pgqrs_slot_free(&shared->names, floor - shared->floors);
 }
 
 /* The place of a new floor that nobody has; NULL: there is none. */
 static PgqrsFloor *
 find_unused(int64 queue_id, int16 priority)
 {
-	for (int i = 0; i < probes(); i++)
-	{
-		int at = place_of(queue_id, priority, i);
+	int at = pgqrs_slot_find_unused(&shared->names, priority, queue_id);
 
-		if (pg_atomic_read_u32(&shared->names[at].state) != NAME_USED)
-			return &shared->floors[at];
-	}
-	return NULL;
+	return at < 0 ? NULL : &shared->floors[at];
 }
 
 /* The one of the places that is used the least, and is not any more. */
@@ -469,9 +396,10 @@ displace(int64 queue_id, int16 priority, TimestampTz now)
 	PgqrsFloor *oldest = NULL;
 	TimestampTz oldest_at = DT_NOEND;
 
-	for (int i = 0; i < probes(); i++)
+	for (int i = 0; i < shared->names.max_probes; i++)
 	{
-		PgqrsFloor *floor = &shared->floors[place_of(queue_id, priority, i)];
+		int at = pgqrs_slot_place(&shared->names, priority, queue_id, i);
+		PgqrsFloor *floor = &shared->floors[at];
 		TimestampTz used_at;
 
 		SpinLockAcquire(&floor->mutex);
@@ -493,11 +421,6 @@ displace(int64 queue_id, int16 priority, TimestampTz now)
 static void
 init_floor(PgqrsFloor *floor, int64 queue_id, int16 priority, TimestampTz now)
 {
-	FloorName *name = name_of(floor);
-
-	name->db = MyDatabaseId;
-	name->queue_id = queue_id;
-	name->priority = priority;
 	SpinLockAcquire(&floor->mutex);
 	floor->db = MyDatabaseId;
 	floor->queue_id = queue_id;
@@ -510,8 +433,7 @@ init_floor(PgqrsFloor *floor, int64 queue_id, int16 priority, TimestampTz now)
 	floor->epoch = pgqrs_clock_epoch();
 	floor->used_at = now;
 	SpinLockRelease(&floor->mutex);
-	pg_write_barrier();
-	pg_atomic_write_u32(&name->state, NAME_USED);
+	pgqrs_slot_use(&shared->names, floor - shared->floors, priority, queue_id);
 }
 
 /*
@@ -545,12 +467,11 @@ forget_floors(Oid db, int64 queue_id)
 	if (shared == NULL)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->max_floors; i++)
+	for (int i = 0; i < shared->names.count; i++)
 	{
-		FloorName *name = &shared->names[i];
-
-		if (pg_atomic_read_u32(&name->state) == NAME_USED && name->db == db &&
-			(queue_id == ANY_QUEUE || name->queue_id == queue_id))
+		if (pgqrs_slot_is_of(&shared->names, i, db) &&
+			(queue_id == ANY_QUEUE ||
+			 pgqrs_slot_name(&shared->names, i)->id == queue_id))
 			forget_floor(&shared->floors[i]);
 	}
 	LWLockRelease(shared->lock);
@@ -1004,7 +925,7 @@ pgqrs_floor_check_key(int64 queue_id, int16 priority, TimestampTz visible_after)
 void
 pgqrs_floor_lower_all(void)
 {
-	for (int i = 0; shared != NULL && i < shared->max_floors; i++)
+	for (int i = 0; shared != NULL && i < shared->names.count; i++)
 	{
 		PgqrsFloor *floor = &shared->floors[i];
 
@@ -1156,7 +1077,7 @@ learn_prepared(void)
 	}
 	LWLockRelease(shared->lock);
 	for (int i = 0; i < count && !known; i++)
-		pgqrs_wake_prepared_before(xids[i], dbs[i]);
+		pgqrs_xact_wakeups_prepared_before(xids[i], dbs[i]);
 	pfree(dbs);
 	pfree(xids);
 }
@@ -1574,19 +1495,19 @@ begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
 bool
 pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep)
 {
-	int count = shared == NULL ? 0 : shared->max_floors;
+	int count = shared == NULL ? 0 : shared->names.count;
 
 	if (sweep->visited == 0 && count > 0)
 		sweep->next = pg_atomic_read_u32(&shared->sweep_at);
 	while (sweep->visited < count)
 	{
-		FloorName *name = &shared->names[sweep->next];
+		int at = sweep->next;
 		PgqrsFloor *floor = &shared->floors[sweep->next];
 
 		sweep->visited++;
 		sweep->next = (sweep->next + 1) % count;
-		if (pg_atomic_read_u32(&name->state) == NAME_USED &&
-			name->db == MyDatabaseId && begin_sweep(sweep, floor))
+		if (pgqrs_slot_is_of(&shared->names, at, MyDatabaseId) &&
+			begin_sweep(sweep, floor))
 			return true;
 	}
 	return false;
@@ -1680,10 +1601,10 @@ pgqrs_floor_get_stats(PgqrsFloorStats *stats)
 	memset(stats, 0, sizeof(*stats));
 	if (shared == NULL)
 		return false;
-	stats->max_floors = shared->max_floors;
+	stats->max_floors = shared->names.count;
 	stats->displaced_at = (TimestampTz) pg_atomic_read_u64(&shared->displaced_at);
-	for (int i = 0; i < shared->max_floors; i++)
-		if (pg_atomic_read_u32(&shared->names[i].state) == NAME_USED)
+	for (int i = 0; i < shared->names.count; i++)
+		if (pg_atomic_read_u32(&pgqrs_slot_name(&shared->names, i)->state) == SLOT_USED)
 			stats->floors++;
 	init_counters(&sum);
 	sum_counters(&sum);

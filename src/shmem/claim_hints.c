@@ -73,7 +73,7 @@ static Place *updating = NULL;
 static Place *locking = NULL;
 
 static void
-init_places(LWLock *lock)
+init_places(LWLockPadded *locks)
 {
 	for (int i = 0; i < PLACES; i++)
 		SpinLockInit(&shared[i].p.mutex);

@@ -89,7 +89,7 @@ static Database *own = NULL;
 static bool leaving = false;
 
 static void
-init_databases(LWLock *lock)
+init_databases(LWLockPadded *locks)
 {
 	own = NULL;
 	SpinLockInit(&shared->mutex);

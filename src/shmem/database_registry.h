@@ -16,7 +16,8 @@
 /* What a database may need its background worker for. */
 typedef enum PgqrsDue
 {
-	DUE_NOTIFY,	  /* to tell who listens */
+	DUE_NOTIFY, /* to tell who listens */
+	DUE_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
 	DUE_CLOCK,	  /* rows of a time when the clock was ahead */
 	DUE_WORKERS,  /* silent ones, and what stopped ones hold */
 	DUE_ENDS,	  /* deadlines, and leases that were the last */

@@ -18,9 +18,8 @@
 #include "shmem/heartbeats.h"
 
 #include "base/guc.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
+#include "shmem/slot_table.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
@@ -33,37 +32,35 @@
 
 typedef struct Entry
 {
-	pg_atomic_uint64 worker_id; /* 0: never used; a hint unless locked */
-	slock_t mutex;				/* guards all */
-	Oid db;
-	Oid workers;
+	PgqrsSlotName name; /* by table and worker; a hint unless locked */
+	slock_t mutex;		/* guards all */
 	TimestampTz called;
 	TimestampTz written; /* the row; or when somebody set out to */
 } Entry;
 
 typedef struct Heartbeats
 {
-	LWLock *lock; /* held by whoever makes an entry */
+	LWLock *lock; /* held to make an entry */
+	PgqrsSlotTable table;
 	Entry entries[MAX_ENTRIES];
 } Heartbeats;
 
 static Heartbeats *shared = NULL;
 
 static void
-init_heartbeats(LWLock *lock)
+init_heartbeats(LWLockPadded *locks)
 {
-	shared->lock = lock;
+	shared->lock = &locks->lock;
+	pgqrs_slots_init(&shared->table, shared->entries, sizeof(Entry),
+					 MAX_ENTRIES, MAX_PROBES);
 	for (int i = 0; i < MAX_ENTRIES; i++)
-	{
-		pg_atomic_init_u64(&shared->entries[i].worker_id, 0);
 		SpinLockInit(&shared->entries[i].mutex);
-	}
 }
 
 const PgqrsShmemModule pgqrs_heartbeat_shmem = {
 	.name = "pgqrs heartbeats",
 	.size = sizeof(Heartbeats),
-	.has_lock = true,
+	.locks = 1,
 	.area = (void **) &shared,
 	.init = init_heartbeats,
 };
@@ -75,40 +72,25 @@ is_within(TimestampTz at, TimestampTz now, int64 interval)
 	return at > now - interval && at < now + interval;
 }
 
-/* The i-th place at which a worker may be. */
-static Entry *
-place(Oid workers, int64 worker_id, int i)
-{
-	uint32 hash = hash_combine(hash_combine(murmurhash32(MyDatabaseId),
-											murmurhash32(workers)),
-							   hash_combine(murmurhash32((uint32) (worker_id >> 32)),
-											murmurhash32((uint32) worker_id)));
-
-	return &shared->entries[(hash + i) % MAX_ENTRIES];
-}
-
 /*
- * Finds a worker's entry and locks it.  No entry becomes unused again, so the
- * search ends at the first that never was used.
+ * Finds a worker's entry and locks it.  No entry becomes unused again; the search
+ * may have found one that another worker has taken over.
  */
 static Entry *
 find_locked(Oid workers, int64 worker_id)
 {
-	for (int i = 0; shared != NULL && i < MAX_PROBES; i++)
-	{
-		Entry *entry = place(workers, worker_id, i);
-		int64 id = (int64) pg_atomic_read_u64(&entry->worker_id);
+	int at = shared == NULL ? -1 :
+							  pgqrs_slot_find(&shared->table, workers, worker_id);
+	Entry *entry;
 
-		if (id == 0)
-			break;
-		if (id != worker_id)
-			continue;
-		SpinLockAcquire(&entry->mutex);
-		if (entry->db == MyDatabaseId && entry->workers == workers &&
-			(int64) pg_atomic_read_u64(&entry->worker_id) == worker_id)
-			return entry;
-		SpinLockRelease(&entry->mutex);
-	}
+	if (at < 0)
+		return NULL;
+	entry = &shared->entries[at];
+	SpinLockAcquire(&entry->mutex);
+	if (entry->name.db == MyDatabaseId && entry->name.kind == workers &&
+		entry->name.id == worker_id)
+		return entry;
+	SpinLockRelease(&entry->mutex);
 	return NULL;
 }
 
@@ -120,15 +102,14 @@ take_locked(Oid workers, int64 worker_id, TimestampTz now)
 
 	for (int i = 0; i < MAX_PROBES; i++)
 	{
-		Entry *entry = place(workers, worker_id, i);
+		int at = pgqrs_slot_place(&shared->table, workers, worker_id, i);
+		Entry *entry = &shared->entries[at];
 
 		SpinLockAcquire(&entry->mutex);
-		if (pg_atomic_read_u64(&entry->worker_id) == 0 ||
+		if (pg_atomic_read_u32(&entry->name.state) == SLOT_FREE ||
 			!is_within(entry->called, now, timeout))
 		{
-			entry->db = MyDatabaseId;
-			entry->workers = workers;
-			pg_atomic_write_u64(&entry->worker_id, (uint64) worker_id);
+			pgqrs_slot_use(&shared->table, at, workers, worker_id);
 			return entry;
 		}
 		SpinLockRelease(&entry->mutex);

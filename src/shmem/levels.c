@@ -57,7 +57,7 @@ static uint64 written = 0;	/* what the transaction has to count in, */
 static uint64 counted = 0;	/* and has */
 
 static void
-init_counters(LWLock *lock)
+init_counters(LWLockPadded *locks)
 {
 	for (int i = 0; i < COUNTERS; i++)
 		pg_atomic_init_u64(&shared[i].count, 0);

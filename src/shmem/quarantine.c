@@ -50,7 +50,7 @@ static PgqrsFaultyKind kind_at_hand;
 static int64 id_at_hand;
 
 static void
-init_rows(LWLock *lock)
+init_rows(LWLockPadded *locks)
 {
 	SpinLockInit(&shared->mutex);
 }

@@ -2,21 +2,21 @@
  * wait_slots.c
  *	  Backends that sleep until something happens, and waking them.
  *
- * Runs in any backend; what wakes runs at the end of transactions, too, and
- * raises no error.  Shared memory only.  Each backend has a place of its own,
- * guarded by its spinlock; its state may be read without, as a hint.
+ * Runs in any backend; waking runs at the end of transactions, too, and raises
+ * no error.  Shared memory only.  Each backend has a slot of its own, guarded by
+ * its spinlock; its state may be read without, as a hint.
  *
- * A waiter first names what it waits for, and looks whether that is there
- * already after that; who makes something happen commits first, and looks for
- * waiters after that.  So one of them sees the other.
+ * A waiter first names what it waits for, and after that looks whether that is
+ * there already; a backend that makes something happen first commits, and after
+ * that looks for waiters.  So at least one of the two sees the other.
  *
- * One that was woken is not woken for something else, as long as others wait
- * that were not: it will take the one and let the other lie.  If there are no
- * others, it is told to look at everything.  That its worker has another status
- * ends the wait, so whatever else there is to say is left to others.
+ * A waiter that was woken is not woken for something else, as long as others
+ * wait that were not: it will take the one and leave the other.  If there are no
+ * others, it is told to look at everything.  Another status of its worker ends
+ * the wait, so every other wake-up is left to other waiters.
  *
- * How many backends wait for an event is counted by its hash, so that nobody
- * is looked for when nobody waits.
+ * How many backends wait for something is counted by its hash, so that a commit
+ * for which none waits searches nothing.
  */
 #include "shmem/wait_slots.h"
 
@@ -46,14 +46,14 @@ typedef struct Waiter
 	Oid db;
 	Latch *latch;
 	int count;
-	PgqrsWaitEvent events[PGQRS_MAX_EVENTS];
-	PgqrsWaitEvent woken_by; /* EVENT_NONE: look at everything */
+	PgqrsWakeup wakeups[PGQRS_MAX_WAKEUPS];
+	PgqrsWakeup woken_by; /* WAKEUP_NONE: look at everything */
 	PgqrsQueueSet set;
 } Waiter;
 
 typedef struct Waiters
 {
-	pg_atomic_uint32 used; /* so many of the places are in use */
+	pg_atomic_uint32 used; /* so many of the slots are in use */
 	pg_atomic_uint32 turn; /* where the next search begins */
 	pg_atomic_uint32 counts[COUNTS];
 	Waiter waiters[FLEXIBLE_ARRAY_MEMBER]; /* by backend */
@@ -61,7 +61,7 @@ typedef struct Waiters
 
 static Waiters *shared = NULL;
 
-/* Whether this backend has its place. */
+/* Whether this backend uses its slot. */
 static bool waiting = false;
 
 /*
@@ -75,7 +75,7 @@ waiters_size(void)
 }
 
 static void
-init_waiters(LWLock *lock)
+init_waiters(LWLockPadded *locks)
 {
 	pg_atomic_init_u32(&shared->used, 0);
 	pg_atomic_init_u32(&shared->turn, 0);
@@ -88,7 +88,7 @@ init_waiters(LWLock *lock)
 	}
 }
 
-const PgqrsShmemModule pgqrs_waiter_shmem = {
+const PgqrsShmemModule pgqrs_wait_shmem = {
 	.name = "pgqrs waiters",
 	.size = offsetof(Waiters, waiters),
 	.more = waiters_size,
@@ -97,22 +97,22 @@ const PgqrsShmemModule pgqrs_waiter_shmem = {
 };
 
 bool
-pgqrs_waiter_possible(void)
+pgqrs_wait_is_possible(void)
 {
 	return shared != NULL;
 }
 
 /*
- * Events
+ * What is waited for
  */
 
 static pg_atomic_uint32 *
-count_of(PgqrsWaitEvent event)
+waiters_of(PgqrsWakeup wakeup)
 {
 	uint32 hash = hash_combine(murmurhash32(MyDatabaseId ^
-											((uint32) event.kind << 24)),
-							   hash_combine(murmurhash32((uint32) event.id),
-											murmurhash32((uint32) (event.id >> 32))));
+											((uint32) wakeup.kind << 24)),
+							   hash_combine(murmurhash32((uint32) wakeup.id),
+											murmurhash32((uint32) (wakeup.id >> 32))));
 
 	return &shared->counts[hash & (COUNTS - 1)];
 }
@@ -135,44 +135,49 @@ is_in_set(const PgqrsQueueSet *set, int slot)
 }
 
 int
-pgqrs_waiter_count(PgqrsWaitEvent event)
+pgqrs_wait_count(PgqrsWakeup wakeup)
 {
-	PgqrsWaitEvent any = {EVENT_QUEUE_SET, 0};
+	PgqrsWakeup any = {WAKEUP_QUEUE_SET};
 	int count;
 
 	if (shared == NULL)
 		return 0;
-	count = pg_atomic_read_u32(count_of(event));
-	if (event.kind == EVENT_QUEUE)
-		count += pg_atomic_read_u32(count_of(any));
+	count = pg_atomic_read_u32(waiters_of(wakeup));
+	if (wakeup.kind == WAKEUP_QUEUE)
+		count += pg_atomic_read_u32(waiters_of(any));
 	return count;
 }
 
 static bool
-is_same(PgqrsWaitEvent a, PgqrsWaitEvent b)
+is_same(PgqrsWakeup a, PgqrsWakeup b)
 {
 	return a.kind == b.kind && a.id == b.id;
 }
 
+/* Whether this backend is known to wait for just these. */
 static bool
-are_same(const PgqrsWaitEvent *a, int a_count, const PgqrsWaitEvent *b, int b_count)
+is_watching(const Waiter *me, const PgqrsWakeup *wakeups, int count,
+			const PgqrsQueueSet *set)
 {
-	for (int i = 0; i < a_count && i < b_count; i++)
-		if (!is_same(a[i], b[i]))
+	if (!waiting || count != me->count)
+		return false;
+	for (int i = 0; i < count; i++)
+		if (!is_same(me->wakeups[i], wakeups[i]))
 			return false;
-	return a_count == b_count;
+	return set == NULL || memcmp(&me->set, set, sizeof(*set)) == 0;
 }
 
-/* Whether a waiter, which is locked, waits for the event. */
+/* The waiter is locked. */
 static bool
-waits_for(const Waiter *waiter, PgqrsWaitEvent event)
+waits_for(const Waiter *waiter, PgqrsWakeup wakeup)
 {
 	if (waiter->db != MyDatabaseId)
 		return false;
 	for (int i = 0; i < waiter->count; i++)
-		if (is_same(waiter->events[i], event) ||
-			(event.kind == EVENT_QUEUE && waiter->events[i].kind == EVENT_QUEUE_SET &&
-			 is_in_set(&waiter->set, event.slot)))
+		if (is_same(waiter->wakeups[i], wakeup) ||
+			(wakeup.kind == WAKEUP_QUEUE &&
+			 waiter->wakeups[i].kind == WAKEUP_QUEUE_SET &&
+			 is_in_set(&waiter->set, wakeup.slot)))
 			return true;
 	return false;
 }
@@ -187,8 +192,9 @@ my_waiter(void)
 	return &shared->waiters[pgqrs_backend_number()];
 }
 
+/* Searches come past the slot of this backend from here on. */
 static void
-make_known(void)
+cover_my_waiter(void)
 {
 	uint32 used = pg_atomic_read_u32(&shared->used);
 
@@ -199,83 +205,79 @@ make_known(void)
 }
 
 static void
-count_all(const PgqrsWaitEvent *events, int count, int by)
+count_waiter(const PgqrsWakeup *wakeups, int count, int by)
 {
 	for (int i = 0; i < count; i++)
-		pg_atomic_fetch_add_u32(count_of(events[i]), by);
+		pg_atomic_fetch_add_u32(waiters_of(wakeups[i]), by);
 }
 
 void
-pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count, const PgqrsQueueSet *set)
+pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set)
 {
 	Waiter *me = my_waiter();
-	PgqrsWaitEvent old[PGQRS_MAX_EVENTS];
-	int old_count = 0;
+	PgqrsWakeup old[PGQRS_MAX_WAKEUPS];
+	int old_count = waiting ? me->count : 0;
 
-	Assert(count <= PGQRS_MAX_EVENTS);
-	if (waiting && are_same(me->events, me->count, events, count) &&
-		(set == NULL || memcmp(&me->set, set, sizeof(*set)) == 0))
+	Assert(count <= PGQRS_MAX_WAKEUPS);
+	if (is_watching(me, wakeups, count, set))
 		return;
 	if (!waiting)
-		make_known();
-	else
-	{
-		old_count = me->count;
-		memcpy(old, me->events, old_count * sizeof(PgqrsWaitEvent));
-	}
-	count_all(events, count, 1);
+		cover_my_waiter();
+	memcpy(old, me->wakeups, old_count * sizeof(PgqrsWakeup));
+	count_waiter(wakeups, count, 1);
 	SpinLockAcquire(&me->mutex);
 	me->db = MyDatabaseId;
 	me->latch = &MyProc->procLatch;
 	me->count = count;
-	memcpy(me->events, events, count * sizeof(PgqrsWaitEvent));
+	memcpy(me->wakeups, wakeups, count * sizeof(PgqrsWakeup));
 	if (set != NULL)
 		memcpy(&me->set, set, sizeof(*set));
 	if (!waiting)
 		pg_atomic_write_u32(&me->state, WAITER_WAITING);
 	SpinLockRelease(&me->mutex);
 	waiting = true;
-	count_all(old, old_count, -1);
+	count_waiter(old, old_count, -1);
 	pg_memory_barrier();
 }
 
 bool
-pgqrs_waiter_woken(void)
+pgqrs_wait_is_woken(void)
 {
 	return waiting && pg_atomic_read_u32(&my_waiter()->state) == WAITER_WOKEN;
 }
 
-bool
-pgqrs_waiter_take(PgqrsWaitEvent *event)
+/* The wake-up, if there is one; the waiter is in that state from here on. */
+static bool
+take_wakeup(WaiterState state, PgqrsWakeup *wakeup)
 {
 	Waiter *me = my_waiter();
+	bool woken;
 
-	if (!pgqrs_waiter_woken())
-		return false;
 	SpinLockAcquire(&me->mutex);
-	*event = me->woken_by;
-	pg_atomic_write_u32(&me->state, WAITER_WAITING);
+	woken = pg_atomic_read_u32(&me->state) == WAITER_WOKEN;
+	*wakeup = me->woken_by;
+	pg_atomic_write_u32(&me->state, state);
 	SpinLockRelease(&me->mutex);
 	pg_memory_barrier();
-	return true;
+	return woken;
 }
 
 bool
-pgqrs_waiter_leave(PgqrsWaitEvent *event)
+pgqrs_wait_take(PgqrsWakeup *wakeup)
 {
-	Waiter *me;
+	return pgqrs_wait_is_woken() && take_wakeup(WAITER_WAITING, wakeup);
+}
+
+bool
+pgqrs_wait_leave(PgqrsWakeup *wakeup)
+{
 	bool woken;
 
 	if (!waiting)
 		return false;
-	me = my_waiter();
-	SpinLockAcquire(&me->mutex);
-	woken = pg_atomic_read_u32(&me->state) == WAITER_WOKEN;
-	*event = me->woken_by;
-	pg_atomic_write_u32(&me->state, WAITER_NONE);
-	SpinLockRelease(&me->mutex);
+	woken = take_wakeup(WAITER_NONE, wakeup);
 	waiting = false;
-	count_all(me->events, me->count, -1);
+	count_waiter(my_waiter()->wakeups, my_waiter()->count, -1);
 	return woken;
 }
 
@@ -283,131 +285,125 @@ pgqrs_waiter_leave(PgqrsWaitEvent *event)
  * Waking
  */
 
-/* Wakes one waiter if it waits for the event; *spare: one that was woken already. */
-static bool
-wake_one(Waiter *waiter, PgqrsWaitEvent event, Waiter **spare)
+typedef enum Signal
 {
-	Latch *latch = NULL;
+	SIGNAL_WAKE,  /* a waiter that was not woken */
+	SIGNAL_WIDEN, /* one that was: to look at everything, or end its wait */
+	SIGNAL_LOOK_AT_CLOCK
+} Signal;
 
-	if (pg_atomic_read_u32(&waiter->state) == WAITER_NONE)
-		return false;
-	SpinLockAcquire(&waiter->mutex);
-	switch (pg_atomic_read_u32(&waiter->state))
-	{
-		case WAITER_WAITING:
-			if (waits_for(waiter, event))
-			{
-				waiter->woken_by = event;
-				pg_atomic_write_u32(&waiter->state, WAITER_WOKEN);
-				latch = waiter->latch;
-			}
-			break;
-		case WAITER_WOKEN:
-			if (!is_same(waiter->woken_by, event) && waits_for(waiter, event))
-				*spare = waiter;
-			break;
-	}
-	SpinLockRelease(&waiter->mutex);
-	if (latch != NULL)
-		SetLatch(latch);
-	return latch != NULL;
+typedef enum Signalled
+{
+	SIGNALLED_NOT,	/* it does not wait for this */
+	SIGNALLED_BUSY, /* it was woken for something else */
+	SIGNALLED
+} Signalled;
+
+/* What a waiter that is locked and waits for this is woken by. */
+static void
+set_woken(Waiter *waiter, PgqrsWakeup wakeup, Signal signal)
+{
+	bool was_woken = pg_atomic_read_u32(&waiter->state) == WAITER_WOKEN;
+
+	if (signal == SIGNAL_WAKE || wakeup.kind == WAKEUP_WORKER_STATUS)
+		waiter->woken_by = wakeup;
+	else if (!was_woken || waiter->woken_by.kind != WAKEUP_WORKER_STATUS)
+		waiter->woken_by = (PgqrsWakeup){WAKEUP_NONE, -1};
+	pg_atomic_write_u32(&waiter->state, WAITER_WOKEN);
 }
 
 /*
- * Has one that was woken look at everything, or end its wait.  If it has taken
- * its wake-up meanwhile it is woken anew.
+ * Signals a waiter that waits for this; WAKEUP_NONE: for anything.  One that has
+ * taken its wake-up since it was found woken is woken anew.
  */
-static void
-widen(Waiter *waiter, PgqrsWaitEvent event)
+static Signalled
+signal_waiter(Waiter *waiter, PgqrsWakeup wakeup, Signal signal)
 {
+	Signalled result = SIGNALLED_NOT;
 	Latch *latch = NULL;
+	WaiterState state;
 
+	if (pg_atomic_read_u32(&waiter->state) == WAITER_NONE)
+		return SIGNALLED_NOT;
 	SpinLockAcquire(&waiter->mutex);
-	if (pg_atomic_read_u32(&waiter->state) != WAITER_NONE && waits_for(waiter, event))
+	state = pg_atomic_read_u32(&waiter->state);
+	if (state != WAITER_NONE &&
+		(wakeup.kind == WAKEUP_NONE || waits_for(waiter, wakeup)))
 	{
-		if (event.kind == EVENT_WORKER_STATUS)
-			waiter->woken_by = event;
-		else if (pg_atomic_read_u32(&waiter->state) != WAITER_WOKEN ||
-				 waiter->woken_by.kind != EVENT_WORKER_STATUS)
-			waiter->woken_by = (PgqrsWaitEvent){EVENT_NONE, 0, -1};
-		pg_atomic_write_u32(&waiter->state, WAITER_WOKEN);
+		if (signal != SIGNAL_WAKE || state == WAITER_WAITING)
+			result = SIGNALLED;
+		else if (!is_same(waiter->woken_by, wakeup))
+			result = SIGNALLED_BUSY;
+	}
+	if (result == SIGNALLED)
+	{
 		latch = waiter->latch;
+		if (signal != SIGNAL_LOOK_AT_CLOCK)
+			set_woken(waiter, wakeup, signal);
 	}
 	SpinLockRelease(&waiter->mutex);
 	if (latch != NULL)
 		SetLatch(latch);
+	return result;
 }
 
 int
-pgqrs_waiter_wake(PgqrsWaitEvent event, int max)
+pgqrs_wait_wake(PgqrsWakeup wakeup, int max)
 {
-	bool all = max == PG_INT32_MAX;
 	int woken = 0;
 	Waiter *spare = NULL;
 	uint32 used;
 	uint32 start;
 
 	pg_memory_barrier();
-	if (max <= 0 || pgqrs_waiter_count(event) == 0)
+	if (max <= 0 || pgqrs_wait_count(wakeup) == 0)
 		return 0;
 	used = pg_atomic_read_u32(&shared->used);
 	start = pg_atomic_fetch_add_u32(&shared->turn, 1);
 	for (uint32 i = 0; i < used && woken < max; i++)
 	{
 		Waiter *waiter = &shared->waiters[(start + i) % used];
+		Signalled result = waiter == my_waiter() ?
+			SIGNALLED_NOT :
+			signal_waiter(waiter, wakeup, SIGNAL_WAKE);
 
-		if (waiter != my_waiter() && wake_one(waiter, event, &spare))
+		if (result == SIGNALLED)
 			woken++;
-		if (all && spare != NULL)
-		{
-			widen(spare, event);
-			spare = NULL;
-		}
+		else if (result == SIGNALLED_BUSY && max == PG_INT32_MAX)
+			signal_waiter(waiter, wakeup, SIGNAL_WIDEN);
+		else if (result == SIGNALLED_BUSY)
+			spare = waiter;
 	}
 	if (woken < max && spare != NULL)
-		widen(spare, event);
+		signal_waiter(spare, wakeup, SIGNAL_WIDEN);
 	return woken;
 }
 
 void
-pgqrs_waiter_nudge(PgqrsWaitEvent event)
+pgqrs_wait_wake_all(PgqrsWakeupKind kind, int64 id)
+{
+	pgqrs_wait_wake((PgqrsWakeup){kind, -1, id}, PG_INT32_MAX);
+}
+
+void
+pgqrs_wait_signal_timekeeper(PgqrsWakeup wakeup)
 {
 	uint32 used;
 
 	pg_memory_barrier();
-	if (pgqrs_waiter_count(event) == 0)
+	if (pgqrs_wait_count(wakeup) == 0)
 		return;
 	used = pg_atomic_read_u32(&shared->used);
 	for (uint32 i = 0; i < used; i++)
-	{
-		Waiter *waiter = &shared->waiters[i];
-		Latch *latch = NULL;
-
-		if (waiter == my_waiter() || pg_atomic_read_u32(&waiter->state) == WAITER_NONE)
-			continue;
-		SpinLockAcquire(&waiter->mutex);
-		if (pg_atomic_read_u32(&waiter->state) != WAITER_NONE &&
-			waits_for(waiter, event))
-			latch = waiter->latch;
-		SpinLockRelease(&waiter->mutex);
-		if (latch != NULL)
-		{
-			SetLatch(latch);
+		if (&shared->waiters[i] != my_waiter() &&
+			signal_waiter(&shared->waiters[i], wakeup, SIGNAL_LOOK_AT_CLOCK) ==
+				SIGNALLED)
 			return;
-		}
-	}
 }
 
 void
-pgqrs_waiter_nudge_number(int number)
+pgqrs_wait_signal_number(int number)
 {
-	Waiter *waiter = &shared->waiters[number];
-	Latch *latch = NULL;
-
-	SpinLockAcquire(&waiter->mutex);
-	if (pg_atomic_read_u32(&waiter->state) != WAITER_NONE)
-		latch = waiter->latch;
-	SpinLockRelease(&waiter->mutex);
-	if (latch != NULL)
-		SetLatch(latch);
+	signal_waiter(&shared->waiters[number], (PgqrsWakeup){WAKEUP_NONE},
+				  SIGNAL_LOOK_AT_CLOCK);
 }

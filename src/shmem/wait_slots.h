@@ -3,7 +3,7 @@
  *	  Backends that sleep until something happens, and waking them.
  *
  * Everything here is of the current database.  Where the library is not
- * preloaded nobody can be woken: pgqrs_waiter_possible() tells.
+ * preloaded no backend can be woken: pgqrs_wait_is_possible() tells.
  */
 #ifndef PGQRS_WAIT_SLOTS_H
 #define PGQRS_WAIT_SLOTS_H
@@ -12,31 +12,38 @@
 
 #include "base/shmem_module.h"
 
-/* What a backend may wait for.  An event without an id has 0 there. */
-typedef enum PgqrsWaitEventKind
+/*
+ * What happens: a transaction records it (xact_wakeups.h), waiting backends are
+ * woken for it, and the background worker is told of it (wakeup_table.h).
+ */
+typedef enum PgqrsWakeupKind
 {
-	EVENT_NONE,
-	EVENT_QUEUE,	 /* something of a queue became claimable */
-	EVENT_QUEUE_SET, /* to wait for it in a set of queues; never happens itself */
-	EVENT_RUN,		 /* a run ended */
-	EVENT_WORKER,	 /* what a worker holds changed */
-	EVENT_WORKER_LIMIT,	 /* a worker's limit is not locked any more */
-	EVENT_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
-	EVENT_QUEUES, /* which queues there are, or their settings, changed */
-	EVENT_RUNS	  /* runs were deleted, or ended unnamed */
-} PgqrsWaitEventKind;
+	WAKEUP_NONE,
+	WAKEUP_QUEUE,		   /* messages of a queue became claimable */
+	WAKEUP_QUEUE_SETTINGS, /* a queue has other settings: more may be claimable */
+	WAKEUP_QUEUE_DELETED,
+	WAKEUP_QUEUE_LIMIT,	  /* a queue's limit is not locked any more */
+	WAKEUP_QUEUES,		  /* the list of queues, or a setting of one, changed */
+	WAKEUP_QUEUE_SET,	  /* any of a set of queues: only waited for */
+	WAKEUP_WORKER,		  /* what a worker holds changed */
+	WAKEUP_WORKER_LIMIT,  /* a worker's limit is not locked any more */
+	WAKEUP_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
+	WAKEUP_RUN,			  /* a run ended, or may have what it is parked for */
+	WAKEUP_RUN_BLOCK,	  /* the same for some of a block of runs */
+	WAKEUP_RUNS			  /* runs were deleted, or ended unnamed */
+} PgqrsWakeupKind;
 
-typedef struct PgqrsWaitEvent
+typedef struct PgqrsWakeup
 {
-	PgqrsWaitEventKind kind;
-	int64 id;
-	int slot; /* of a queue: its place in queue_wakeups.c, or -1 */
-} PgqrsWaitEvent;
+	PgqrsWakeupKind kind;
+	int slot; /* of a queue: in wakeup_table.c, or -1 */
+	int64 id; /* 0 where the kind has none */
+} PgqrsWakeup;
 
-/* So many queues of all databases can have a place. */
+/* So many queues of all databases can have a slot. */
 #define PGQRS_QUEUE_SLOTS 16384
 
-/* A set of queues, by their places; those without one are in it together. */
+/* A set of queues, by their slots; those without one are in it together. */
 typedef struct PgqrsQueueSet
 {
 	bool unplaced;
@@ -46,44 +53,46 @@ typedef struct PgqrsQueueSet
 extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);
 
 /* A waiter names at most so many. */
-#define PGQRS_MAX_EVENTS 20
+#define PGQRS_MAX_WAKEUPS 20
 
-extern const PgqrsShmemModule pgqrs_waiter_shmem;
-extern bool pgqrs_waiter_possible(void);
+extern const PgqrsShmemModule pgqrs_wait_shmem;
+extern bool pgqrs_wait_is_possible(void);
 
 /*
- * From now on this backend can be woken by the events.  Called again, they
- * replace those named before; a wake-up that was not taken stays.  set: what
- * EVENT_QUEUE_SET stands for, if that is among them.
+ * From now on this backend can be woken for these.  Called again, they replace
+ * those named before; a wake-up that was not taken stays.  set: what
+ * WAKEUP_QUEUE_SET stands for, if that is among them.
  */
-extern void pgqrs_waiter_watch(const PgqrsWaitEvent *events, int count,
-							   const PgqrsQueueSet *set);
+extern void pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count,
+							 const PgqrsQueueSet *set);
 
 /* Whether there is a wake-up to be taken. */
-extern bool pgqrs_waiter_woken(void);
+extern bool pgqrs_wait_is_woken(void);
 
 /*
  * Takes the wake-up: this backend can be woken again, and looks after that at
- * what the event says; EVENT_NONE: at everything.  False if there is none.
+ * what the wake-up says; WAKEUP_NONE: at everything.  False if there is none.
  */
-extern bool pgqrs_waiter_take(PgqrsWaitEvent *event);
+extern bool pgqrs_wait_take(PgqrsWakeup *wakeup);
 
-/* Waits no longer.  True, and the event, if there was a wake-up that was not taken. */
-extern bool pgqrs_waiter_leave(PgqrsWaitEvent *event);
+/* Waits no longer.  True, and the wake-up, if there was one that was not taken. */
+extern bool pgqrs_wait_leave(PgqrsWakeup *wakeup);
 
 /*
- * Wakes up to max other backends that wait for the event and were not woken
- * yet, or with PG_INT32_MAX every one; how many.  What happened is visible.
+ * Wakes up to max other backends that wait for this and were not woken yet, or
+ * with PG_INT32_MAX every one; how many.  What happened is visible.
  */
-extern int pgqrs_waiter_wake(PgqrsWaitEvent event, int max);
+extern int pgqrs_wait_wake(PgqrsWakeup wakeup, int max);
+extern void pgqrs_wait_wake_all(PgqrsWakeupKind kind, int64 id);
 
-/* How many wait for the event, or more: others may be counted with it. */
-extern int pgqrs_waiter_count(PgqrsWaitEvent event);
+/* How many wait for this, or more: others may be counted with it. */
+extern int pgqrs_wait_count(PgqrsWakeup wakeup);
 
-/* Has one backend that waits for the event look at the clock again. */
-extern void pgqrs_waiter_nudge(PgqrsWaitEvent event);
-
-/* The same for the one with that pgqrs_backend_number(). */
-extern void pgqrs_waiter_nudge_number(int number);
+/*
+ * Has one backend that waits for this look at the clock again; or the one with
+ * that pgqrs_backend_number().
+ */
+extern void pgqrs_wait_signal_timekeeper(PgqrsWakeup wakeup);
+extern void pgqrs_wait_signal_number(int number);
 
 #endif /* PGQRS_WAIT_SLOTS_H */

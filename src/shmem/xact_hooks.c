@@ -48,7 +48,7 @@ static bool claimed = false;
 static bool must_last = false;
 static XLogRecPtr our_end = 0; /* where our last call left the WAL */
 
-/* What the background processes are told of it. */
+/* What it has requested of the background processes. */
 static struct
 {
 	bool any;
@@ -58,7 +58,7 @@ static struct
 	bool tables_written;
 	bool databases_changed;
 	bool roles_changed;
-} news;
+} requests;
 
 /* Databases that are held until the transaction ends. */
 #define MAX_HELD 8
@@ -71,9 +71,9 @@ static int held_count = 0;
  */
 static int depth = 0;
 
-/* How the transaction has ended of which nobody was told yet. */
-#define NOT_ENDED ((XactEvent) -1)
-static XactEvent ended = NOT_ENDED;
+/* Whether the transaction has ended, which is not published yet, and how. */
+static bool has_ended = false;
+static XactEvent end_event;
 
 /* The nesting level of a subtransaction that was rolled back just so; 0: none. */
 static int aborted_level = 0;
@@ -100,7 +100,7 @@ start_is_clean(void)
 
 /* Recovery has not begun. */
 static void
-init_commits(LWLock *lock)
+init_commits(LWLockPadded *locks)
 {
 	if (!start_is_clean())
 		shared->careful_until = GetCurrentTimestamp() + CAREFUL_TIME;
@@ -189,36 +189,36 @@ forget(void)
 void
 pgqrs_commit_due(PgqrsDue kind, TimestampTz due)
 {
-	if (!news.is_due[kind] || due < news.due[kind])
-		news.due[kind] = due;
-	news.any = news.is_due[kind] = true;
+	if (!requests.is_due[kind] || due < requests.due[kind])
+		requests.due[kind] = due;
+	requests.any = requests.is_due[kind] = true;
 }
 
 void
 pgqrs_commit_probe(void)
 {
-	news.any = news.probe = true;
+	requests.any = requests.probe = true;
 }
 
 void
 pgqrs_commit_tables_written(void)
 {
-	news.any = news.tables_written = true;
+	requests.any = requests.tables_written = true;
 	for (int kind = 0; kind < DUE_COUNT; kind++)
 		pgqrs_commit_due(kind, 0);
-	pgqrs_wake_mark_everything();
+	pgqrs_xact_wakeup_everything();
 }
 
 void
 pgqrs_commit_databases_changed(void)
 {
-	news.any = news.databases_changed = true;
+	requests.any = requests.databases_changed = true;
 }
 
 void
 pgqrs_commit_roles_changed(void)
 {
-	news.any = news.roles_changed = true;
+	requests.any = requests.roles_changed = true;
 }
 
 bool
@@ -238,36 +238,36 @@ release_held(void)
 }
 
 /*
- * Nothing here is undone with a subtransaction: somebody may look for nothing.
- * What was prepared is told now, too; ddl_hooks.c tells of its commit.
+ * A rollback to a savepoint withdraws no request: a background process may look in
+ * vain.  PREPARE publishes them, too, and ddl_hooks.c those of COMMIT PREPARED.
  */
 static void
-tell_background(void)
+publish_requests(void)
 {
-	if (!news.any)
+	if (!requests.any)
 		return;
-	if (news.tables_written)
+	if (requests.tables_written)
 	{
 		pgqrs_taken_forget_all();
 		pgqrs_levels_forget_all();
 		pgqrs_floor_lower_all();
 	}
 	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (news.is_due[kind])
-			pgqrs_database_poke(kind, news.due[kind]);
-	if (news.probe)
+		if (requests.is_due[kind])
+			pgqrs_database_poke(kind, requests.due[kind]);
+	if (requests.probe)
 		pgqrs_database_probe();
-	if (news.databases_changed)
+	if (requests.databases_changed)
 		pgqrs_databases_changed();
-	if (news.roles_changed)
+	if (requests.roles_changed)
 		pgqrs_databases_poke_all(DUE_GRANTS);
 }
 
 static void
-forget_news(void)
+forget_requests(void)
 {
-	if (news.any)
-		memset(&news, 0, sizeof(news));
+	if (requests.any)
+		memset(&requests, 0, sizeof(requests));
 }
 
 static void
@@ -283,7 +283,7 @@ transaction_event(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pgqrs_floor_pre_prepare();
-			pgqrs_wake_pre_prepare();
+			pgqrs_xact_wakeups_pre_prepare();
 			pgqrs_levels_pre_end();
 			break;
 		case XACT_EVENT_COMMIT:
@@ -302,7 +302,8 @@ transaction_event(XactEvent event, void *arg)
 			}
 			pgqrs_levels_end();
 			pgqrs_floor_end();
-			ended = event;
+			has_ended = true;
+			end_event = event;
 			break;
 		default:
 			break;
@@ -314,7 +315,7 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 					 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		pgqrs_wake_subcommit(GetCurrentTransactionNestLevel());
+		pgqrs_xact_wakeups_subcommit(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		rollbacks++;
@@ -331,25 +332,21 @@ pgqrs_xact_rollbacks(void)
 }
 
 static void
-tell_of_end(XactEvent event)
+publish_end(void)
 {
-	if (event != XACT_EVENT_ABORT)
-		tell_background();
-	forget_news();
+	has_ended = false;
+	if (end_event != XACT_EVENT_ABORT)
+		publish_requests();
+	forget_requests();
 	release_held();
-	if (event == XACT_EVENT_COMMIT)
-		pgqrs_wake_commit();
-	else if (event == XACT_EVENT_ABORT)
-		pgqrs_wake_abort();
-	else
-		pgqrs_wake_prepare();
+	pgqrs_xact_wakeups_end(end_event);
 }
 
 /*
- * Who is told has to find what changed, and nobody in his way: so that comes
- * last, when others were sent the invalidations of catalogs and of what is
- * remembered of queues, and the locks are released.  Called for each resource
- * owner; the first will do.
+ * A process that is woken has to find what changed, and no lock in its way: so
+ * this comes last, when invalidations of catalogs and of what is remembered of
+ * queues were sent, and the locks are released.  Called for each resource owner;
+ * the first will do.
  */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit,
@@ -358,15 +355,10 @@ resources_released(ResourceReleasePhase phase, bool is_commit,
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
 	if (aborted_level != 0)
-		pgqrs_wake_subabort(aborted_level);
+		pgqrs_xact_wakeups_subabort(aborted_level);
 	aborted_level = 0;
-	if (is_top_level && ended != NOT_ENDED)
-	{
-		XactEvent event = ended;
-
-		ended = NOT_ENDED;
-		tell_of_end(event);
-	}
+	if (is_top_level && has_ended)
+		publish_end();
 }
 
 void

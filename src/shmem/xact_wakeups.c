@@ -1,442 +1,342 @@
 /*
  * xact_wakeups.c
- *	  What a transaction makes claimable, or ends, and who is told of it.
+ *	  The wake-ups that a transaction records, and publishes at its end.
  *
- * A transaction collects marks.  When it has committed, and others can see it,
- * it wakes who waits and leaves to the background worker, in queue_wakeups.c and
- * finished_runs.c, what that has to tell.  So NOTIFY is in nobody's commit, and a
- * commit that nobody waits for does little more than look.  A transaction that
- * rolls back claims makes claimable what it had claimed.
+ * When a transaction has committed, and others can see it, it wakes waiting
+ * backends and leaves notifications to the background worker (wakeup_table.c).  So
+ * NOTIFY never runs in a user's transaction, and a commit for which no backend
+ * waits does little more than look.  The rollback of a claim publishes that the
+ * messages are claimable again.
  *
- * Each mark has the nesting level of the subtransaction that made it, so the
+ * Each record has the nesting level of the subtransaction that made it, so the
  * last ones are always those of the innermost.  They go to the one around it, or
  * away, with its end.
  *
- * The marks of a prepared transaction are parked until its xid is no longer in
- * progress: whoever commits next, which is the one that runs COMMIT PREPARED at
- * the latest, sees to them.  Of transactions that were prepared before the
- * server started nothing is known but who they are; after one of them everybody
- * looks at everything, parked runs included.
+ * The records of a prepared transaction are in shared memory until its xid is no
+ * longer in progress: the next commit in its database, which is COMMIT PREPARED at
+ * the latest, publishes them.  Of transactions that were prepared before the
+ * server started nothing is known but the xid; after one of them every waiter and
+ * the background worker look at everything, parked runs included.
  *
- * Runs in any backend.  The parked marks are guarded by a lock.
+ * Runs in any backend.  A lock guards what is known of prepared transactions.
  */
 #include "shmem/xact_wakeups.h"
 
 #include "access/transam.h"
 #include "access/twophase.h"
-#include "access/xact.h"
 #include "base/clock.h"
 #include "base/errors.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shmem/database_registry.h"
-#include "shmem/finished_runs.h"
-#include "shmem/queue_wakeups.h"
-#include "shmem/wait_slots.h"
-#include "storage/lwlock.h"
+#include "shmem/wakeup_table.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#define MAX_MARKS  65536 /* of a transaction; beyond, everything has changed */
-#define MAX_RUNS   1024	 /* marks before runs are remembered by block */
-#define MAX_PARKED 32	 /* marks of a prepared transaction */
-#define LOOK_AT	   64	 /* marks that it is worth to look for a queue among */
-#define LOOK_BACK  8	 /* how far to look for a mark that the new one joins */
+#define MAX_RECORDS	 65536 /* of a transaction; beyond, everything has changed */
+#define MAX_RUNS	 1024  /* records before runs are recorded by block */
+#define MAX_PREPARED 32	   /* records of a prepared transaction */
+#define LOOK_AT		 64 /* records that it is worth to look for a queue among */
+#define LOOK_BACK	 8 /* how far to look for a record that the new one joins */
 
-typedef enum MarkKind
+typedef struct Record
 {
-	MARK_QUEUE,
-	MARK_LOOK,	  /* at a queue */
-	MARK_DELETED, /* a queue */
-	MARK_QUEUE_LIMIT,
-	MARK_WORKER_LIMIT,
-	MARK_WORKER,
-	MARK_WORKER_STATUS,
-	MARK_RUN,
-	MARK_BLOCK /* of runs */
-} MarkKind;
-
-typedef struct Mark
-{
-	MarkKind kind;
+	PgqrsWakeupKind kind;
 	int level; /* of the subtransaction that it is undone with */
 	int count; /* of a queue: messages that can be claimed; of a run: its status */
 	int claimed; /* of a queue: messages that are claimable if this rolls back */
 	int64 id;
 	TimestampTz at; /* of a queue: when it is due, if ever; of a run: the end */
-} Mark;
+} Record;
 
 /* What a transaction has done. */
-typedef struct Marks
+typedef struct Records
 {
 	int count;
-	bool everything; /* too much to be remembered */
-	bool queues;	 /* their definitions changed */
-	bool lost;		 /* runs ended or parked that are not remembered at all */
-	bool parked;	 /* any parked run may have what it waits for */
-	Mark *marks;
-} Marks;
+	bool everything; /* too much to be recorded */
+	bool lost;		 /* runs ended or parked that are not recorded at all */
+	Record *records;
+} Records;
 
-typedef struct Parked
+typedef struct PreparedXact
 {
 	TransactionId xid; /* or invalid: free */
 	Oid db;
-	Marks m; /* marks points nowhere */
-	Mark marks[MAX_PARKED];
-} Parked;
+	Records r; /* records points nowhere */
+	Record records[MAX_PREPARED];
+} PreparedXact;
 
-typedef struct Wake
+typedef struct PreparedXacts
 {
 	LWLock *lock;
-	pg_atomic_uint32 parked; /* as many entries are taken */
-	int max_parked;
-	int end; /* no entry from here on is taken; guarded by lock */
-	Parked parkings[FLEXIBLE_ARRAY_MEMBER]; /* guarded by lock */
-} Wake;
+	pg_atomic_uint32 count; /* as many entries are used */
+	int max;
+	int end; /* no entry from here on is used; guarded by lock */
+	PreparedXact xacts[FLEXIBLE_ARRAY_MEMBER]; /* guarded by lock */
+} PreparedXacts;
 
-static Wake *shared = NULL;
+static PreparedXacts *shared = NULL;
 
-static Marks mine;
+static Records mine;
 static int mine_size = 0;
 
 static int
-max_parked(void)
+max_prepared(void)
 {
 	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
 }
 
 static Size
-parkings_size(void)
+prepared_size(void)
 {
-	return mul_size(max_parked(), sizeof(Parked));
+	return mul_size(max_prepared(), sizeof(PreparedXact));
 }
 
 static void
-init_wake(LWLock *lock)
+init_prepared(LWLockPadded *locks)
 {
-	shared->lock = lock;
-	pg_atomic_init_u32(&shared->parked, 0);
-	shared->max_parked = max_parked();
+	shared->lock = &locks->lock;
+	pg_atomic_init_u32(&shared->count, 0);
+	shared->max = max_prepared();
 }
 
-const PgqrsShmemModule pgqrs_wake_shmem = {
-	.name = "pgqrs wake",
-	.size = offsetof(Wake, parkings),
-	.more = parkings_size,
-	.has_lock = true,
+const PgqrsShmemModule pgqrs_xact_wakeup_shmem = {
+	.name = "pgqrs prepared wake-ups",
+	.size = offsetof(PreparedXacts, xacts),
+	.more = prepared_size,
+	.locks = 1,
 	.area = (void **) &shared,
-	.init = init_wake,
+	.init = init_prepared,
 };
 
 /*
- * Marking
+ * Recording
  */
 
-/* One of the last marks of that kind, id and level, or a new one; NULL: no more. */
-static Mark *
-get_level_mark(MarkKind kind, int64 id, int level)
+/* One of the last records of that kind, id and level, or NULL. */
+static Record *
+find_record(const Records *r, int look_back, PgqrsWakeupKind kind, int64 id, int level)
 {
-	Mark *mark;
-
-	for (int i = mine.count - 1; i >= 0 && i >= mine.count - LOOK_BACK; i--)
+	for (int i = r->count - 1; i >= 0 && i >= r->count - look_back; i--)
 	{
-		mark = &mine.marks[i];
-		if (mark->kind == kind && mark->id == id && mark->level == level)
-			return mark;
+		Record *record = &r->records[i];
+
+		if (record->kind == kind && record->id == id && record->level == level)
+			return record;
 	}
-	if (mine.count == MAX_MARKS)
+	return NULL;
+}
+
+static void
+enlarge_mine(void)
+{
+	int size = Max(16, 2 * mine_size);
+
+	mine.records = mine_size == 0 ?
+		MemoryContextAlloc(TopMemoryContext, size * sizeof(Record)) :
+		repalloc(mine.records, size * sizeof(Record));
+	mine_size = size;
+}
+
+/* A record found, or a new one; NULL: there are too many. */
+static Record *
+get_level_record(PgqrsWakeupKind kind, int64 id, int level)
+{
+	Record *record = find_record(&mine, LOOK_BACK, kind, id, level);
+
+	if (record != NULL)
+		return record;
+	if (mine.count == MAX_RECORDS)
 	{
 		mine.everything = true;
-		mine.lost |= kind == MARK_RUN || kind == MARK_BLOCK;
+		mine.lost |= kind == WAKEUP_RUN || kind == WAKEUP_RUN_BLOCK;
 		return NULL;
 	}
 	if (mine.count == mine_size)
-	{
-		int size = Max(16, 2 * mine_size);
-
-		mine.marks = mine_size == 0 ?
-			MemoryContextAlloc(TopMemoryContext, size * sizeof(Mark)) :
-			repalloc(mine.marks, size * sizeof(Mark));
-		mine_size = size;
-	}
-	mark = &mine.marks[mine.count++];
-	*mark = (Mark){.kind = kind, .level = level, .id = id, .at = DT_NOEND};
-	return mark;
+		enlarge_mine();
+	record = &mine.records[mine.count++];
+	*record = (Record){.kind = kind, .level = level, .id = id, .at = DT_NOEND};
+	return record;
 }
 
-static Mark *
-get_mark(MarkKind kind, int64 id)
+static Record *
+get_record(PgqrsWakeupKind kind, int64 id)
 {
-	return get_level_mark(kind, id, GetCurrentTransactionNestLevel());
+	if (shared == NULL)
+		return NULL;
+	return get_level_record(kind, id, GetCurrentTransactionNestLevel());
 }
 
 void
-pgqrs_wake_mark_message(int64 queue_id, TimestampTz visible_after, bool leased)
+pgqrs_xact_wakeup(PgqrsWakeupKind kind, int64 id)
 {
-	Mark *mark = shared == NULL ? NULL : get_mark(MARK_QUEUE, queue_id);
+	Record *record = get_record(kind, id);
 
-	if (mark == NULL)
+	if (record != NULL)
+		record->count++;
+}
+
+void
+pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after, bool leased)
+{
+	Record *record = get_record(WAKEUP_QUEUE, queue_id);
+
+	if (record == NULL)
 		return;
 	if (leased)
-		mark->claimed++;
+		record->claimed++;
 	if (!leased && visible_after <= pgqrs_clock_peek())
-		mark->count++;
+		record->count++;
 	else
-		mark->at = Min(mark->at, visible_after);
+		record->at = Min(record->at, visible_after);
 }
 
 void
-pgqrs_wake_mark_room(int64 queue_id)
+pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at)
 {
-	Mark *mark = shared == NULL ? NULL : get_mark(MARK_QUEUE, queue_id);
+	Record *record = mine.count < MAX_RUNS ?
+		get_record(WAKEUP_RUN, run_id) :
+		get_record(WAKEUP_RUN_BLOCK, pgqrs_run_block(run_id));
 
-	if (mark != NULL)
-		mark->count++;
-}
-
-void
-pgqrs_wake_mark_limit(bool is_queue, int64 id)
-{
-	if (shared != NULL)
-		get_mark(is_queue ? MARK_QUEUE_LIMIT : MARK_WORKER_LIMIT, id);
-}
-
-void
-pgqrs_wake_await_limit(bool is_queue, int64 id)
-{
-	if (is_queue)
-		pgqrs_ready_await_limit(id);
-}
-
-void
-pgqrs_wake_limit_free(bool is_queue, int64 id)
-{
-	PgqrsWaitEvent event = {EVENT_WORKER_LIMIT, id, -1};
-
-	if (is_queue)
-		pgqrs_ready_limit_free(id);
-	else
-		pgqrs_waiter_wake(event, PG_INT32_MAX);
-}
-
-void
-pgqrs_wake_mark_queue(int64 queue_id)
-{
-	if (shared == NULL)
+	if (record == NULL)
 		return;
-	get_mark(MARK_LOOK, queue_id);
-	mine.queues = true;
+	record->count = record->kind == WAKEUP_RUN ? status : RUN_BLOCK;
+	record->at = Min(record->at, at);
 }
 
 void
-pgqrs_wake_mark_queues(void)
-{
-	mine.queues = shared != NULL;
-}
-
-void
-pgqrs_wake_mark_everything(void)
-{
-	mine.everything = mine.parked = shared != NULL;
-}
-
-void
-pgqrs_wake_mark_queue_deleted(int64 queue_id)
-{
-	if (shared == NULL)
-		return;
-	get_mark(MARK_DELETED, queue_id);
-	mine.queues = true;
-}
-
-void
-pgqrs_wake_mark_worker(int64 worker_id)
+pgqrs_xact_wakeup_parked(int64 run_id)
 {
 	if (shared != NULL)
-		get_mark(MARK_WORKER, worker_id);
+		pgqrs_xact_wakeup_run(run_id, RUN_PARKED, pgqrs_clock_peek());
 }
 
 void
-pgqrs_wake_mark_worker_status(int64 worker_id)
+pgqrs_xact_wakeup_everything(void)
 {
-	if (shared != NULL)
-		get_mark(MARK_WORKER_STATUS, worker_id);
+	mine.everything = shared != NULL;
 }
 
 bool
-pgqrs_wake_has_marked(int64 queue_id)
+pgqrs_xact_has_woken(int64 queue_id)
 {
 	if (mine.everything || mine.count > LOOK_AT)
 		return true;
 	for (int i = 0; i < mine.count; i++)
-		if (mine.marks[i].id == queue_id &&
-			(mine.marks[i].kind == MARK_QUEUE || mine.marks[i].kind == MARK_LOOK))
+		if (mine.records[i].id == queue_id &&
+			(mine.records[i].kind == WAKEUP_QUEUE ||
+			 mine.records[i].kind == WAKEUP_QUEUE_SETTINGS))
 			return true;
 	return false;
 }
 
-static int64
-block_of(int64 run_id)
-{
-	return run_id - run_id % PGQRS_ENDED_BLOCK;
-}
-
-void
-pgqrs_wake_mark_run(int64 run_id, int status, TimestampTz at)
-{
-	bool many = mine.count >= MAX_RUNS;
-	Mark *mark;
-
-	if (shared == NULL)
-		return;
-	mark = get_mark(many ? MARK_BLOCK : MARK_RUN, many ? block_of(run_id) : run_id);
-	if (mark == NULL)
-		return;
-	mark->count = status;
-	mark->at = Min(mark->at, at);
-}
-
-void
-pgqrs_wake_mark_parked(int64 run_id)
-{
-	if (shared != NULL)
-		pgqrs_wake_mark_run(run_id, ENDED_PARKED, pgqrs_clock_peek());
-}
-
 /*
- * Telling.  What is told is visible by now.  No errors.
+ * Publishing.  What is published is visible by now.  No errors.
  */
 
-static void
-wake_all(PgqrsWaitEventKind kind, int64 id)
+void
+pgqrs_wakeup_publish_limit(PgqrsWakeupKind kind, int64 id)
 {
-	PgqrsWaitEvent event = {kind, id, -1};
-
-	pgqrs_waiter_wake(event, PG_INT32_MAX);
+	if (kind == WAKEUP_QUEUE_LIMIT)
+		pgqrs_wakeup_limit_free(id);
+	else
+		pgqrs_wait_wake_all(kind, id);
 }
 
-/* Runs that ended, some at a time. */
-static void
-tell_runs(const Marks *m)
+void
+pgqrs_wakeup_await(PgqrsWakeupKind kind, int64 id)
 {
-	PgqrsEnded runs[64];
-	int count = 0;
-	bool any = false;
+	if (kind == WAKEUP_QUEUE_LIMIT)
+		pgqrs_wakeup_await_limit(id);
+}
 
-	for (int i = 0; i < m->count; i++)
+static void
+publish_everything(void)
+{
+	pgqrs_wakeup_publish_all_queues();
+	pgqrs_wait_wake_all(WAKEUP_QUEUES, 0);
+	pgqrs_wait_wake_all(WAKEUP_RUNS, 0);
+	pgqrs_database_poke(DUE_PARKED, 0);
+}
+
+static void
+publish_record(const Record *record)
+{
+	switch (record->kind)
 	{
-		const Mark *mark = &m->marks[i];
-
-		if (mark->kind == MARK_BLOCK)
-		{
-			pgqrs_ended_add_block((PgqrsEndedBlock){mark->id, mark->at});
-			wake_all(EVENT_RUNS, 0);
-			any = true;
-		}
-		if (mark->kind != MARK_RUN)
-			continue;
-		if (count == lengthof(runs))
-		{
-			pgqrs_ended_add(runs, count);
-			count = 0;
-		}
-		runs[count++] = (PgqrsEnded){mark->id, mark->at, mark->count};
-		wake_all(EVENT_RUN, mark->id);
-		any = true;
+		case WAKEUP_QUEUE:
+			if (record->count > 0)
+				pgqrs_wakeup_publish_queue(record->id, record->count);
+			pgqrs_wakeup_set_due(record->id, record->at);
+			break;
+		case WAKEUP_QUEUE_SETTINGS:
+			pgqrs_wakeup_set_due(record->id, 0);
+			pgqrs_wait_wake_all(WAKEUP_QUEUES, 0);
+			break;
+		case WAKEUP_QUEUE_DELETED:
+			pgqrs_wakeup_forget_queue(record->id);
+			pgqrs_wait_wake_all(WAKEUP_QUEUES, 0);
+			pgqrs_wait_wake_all(WAKEUP_RUNS, 0);
+			break;
+		case WAKEUP_QUEUE_LIMIT:
+		case WAKEUP_WORKER_LIMIT:
+			pgqrs_wakeup_publish_limit(record->kind, record->id);
+			break;
+		case WAKEUP_RUN:
+		case WAKEUP_RUN_BLOCK:
+			pgqrs_wakeup_publish_run((PgqrsFinishedRun){record->id, record->at,
+														record->count},
+									 0);
+			if (record->kind == WAKEUP_RUN)
+				pgqrs_wait_wake_all(WAKEUP_RUN, record->id);
+			else
+				pgqrs_wait_wake_all(WAKEUP_RUNS, 0);
+			break;
+		default:
+			pgqrs_wait_wake_all(record->kind, record->id);
 	}
-	if (count > 0)
-		pgqrs_ended_add(runs, count);
-	if (any)
-		pgqrs_ready_poke();
 }
 
 static void
-tell_everything(void)
+publish_commit(const Records *r)
 {
-	pgqrs_ready_unknown();
-	wake_all(EVENT_QUEUES, 0);
-	wake_all(EVENT_RUNS, 0);
-}
-
-static void
-tell(const Marks *m)
-{
-	bool any_run = false;
-
-	for (int i = 0; i < m->count; i++)
-	{
-		const Mark *mark = &m->marks[i];
-
-		switch (mark->kind)
-		{
-			case MARK_QUEUE:
-				if (mark->count > 0)
-					pgqrs_ready_mark(mark->id, mark->count);
-				pgqrs_ready_lower(mark->id, mark->at);
-				break;
-			case MARK_LOOK:
-				pgqrs_ready_lower(mark->id, 0);
-				break;
-			case MARK_DELETED:
-				pgqrs_ready_forget(mark->id);
-				wake_all(EVENT_RUNS, 0);
-				break;
-			case MARK_QUEUE_LIMIT:
-			case MARK_WORKER_LIMIT:
-				pgqrs_wake_limit_free(mark->kind == MARK_QUEUE_LIMIT, mark->id);
-				break;
-			case MARK_WORKER:
-				wake_all(EVENT_WORKER, mark->id);
-				break;
-			case MARK_WORKER_STATUS:
-				wake_all(EVENT_WORKER_STATUS, mark->id);
-				break;
-			case MARK_RUN:
-			case MARK_BLOCK:
-				any_run = true;
-				break;
-		}
-	}
-	if (any_run)
-		tell_runs(m);
-	if (m->queues)
-		wake_all(EVENT_QUEUES, 0);
-	if (m->everything)
-		tell_everything();
-	if (m->parked)
-		pgqrs_database_poke(DUE_PARKED, 0);
-	if (m->lost)
-		pgqrs_ended_lose();
+	for (int i = 0; i < r->count; i++)
+		publish_record(&r->records[i]);
+	if (r->everything)
+		publish_everything();
+	if (r->lost)
+		pgqrs_wakeup_publish_lost();
 }
 
 /* What was claimed is not: it can be claimed again. */
 static void
-tell_rollback(const Marks *m)
+publish_rollback(const Records *r)
 {
-	if (m->everything)
-		pgqrs_ready_unknown();
-	for (int i = 0; i < m->count; i++)
+	if (r->everything)
+		pgqrs_wakeup_publish_all_queues();
+	for (int i = 0; i < r->count; i++)
 	{
-		const Mark *mark = &m->marks[i];
+		const Record *record = &r->records[i];
 
-		if (mark->kind == MARK_QUEUE && mark->claimed > 0)
-			pgqrs_ready_mark(mark->id, mark->claimed);
-		else if (mark->kind == MARK_QUEUE_LIMIT || mark->kind == MARK_WORKER_LIMIT)
-			pgqrs_wake_limit_free(mark->kind == MARK_QUEUE_LIMIT, mark->id);
+		if (record->kind == WAKEUP_QUEUE && record->claimed > 0)
+			pgqrs_wakeup_publish_queue(record->id, record->claimed);
+		else if (record->kind == WAKEUP_QUEUE_LIMIT ||
+				 record->kind == WAKEUP_WORKER_LIMIT)
+			pgqrs_wakeup_publish_limit(record->kind, record->id);
 	}
 }
 
 static void
-forget(void)
+forget_mine(void)
 {
 	mine.count = 0;
-	mine.everything = mine.queues = mine.lost = mine.parked = false;
+	mine.everything = mine.lost = false;
 	if (mine_size > MAX_RUNS)
 	{
-		pfree(mine.marks);
-		mine.marks = NULL;
+		pfree(mine.records);
+		mine.records = NULL;
 		mine_size = 0;
 	}
 }
@@ -445,165 +345,154 @@ forget(void)
  * Prepared transactions
  */
 
-/* A free place; the lock is held. */
-static Parked *
-get_parking(TransactionId xid, Oid db)
+/* A free entry; the lock is held. */
+static PreparedXact *
+get_prepared(TransactionId xid, Oid db)
 {
-	for (int i = 0; i < shared->max_parked; i++)
+	for (int i = 0; i < shared->max; i++)
 	{
-		Parked *parked = &shared->parkings[i];
+		PreparedXact *prepared = &shared->xacts[i];
 
-		if (TransactionIdIsValid(parked->xid))
+		if (TransactionIdIsValid(prepared->xid))
 			continue;
-		memset(parked, 0, sizeof(*parked));
-		parked->xid = xid;
-		parked->db = db;
+		memset(prepared, 0, sizeof(*prepared));
+		prepared->xid = xid;
+		prepared->db = db;
 		shared->end = Max(shared->end, i + 1);
-		pg_atomic_fetch_add_u32(&shared->parked, 1);
-		return parked;
+		pg_atomic_fetch_add_u32(&shared->count, 1);
+		return prepared;
 	}
 	pgqrs_error_too_many_prepared();
 }
 
 /* The lock is held. */
 static void
-free_parking(Parked *parked)
+free_prepared(PreparedXact *prepared)
 {
-	parked->xid = InvalidTransactionId;
+	prepared->xid = InvalidTransactionId;
 	while (shared->end > 0 &&
-		   !TransactionIdIsValid(shared->parkings[shared->end - 1].xid))
+		   !TransactionIdIsValid(shared->xacts[shared->end - 1].xid))
 		shared->end--;
-	pg_atomic_fetch_sub_u32(&shared->parked, 1);
+	pg_atomic_fetch_sub_u32(&shared->count, 1);
 }
 
 /*
  * More than there is room for: all queues may have changed, and runs are
- * remembered by block.
+ * recorded by block.
  */
 static void
-park_many(Parked *parked)
+copy_blocks(PreparedXact *prepared)
 {
-	Marks *m = &parked->m;
+	Records *r = &prepared->r;
 
-	m->count = 0;
-	m->everything = true;
+	*r = (Records){.everything = true, .records = prepared->records};
 	for (int i = 0; i < mine.count; i++)
 	{
-		const Mark *mark = &mine.marks[i];
-		int at = 0;
+		const Record *from = &mine.records[i];
+		int64 first = pgqrs_run_block(from->id);
+		Record *to;
 
-		if (mark->kind != MARK_RUN && mark->kind != MARK_BLOCK)
+		if (from->kind != WAKEUP_RUN && from->kind != WAKEUP_RUN_BLOCK)
 			continue;
-		while (at < m->count && parked->marks[at].id != block_of(mark->id))
-			at++;
-		if (at == MAX_PARKED)
-			m->lost = true;
-		else if (at == m->count)
-			parked->marks[m->count++] = (Mark){
-				.kind = MARK_BLOCK,
-				.id = block_of(mark->id),
-				.at = mark->at,
-			};
+		to = find_record(r, MAX_PREPARED, WAKEUP_RUN_BLOCK, first, 0);
+		if (to != NULL)
+			to->at = Min(to->at, from->at);
+		else if (r->count == MAX_PREPARED)
+			r->lost = true;
 		else
-			parked->marks[at].at = Min(parked->marks[at].at, mark->at);
+			r->records[r->count++] = (Record){WAKEUP_RUN_BLOCK,
+											  0,
+											  RUN_BLOCK,
+											  0,
+											  first,
+											  from->at};
 	}
 }
 
 static bool
-has_marks(void)
+has_records(void)
 {
-	return mine.count > 0 || mine.queues || mine.everything;
+	return mine.count > 0 || mine.everything;
 }
 
 void
-pgqrs_wake_pre_prepare(void)
+pgqrs_xact_wakeups_pre_prepare(void)
 {
 	TransactionId xid;
-	Parked *parked;
+	PreparedXact *prepared;
 
-	if (shared == NULL || !has_marks() || max_prepared_xacts == 0)
+	if (shared == NULL || !has_records() || max_prepared_xacts == 0)
 		return;
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	parked = get_parking(xid, MyDatabaseId);
-	parked->m = mine;
-	if (mine.count > MAX_PARKED)
-		park_many(parked);
+	prepared = get_prepared(xid, MyDatabaseId);
+	prepared->r = mine;
+	if (mine.count > MAX_PREPARED)
+		copy_blocks(prepared);
 	else
-		memcpy(parked->marks, mine.marks, mine.count * sizeof(Mark));
+		memcpy(prepared->records, mine.records, mine.count * sizeof(Record));
 	LWLockRelease(shared->lock);
 }
 
 void
-pgqrs_wake_prepared_before(TransactionId xid, Oid db)
+pgqrs_xact_wakeups_prepared_before(TransactionId xid, Oid db)
 {
-	Parked *parked;
-
 	if (shared == NULL)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	parked = get_parking(xid, db);
-	parked->m.everything = parked->m.parked = true;
+	get_prepared(xid, db)->r.everything = true;
 	LWLockRelease(shared->lock);
 }
 
 /* A prepared transaction of this database that has ended, or NULL; the lock is held. */
-static Parked *
+static PreparedXact *
 find_ended(void)
 {
 	for (int i = 0; i < shared->end; i++)
 	{
-		Parked *parked = &shared->parkings[i];
+		PreparedXact *prepared = &shared->xacts[i];
 
-		if (TransactionIdIsValid(parked->xid) && parked->db == MyDatabaseId &&
-			!TransactionIdIsInProgress(parked->xid))
-			return parked;
+		if (TransactionIdIsValid(prepared->xid) && prepared->db == MyDatabaseId &&
+			!TransactionIdIsInProgress(prepared->xid))
+			return prepared;
 	}
 	return NULL;
 }
 
+/* Takes such a one, which most commits only look for. */
 static bool
-any_ended(void)
+take_ended(PreparedXact *ended)
 {
-	bool any;
+	PreparedXact *found;
 
 	LWLockAcquire(shared->lock, LW_SHARED);
-	any = find_ended() != NULL;
+	found = find_ended();
 	LWLockRelease(shared->lock);
-	return any;
-}
-
-/* Takes the marks of such a one. */
-static bool
-unpark(Parked *ended)
-{
-	Parked *parked;
-
-	if (!any_ended())
+	if (found == NULL)
 		return false;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	parked = find_ended();
-	if (parked != NULL)
+	found = find_ended();
+	if (found != NULL)
 	{
-		*ended = *parked;
-		free_parking(parked);
+		*ended = *found;
+		free_prepared(found);
 	}
 	LWLockRelease(shared->lock);
-	return parked != NULL;
+	return found != NULL;
 }
 
 static void
-tell_prepared(void)
+publish_prepared(void)
 {
-	Parked ended;
+	PreparedXact ended;
 
-	while (unpark(&ended))
+	while (take_ended(&ended))
 	{
-		ended.m.marks = ended.marks;
+		ended.r.records = ended.records;
 		if (TransactionIdDidCommit(ended.xid))
-			tell(&ended.m);
+			publish_commit(&ended.r);
 		else
-			tell_rollback(&ended.m);
+			publish_rollback(&ended.r);
 	}
 }
 
@@ -612,72 +501,61 @@ tell_prepared(void)
  */
 
 void
-pgqrs_wake_commit(void)
+pgqrs_xact_wakeups_end(XactEvent event)
 {
 	if (shared == NULL)
 		return;
-	if (has_marks())
+	if (has_records())
 	{
-		tell(&mine);
-		forget();
+		if (event == XACT_EVENT_COMMIT)
+			publish_commit(&mine);
+		else if (event == XACT_EVENT_ABORT)
+			publish_rollback(&mine);
+		forget_mine();
 	}
-	if (pg_atomic_read_u32(&shared->parked) > 0 && OidIsValid(MyDatabaseId))
-		tell_prepared();
+	if (event == XACT_EVENT_COMMIT && pg_atomic_read_u32(&shared->count) > 0 &&
+		OidIsValid(MyDatabaseId))
+		publish_prepared();
 }
 
-void
-pgqrs_wake_abort(void)
-{
-	if (shared == NULL || !has_marks())
-		return;
-	tell_rollback(&mine);
-	forget();
-}
-
-/* The first of the marks of the subtransaction that ends. */
+/* The first record of the subtransaction that ends. */
 static int
-first_mark(int level)
+first_record(int level)
 {
 	int first = mine.count;
 
-	while (first > 0 && mine.marks[first - 1].level >= level)
+	while (first > 0 && mine.records[first - 1].level >= level)
 		first--;
 	return first;
 }
 
-/* Its marks are those of the one around it. */
+/* Its records are those of the one around it. */
 void
-pgqrs_wake_subcommit(int level)
+pgqrs_xact_wakeups_subcommit(int level)
 {
 	int count = mine.count;
 
-	mine.count = first_mark(level);
+	mine.count = first_record(level);
 	for (int i = mine.count; i < count; i++)
 	{
-		Mark from = mine.marks[i];
-		Mark *to = get_level_mark(from.kind, from.id, level - 1);
+		Record from = mine.records[i];
+		Record *to = get_level_record(from.kind, from.id, level - 1);
 
-		to->count = from.kind == MARK_QUEUE ? to->count + from.count : from.count;
+		to->count = from.kind == WAKEUP_QUEUE ? to->count + from.count : from.count;
 		to->claimed += from.claimed;
 		to->at = Min(to->at, from.at);
 	}
 }
 
 void
-pgqrs_wake_subabort(int level)
+pgqrs_xact_wakeups_subabort(int level)
 {
-	Marks undone = mine;
+	Records undone = mine;
 
 	if (mine.count == 0)
 		return;
-	mine.count = first_mark(level);
-	undone.marks += mine.count;
+	mine.count = first_record(level);
+	undone.records += mine.count;
 	undone.count -= mine.count;
-	tell_rollback(&undone);
-}
-
-void
-pgqrs_wake_prepare(void)
-{
-	forget();
+	publish_rollback(&undone);
 }

@@ -983,10 +983,10 @@ note_written(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 	pgqrs_levels_written(DatumGetInt64(row->values[Messages_queue_id - 1]),
 						 DatumGetInt16(row->values[Messages_priority - 1]));
 	if (row->changed[Messages_visible_after - 1])
-		pgqrs_wake_mark_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
-								DatumGetTimestampTz(
-									row->values[Messages_visible_after - 1]),
-								!row->nulls[Messages_lease - 1]);
+		pgqrs_xact_wakeup_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
+								  DatumGetTimestampTz(
+									  row->values[Messages_visible_after - 1]),
+								  !row->nulls[Messages_lease - 1]);
 }
 
 /* Whether we write index entries by ourselves. */

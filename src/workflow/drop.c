@@ -379,7 +379,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	}
 	pgqrs_floor_forget(id);
 	pgqrs_catalog_changed(TABLE_QUEUES);
-	pgqrs_wake_mark_queue_deleted(id);
+	pgqrs_xact_wakeup(WAKEUP_QUEUE_DELETED, id);
 }
 
 bool

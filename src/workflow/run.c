@@ -825,8 +825,8 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
 		!pgqrs_is_null(rows->run, Runs_idempotency_key))
 		pgqrs_family_wake_parents(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
-	pgqrs_wake_mark_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
-						status, now);
+	pgqrs_xact_wakeup_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
+						  status, now);
 }
 
 void

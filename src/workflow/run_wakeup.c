@@ -303,13 +303,13 @@ pgqrs_run_wakeup_sent(int64 run_id)
 	result = recheck(&p, run_id);
 	close_tables(&p);
 	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
-		pgqrs_wake_mark_parked(run_id);
+		pgqrs_xact_wakeup_parked(run_id);
 }
 
 void
 pgqrs_run_wakeup_parked(int64 run_id)
 {
-	pgqrs_wake_mark_parked(run_id);
+	pgqrs_xact_wakeup_parked(run_id);
 }
 
 /*
@@ -364,7 +364,7 @@ wake_if_over(Parked *p, int64 run_id)
 		RECHECK_BUSY;
 
 	if (result == RECHECK_BUSY)
-		pgqrs_wake_mark_parked(run_id);
+		pgqrs_xact_wakeup_parked(run_id);
 	return result == RECHECK_WOKEN;
 }
 

@@ -1,0 +1,97 @@
+/*
+ * slot_table.c
+ *	  Open addressing in shared memory: slots by database, kind and id.
+ *
+ * Runs in any backend; raises no error.
+ */
+#include "shmem/slot_table.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+
+void
+pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size, int count,
+				 int max_probes)
+{
+	*table = (PgqrsSlotTable){
+		.slots = slots,
+		.slot_size = slot_size,
+		.count = count,
+		.max_probes = Min(max_probes, count),
+	};
+	for (int i = 0; i < count; i++)
+		pg_atomic_init_u32(&pgqrs_slot_name(table, i)->state, SLOT_FREE);
+}
+
+int
+pgqrs_slot_place(const PgqrsSlotTable *table, uint32 kind, int64 id, int i)
+{
+	uint32 hash = hash_combine(hash_combine(murmurhash32(MyDatabaseId),
+											murmurhash32(kind)),
+							   hash_combine(murmurhash32((uint32) id),
+											murmurhash32((uint32) (id >> 32))));
+
+	return ((uint64) hash + i) % table->count;
+}
+
+int
+pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
+{
+	int at = table->count == 0 ? 0 : pgqrs_slot_place(table, kind, id, 0);
+
+	for (int i = 0; i < table->max_probes; i++)
+	{
+		PgqrsSlotName *name = pgqrs_slot_name(table, at);
+		uint32 state = pg_atomic_read_u32(&name->state);
+
+		if (state == SLOT_FREE)
+			break;
+		pg_read_barrier();
+		if (state == SLOT_USED && name->db == MyDatabaseId && name->id == id &&
+			name->kind == kind)
+			return at;
+		at = at + 1 == table->count ? 0 : at + 1;
+	}
+	return -1;
+}
+
+int
+pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
+{
+	for (int i = 0; i < table->max_probes; i++)
+	{
+		int at = pgqrs_slot_place(table, kind, id, i);
+
+		if (pg_atomic_read_u32(&pgqrs_slot_name(table, at)->state) != SLOT_USED)
+			return at;
+	}
+	return -1;
+}
+
+void
+pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind, int64 id)
+{
+	PgqrsSlotName *name = pgqrs_slot_name(table, at);
+
+	name->db = MyDatabaseId;
+	name->id = id;
+	name->kind = kind;
+	pg_write_barrier();
+	pg_atomic_write_u32(&name->state, SLOT_USED);
+}
+
+/* Dead slots that no search has to pass over are free. */
+void
+pgqrs_slot_free(const PgqrsSlotTable *table, int at)
+{
+	int n = table->count;
+
+	pg_atomic_write_u32(&pgqrs_slot_name(table, at)->state, SLOT_DEAD);
+	if (pg_atomic_read_u32(&pgqrs_slot_name(table, (at + 1) % n)->state) != SLOT_FREE)
+		return;
+	while (pg_atomic_read_u32(&pgqrs_slot_name(table, at)->state) == SLOT_DEAD)
+	{
+		pg_atomic_write_u32(&pgqrs_slot_name(table, at)->state, SLOT_FREE);
+		at = (at + n - 1) % n;
+	}
+}
