@@ -23,24 +23,34 @@ pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size, int count,
 		pg_atomic_init_u32(&pgqrs_slot_name(table, i)->state, SLOT_FREE);
 }
 
+static uint32
+hash_of(uint32 kind, int64 id)
+{
+	return hash_combine(hash_combine(murmurhash32(MyDatabaseId), murmurhash32(kind)),
+						hash_combine(murmurhash32((uint32) id),
+									 murmurhash32((uint32) (id >> 32))));
+}
+
+static int
+place_at(const PgqrsSlotTable *table, uint32 hash, int i)
+{
+	return ((uint64) hash + i) % table->count;
+}
+
 int
 pgqrs_slot_place(const PgqrsSlotTable *table, uint32 kind, int64 id, int i)
 {
-	uint32 hash = hash_combine(hash_combine(murmurhash32(MyDatabaseId),
-											murmurhash32(kind)),
-							   hash_combine(murmurhash32((uint32) id),
-											murmurhash32((uint32) (id >> 32))));
-
-	return ((uint64) hash + i) % table->count;
+	return place_at(table, hash_of(kind, id), i);
 }
 
 int
 pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
 {
-	int at = table->count == 0 ? 0 : pgqrs_slot_place(table, kind, id, 0);
+	uint32 hash = hash_of(kind, id);
 
 	for (int i = 0; i < table->max_probes; i++)
 	{
+		int at = place_at(table, hash, i);
 		PgqrsSlotName *name = pgqrs_slot_name(table, at);
 		uint32 state = pg_atomic_read_u32(&name->state);
 
@@ -50,7 +60,6 @@ pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
 		if (state == SLOT_USED && name->db == MyDatabaseId && name->id == id &&
 			name->kind == kind)
 			return at;
-		at = at + 1 == table->count ? 0 : at + 1;
 	}
 	return -1;
 }
@@ -58,9 +67,11 @@ pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
 int
 pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
 {
+	uint32 hash = hash_of(kind, id);
+
 	for (int i = 0; i < table->max_probes; i++)
 	{
-		int at = pgqrs_slot_place(table, kind, id, i);
+		int at = place_at(table, hash, i);
 
 		if (pg_atomic_read_u32(&pgqrs_slot_name(table, at)->state) != SLOT_USED)
 			return at;
