@@ -397,7 +397,7 @@ note_failure(const ErrorData *error)
 	if (!failing)
 		ereport(LOG,
 				(errmsg("pgqrs cannot notify: %s", error->message),
-				 errdetail("Nobody's transaction fails for that; it goes on trying."),
+				 errdetail("No transaction fails because of this; the background worker tries again."),
 				 errhint("Look for a session that listens and has a transaction open: pg_notification_queue_usage().")));
 	failing = true;
 }

@@ -85,7 +85,7 @@ typedef struct Wait
 	PgqrsWorkerStatus status; /* of the worker when the wait began */
 	bool ended;				  /* it has another one by now */
 	bool may_take;			  /* the worker is ready and has room */
-	bool locked;			  /* that could not be told: its limit is locked */
+	bool locked;			  /* not known: its limit is locked */
 	int count;
 	WaitQueue *queues;
 	PgqrsQueueSet *set; /* of the queues, if they are many */
@@ -245,7 +245,7 @@ acquire_timekeeping(Wait *w)
 	return next;
 }
 
-/* Takes what is due of the queues that are kept. */
+/* Takes the due instants, as the timekeeper of queues. */
 static bool
 take_due_queues(Wait *w)
 {

@@ -3,7 +3,7 @@
  *	  Backends that sleep until something happens, and waking them.
  *
  * Everything here is of the current database.  Where the library is not
- * preloaded no backend can be woken: pgqrs_wait_is_possible() tells.
+ * preloaded no backend can be woken, see pgqrs_wait_is_possible().
  */
 #ifndef PGQRS_WAIT_SLOTS_H
 #define PGQRS_WAIT_SLOTS_H
@@ -14,7 +14,7 @@
 
 /*
  * What happens: a transaction records it (xact_wakeups.h), waiting backends are
- * woken for it, and the background worker is told of it (wakeup_table.h).
+ * woken for it, and the background worker sends notifications of it (wakeup_table.h).
  */
 typedef enum PgqrsWakeupKind
 {

@@ -10,11 +10,11 @@
  * it in a crash equals a lease that ended early, and the lease that was handed
  * out then is fenced off like any other stale one.  That it did nothing else
  * is seen by the WAL: all that it wrote was written between the begin and the
- * end of our calls.  Libraries that are loaded before this one may write after
- * our callback, which is called before theirs: then the commit is flushed, and
- * synchronous standbys are waited for, in the callback for the commit, before the
- * client hears of it.  After an unclean start claims are durable for a while, so
- * that a message whose processing crashes the server is counted.
+ * end of calls that claim.  Libraries that are loaded before this one may write
+ * after this callback, which is called before theirs: then the commit is flushed,
+ * and synchronous standbys are waited for, in the callback for the commit, before
+ * the client hears of it.  After an unclean start claims are durable for a while,
+ * so that a message whose processing crashes the server is counted.
  */
 #include "shmem/xact_hooks.h"
 
@@ -44,9 +44,9 @@ typedef struct Commits
 static Commits *shared = NULL;
 
 /* What the current transaction has done. */
-static bool claimed = false;
-static bool must_last = false;
-static XLogRecPtr our_end = 0; /* where our last call left the WAL */
+static bool has_claimed = false;
+static bool needs_sync_commit = false;
+static XLogRecPtr calls_end = 0; /* where the last such call left the WAL */
 
 /* What it has requested of the background processes. */
 static struct
@@ -66,10 +66,10 @@ static Oid held[MAX_HELD];
 static int held_count = 0;
 
 /*
- * How deep we are in our calls.  After one that failed in a subtransaction it
- * never gets back to 0, so that our_end stays behind and the commit is flushed.
+ * How deeply calls are nested.  After one that failed in a subtransaction it never
+ * gets back to 0, so that calls_end stays behind and the commit is flushed.
  */
-static int depth = 0;
+static int call_depth = 0;
 
 /* Whether the transaction has ended, which is not published yet, and how. */
 static bool has_ended = false;
@@ -81,10 +81,10 @@ static int aborted_level = 0;
 /* How often this backend has undone, or prepared, what it had written. */
 static uint32 rollbacks = 0;
 
-/* The user's setting while we have lowered it. */
-static bool lowered = false;
+/* The user's setting while the transaction is committed asynchronously. */
+static bool is_lowered = false;
 static int user_setting;
-static int64 records; /* of WAL, that this backend had written by then */
+static int64 wal_records_then; /* that this backend had written by then */
 
 /* Whether the server was shut down before this start, and did not crash. */
 static bool
@@ -124,24 +124,24 @@ const PgqrsShmemModule pgqrs_commit_shmem = {
 void
 pgqrs_commit_claim_begin(void)
 {
-	if (depth++ == 0 && XactLastRecEnd != our_end &&
+	if (call_depth++ == 0 && XactLastRecEnd != calls_end &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		must_last = true;
+		needs_sync_commit = true;
 }
 
 void
 pgqrs_commit_claim_end(void)
 {
-	if (--depth > 0)
+	if (--call_depth > 0)
 		return;
-	claimed = true;
-	our_end = XactLastRecEnd;
+	has_claimed = true;
+	calls_end = XactLastRecEnd;
 }
 
 void
 pgqrs_commit_must_last(void)
 {
-	must_last = true;
+	needs_sync_commit = true;
 }
 
 /*
@@ -151,21 +151,22 @@ pgqrs_commit_must_last(void)
 static void
 lower_durability(void)
 {
-	if (!claimed || must_last || XactLastRecEnd != our_end || shared == NULL ||
-		!pgqrs_async_claims || GetCurrentTimestamp() < shared->careful_until)
+	if (!has_claimed || needs_sync_commit || XactLastRecEnd != calls_end ||
+		shared == NULL || !pgqrs_async_claims ||
+		GetCurrentTimestamp() < shared->careful_until)
 		return;
 	user_setting = synchronous_commit;
 	synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
-	records = pgWalUsage.wal_records;
-	lowered = true;
+	wal_records_then = pgWalUsage.wal_records;
+	is_lowered = true;
 }
 
 /* Something else than the commit was written since. */
 static void
-flush_late(void)
+flush_late_commit(void)
 {
-	if (!lowered || user_setting == SYNCHRONOUS_COMMIT_OFF ||
-		pgWalUsage.wal_records - records <= 1)
+	if (!is_lowered || user_setting == SYNCHRONOUS_COMMIT_OFF ||
+		pgWalUsage.wal_records - wal_records_then <= 1)
 		return;
 	synchronous_commit = user_setting;
 	XLogFlush(XactLastCommitEnd);
@@ -173,13 +174,13 @@ flush_late(void)
 }
 
 static void
-forget(void)
+restore_durability(void)
 {
-	if (lowered)
+	if (is_lowered)
 		synchronous_commit = user_setting;
-	claimed = must_last = lowered = false;
-	our_end = 0;
-	depth = 0;
+	has_claimed = needs_sync_commit = is_lowered = false;
+	calls_end = 0;
+	call_depth = 0;
 }
 
 /*
@@ -290,8 +291,8 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			if (event == XACT_EVENT_COMMIT)
-				flush_late();
-			forget();
+				flush_late_commit();
+			restore_durability();
 			if (event == XACT_EVENT_COMMIT)
 				pgqrs_taken_committed();
 			else
