@@ -101,6 +101,6 @@ _PG_init(void)
 	shmem_request_hook = request_shmem;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = start_shmem;
-	pgqrs_utility_init();
+	pgqrs_ddl_hooks_init();
 	pgqrs_launcher_init();
 }

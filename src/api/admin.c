@@ -142,7 +142,7 @@ counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 	initStringInfo(&json);
 	for (int i = first; i <= last; i++)
 		appendStringInfo(&json, "%c \"%s\": " INT64_FORMAT, i == first ? '{' : ',',
-						 pgqrs_maintain_label(i), done[i]);
+						 pgqrs_duty_done_label(i), done[i]);
 	appendStringInfo(&json, "%s}", members);
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
 }
@@ -183,7 +183,7 @@ sql_maintain(PG_FUNCTION_ARGS)
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_require_writable();
-	errors = pgqrs_maintain_pass(done);
+	errors = pgqrs_duty_run_all(done);
 	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, failed_member(errors)));
 }
 
@@ -197,7 +197,7 @@ sql_apply_retention(PG_FUNCTION_ARGS)
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	pgqrs_require_writable();
-	next = pgqrs_maintain_retention(done);
+	next = pgqrs_duty_retention(done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
 						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
 }
@@ -211,7 +211,7 @@ sql_below_floors(PG_FUNCTION_ARGS)
 	pgqrs_called = fcinfo->flinfo->fn_oid;
 	pgqrs_grants_require_owner();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgqrs_sweep_list(result->setResult, result->setDesc);
+	pgqrs_floor_sweep_list(result->setResult, result->setDesc);
 	return (Datum) 0;
 }
 
@@ -259,7 +259,7 @@ sql_messages_written(PG_FUNCTION_ARGS)
 	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
 	values[3] = heap_getattr(row, Messages_message_id, desc, &isnull[3]);
 	heap_getattr(row, Messages_lease, desc, &isnull[4]);
-	pgqrs_commit_due(DUE_ENDS, 0);
+	pgqrs_commit_due(DUTY_EXPIRY, 0);
 	/* a NULL is refused by the table */
 	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
 	{
@@ -291,7 +291,7 @@ sql_settings_written(PG_FUNCTION_ARGS)
 				 errmsg("pgqrs_settings_written() must be fired BEFORE, FOR EACH ROW"),
 				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
 	CacheInvalidateRelcache(trigger->tg_relation);
-	pgqrs_commit_due(DUE_SCHEDULES, 0);
+	pgqrs_commit_due(DUTY_SCHEDULES, 0);
 	pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 							   trigger->tg_newtuple :

@@ -292,7 +292,7 @@ sql_replay_message(PG_FUNCTION_ARGS)
 {
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 
-	pgqrs_replay(id, pgqrs_arg_json(fcinfo, 1, "payload"));
+	pgqrs_dead_letter_replay(id, pgqrs_arg_json(fcinfo, 1, "payload"));
 	PG_RETURN_VOID();
 }
 
@@ -305,15 +305,16 @@ sql_replay_queue(PG_FUNCTION_ARGS)
 									PG_INT32_MAX);
 
 	PG_RETURN_INT64(
-		pgqrs_replay_many(queue, max_rows,
-						  pgqrs_arg_text_or_null(fcinfo, 2, "error_type")));
+		pgqrs_dead_letter_replay_many(queue, max_rows,
+									  pgqrs_arg_text_or_null(fcinfo, 2,
+															 "error_type")));
 }
 
 PG_FUNCTION_INFO_V1(sql_dismiss_dead_letter);
 Datum
 sql_dismiss_dead_letter(PG_FUNCTION_ARGS)
 {
-	pgqrs_replay_dismiss(pgqrs_arg_int64(fcinfo, 0, "message_id"));
+	pgqrs_dead_letter_dismiss(pgqrs_arg_int64(fcinfo, 0, "message_id"));
 	PG_RETURN_VOID();
 }
 
@@ -321,6 +322,7 @@ PG_FUNCTION_INFO_V1(sql_purge_dead_letters);
 Datum
 sql_purge_dead_letters(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(pgqrs_replay_purge(pgqrs_arg_name(fcinfo, 0, "queue"),
-									   pgqrs_arg_duration(fcinfo, 1, "older_than")));
+	PG_RETURN_INT64(
+		pgqrs_dead_letter_purge(pgqrs_arg_name(fcinfo, 0, "queue"),
+								pgqrs_arg_duration(fcinfo, 1, "older_than")));
 }

@@ -189,7 +189,7 @@ describe_done(const int64 *done)
 	for (int i = 0; i < DONE_COUNT; i++)
 		if (done[i] != 0)
 			appendStringInfo(&text, "%s%s " INT64_FORMAT, text.len > 0 ? ", " : "",
-							 pgqrs_maintain_label(i), done[i]);
+							 pgqrs_duty_done_label(i), done[i]);
 	return text.len > 0 ? text.data : "nothing";
 }
 

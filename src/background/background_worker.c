@@ -54,7 +54,7 @@
 /* What should find nothing is done this often while there is anything to do. */
 #define SEARCH_INTERVAL (60 * USECS_PER_SEC)
 
-PGDLLEXPORT void pgqrs_maintainer_main(Datum arg);
+PGDLLEXPORT void pgqrs_background_worker_main(Datum arg);
 
 static MemoryContext pass_context;
 static int64 attached_at;
@@ -88,11 +88,11 @@ run_batch(const PgqrsDutyEntry *entry, int64 *done)
 {
 	TimestampTz next;
 
-	if (!pgqrs_batch_begin(entry->activity))
+	if (!pgqrs_worker_xact_begin(entry->activity))
 		return DT_NOEND;
-	next = pgqrs_maintain_run(entry->gentle != NULL ? entry->gentle : entry->duty,
-							  done);
-	pgqrs_batch_end();
+	next = pgqrs_duty_run_batch(entry->gentle != NULL ? entry->gentle : entry->duty,
+								done);
+	pgqrs_worker_xact_end();
 	return next;
 }
 
@@ -161,7 +161,7 @@ run_duty(const PgqrsDutyEntry *entry, int64 *done)
 
 /* Whether it may be tried again, if it failed. */
 static bool
-may_try(PgqrsDue id)
+may_try(PgqrsDutyId id)
 {
 	PgqrsDutyFailure failure;
 
@@ -170,7 +170,7 @@ may_try(PgqrsDue id)
 }
 
 static bool
-run_if_due(PgqrsDue id, int64 *done)
+run_if_due(PgqrsDutyId id, int64 *done)
 {
 	const PgqrsDutyEntry *entry = pgqrs_duty_find(id);
 
@@ -183,7 +183,8 @@ run_if_due(PgqrsDue id, int64 *done)
 static void
 search(int64 *done)
 {
-	static const PgqrsDue searches[] = {DUE_SWEEP, DUTY_EXHAUSTED, DUTY_READY};
+	static const PgqrsDutyId searches[] = {DUTY_FLOOR_SWEEP, DUTY_EXHAUSTED,
+										   DUTY_QUEUE_WAKEUPS};
 
 	if (!pgqrs_database_may_search(SEARCH_INTERVAL))
 		return;
@@ -214,9 +215,9 @@ static void
 run_pass(void)
 {
 	int64 done[DONE_COUNT] = {0};
-	bool any = disk_is_full() && run_if_due(DUE_RETENTION, done);
+	bool any = disk_is_full() && run_if_due(DUTY_RETENTION, done);
 
-	for (int id = 0; id < DUE_COUNT; id++)
+	for (int id = 0; id < TIMED_DUTY_COUNT; id++)
 		any |= run_if_due(id, done);
 	if (!any)
 		return;
@@ -232,7 +233,7 @@ next_pass(void)
 	TimestampTz due = DT_NOEND;
 	int64 passed = pgqrs_monotonic() - pass_at;
 
-	for (int id = 0; id < DUE_COUNT; id++)
+	for (int id = 0; id < TIMED_DUTY_COUNT; id++)
 		if (pgqrs_duty_find(id) != NULL)
 			due = Min(due, pgqrs_database_due(id));
 	return passed < PASS_INTERVAL ?
@@ -244,9 +245,9 @@ next_pass(void)
 static TimestampTz
 run_notify(const PgqrsDutyEntry *entry, int64 *done)
 {
-	if (!pgqrs_batch_begin(entry->activity))
+	if (!pgqrs_worker_xact_begin(entry->activity))
 		return DT_NOEND;
-	pgqrs_batch_end();
+	pgqrs_worker_xact_end();
 	return pgqrs_notify_pass();
 }
 
@@ -254,18 +255,18 @@ run_notify(const PgqrsDutyEntry *entry, int64 *done)
 static void
 notify(void)
 {
-	static const PgqrsDutyEntry entry = {.id = DUE_NOTIFY,
+	static const PgqrsDutyEntry entry = {.id = DUTY_NOTIFY,
 										 .name = "notifications",
 										 .activity = "notifying"};
 	int64 done[DONE_COUNT] = {0};
 	TimestampTz next = 0;
 
 	if (pgqrs_notify_not_before() > pgqrs_clock_peek() ||
-		!pgqrs_database_take(DUE_NOTIFY, pgqrs_clock()))
+		!pgqrs_database_take(DUTY_NOTIFY, pgqrs_clock()))
 		return;
 	if (!try_step(run_notify, &entry, done, &next))
 		pgqrs_notify_put_back();
-	pgqrs_database_lower(DUE_NOTIFY, next);
+	pgqrs_database_lower(DUTY_NOTIFY, next);
 	active_at = pgqrs_monotonic();
 	MemoryContextSwitchTo(pass_context);
 }
@@ -278,7 +279,7 @@ work(void)
 	if (next_pass() <= pgqrs_clock())
 		run_pass();
 	return Min(next_pass(),
-			   Max(pgqrs_database_due(DUE_NOTIFY), pgqrs_notify_not_before()));
+			   Max(pgqrs_database_due(DUTY_NOTIFY), pgqrs_notify_not_before()));
 }
 
 /*
@@ -358,7 +359,7 @@ rest(TimestampTz next)
 }
 
 void
-pgqrs_maintainer_main(Datum arg)
+pgqrs_background_worker_main(Datum arg)
 {
 	Oid db = DatumGetObjectId(arg);
 	char *served_names = NULL;

@@ -206,7 +206,7 @@ note_triggers_changed(AlterTableStmt *statement)
 		pgqrs_commit_tables_written();
 	}
 	else
-		pgqrs_commit_due(DUE_SWEEP, 0);
+		pgqrs_commit_due(DUTY_FLOOR_SWEEP, 0);
 	table_close(rel, NoLock);
 }
 
@@ -249,8 +249,8 @@ is_commit_prepared(Node *statement)
 static void
 note_prepared(bool is_known)
 {
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (!is_known || (kind != DUE_PARKED && kind != DUE_QUEUES))
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
+		if (!is_known || (kind != DUTY_RUN_WAKEUPS && kind != DUE_QUEUES))
 			pgqrs_database_poke(kind, 0);
 }
 
@@ -305,7 +305,7 @@ access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
 }
 
 void
-pgqrs_utility_init(void)
+pgqrs_ddl_hooks_init(void)
 {
 	previous_access_hook = object_access_hook;
 	object_access_hook = access_object;

@@ -8,6 +8,6 @@
 #include "postgres.h"
 
 /* When the library is preloaded: hooks into utility commands. */
-extern void pgqrs_utility_init(void);
+extern void pgqrs_ddl_hooks_init(void);
 
 #endif /* PGQRS_DDL_HOOKS_H */

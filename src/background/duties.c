@@ -92,7 +92,7 @@ typedef struct Search
 
 typedef struct Batch
 {
-	PgqrsDuty duty;
+	PgqrsDutyFunction duty;
 	int64 *done;
 	TimestampTz next;
 } Batch;
@@ -108,7 +108,7 @@ run_batch(void *arg)
 }
 
 TimestampTz
-pgqrs_maintain_run(PgqrsDuty duty, int64 *done)
+pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done)
 {
 	Batch batch = {.duty = duty, .done = done};
 	int64 before[DONE_COUNT];
@@ -219,7 +219,7 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 	return !pgqrs_is_null(rows->message, Messages_lease) &&
 		!pgqrs_lease_live(rows->message, now) &&
 		((failures_of(rows) + 1 >= rows->queue.max_attempts &&
-		  pgqrs_claim_failures_of_lost(rows->message) >= rows->queue.max_attempts) ||
+		  pgqrs_claim_failures_after_loss(rows->message) >= rows->queue.max_attempts) ||
 		 pgqrs_message_is_cancelling(rows->message));
 }
 
@@ -229,7 +229,7 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
 {
 	bool cancelled = pgqrs_claim_is_cancelled(rows);
 
-	if (pgqrs_claim_end_if_due(rows, pgqrs_claim_failures_of_lost(rows->message),
+	if (pgqrs_claim_end_if_due(rows, pgqrs_claim_failures_after_loss(rows->message),
 							   pgqrs_clock()))
 		done[cancelled ? DONE_RUNS_CANCELLED : DONE_MESSAGES_DEAD]++;
 }
@@ -261,7 +261,7 @@ begin_ends(EndsPlace *place)
 	if (place->from != DT_NOBEGIN)
 		return place->from;
 	if (place->full_at != 0 && now < place->full_at + FULL_INTERVAL)
-		return Min(place->reached, pgqrs_database_taken(DUE_ENDS));
+		return Min(place->reached, pgqrs_database_taken(DUTY_EXPIRY));
 	place->full_at = now;
 	return DT_NOBEGIN;
 }
@@ -384,7 +384,7 @@ maintain_ends(int64 *done)
 	{
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]))
 			next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
-		else if (pgqrs_worker_try_lock(&search->rows, search->found[i]))
+		else if (pgqrs_worker_try_lock_message(&search->rows, search->found[i]))
 			end_message(search, done);
 		else
 		{
@@ -509,7 +509,7 @@ maintain_used_up(int64 *done)
 	find_used_up(search, &at);
 	for (int i = 0; i < search->count; i++)
 		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]) &&
-			pgqrs_worker_try_lock(rows, search->found[i]) &&
+			pgqrs_worker_try_lock_message(rows, search->found[i]) &&
 			is_used_up(rows, pgqrs_clock()))
 			end_used_up(rows, done);
 	all = search->count < MAX_ROWS;
@@ -528,7 +528,7 @@ maintain_floors(int64 *done)
 {
 	bool mended = pgqrs_triggers_mend();
 
-	done[DONE_FLOORS_LOWERED] += pgqrs_sweep(MAX_SWEPT);
+	done[DONE_FLOORS_LOWERED] += pgqrs_floor_sweep_run(MAX_SWEPT);
 	return mended ? DT_NOEND : pgqrs_clock() + RETRY;
 }
 
@@ -546,7 +546,7 @@ maintain_ready(int64 *done)
 
 	for (int i = 0; i < count; i++)
 		if (!pgqrs_queue_by_id(ids[i], &queue))
-			pgqrs_probe_gone(ids[i]);
+			pgqrs_queue_probe_deleted(ids[i]);
 	pfree(ids);
 	return DT_NOEND;
 }
@@ -558,7 +558,7 @@ maintain_grants(int64 *done)
 	bool all = pgqrs_grants_follow_roles(MAX_ROWS, &removed);
 
 	all &= pgqrs_workers_follow_roles(MAX_ROWS);
-	all &= pgqrs_schedules_follow_roles(MAX_ROWS);
+	all &= pgqrs_schedule_follow_roles(MAX_ROWS);
 	done[DONE_GRANTS_REMOVED] += removed;
 	return all && removed < MAX_ROWS ? DT_NOEND : pgqrs_clock() + RETRY;
 }
@@ -592,11 +592,11 @@ all_parked(int64 *done)
 	static int batches = 0;
 	TimestampTz next;
 
-	if (taken != pgqrs_database_takes(DUE_PARKED))
+	if (taken != pgqrs_database_takes(DUTY_RUN_WAKEUPS))
 	{
-		taken = pgqrs_database_takes(DUE_PARKED);
+		taken = pgqrs_database_takes(DUTY_RUN_WAKEUPS);
 		batches = 0;
-		if (pgqrs_database_taken(DUE_PARKED) == 0)
+		if (pgqrs_database_taken(DUTY_RUN_WAKEUPS) == 0)
 			pgqrs_run_wakeup_restart();
 	}
 	next = maintain_parked(done);
@@ -657,10 +657,10 @@ retention_gently(int64 *done)
 }
 
 TimestampTz
-pgqrs_maintain_retention(int64 *done)
+pgqrs_duty_retention(int64 *done)
 {
-	TimestampTz deleted = pgqrs_maintain_run(maintain_deleted, done);
-	TimestampTz retained = pgqrs_maintain_run(maintain_retention, done);
+	TimestampTz deleted = pgqrs_duty_run_batch(maintain_deleted, done);
+	TimestampTz retained = pgqrs_duty_run_batch(maintain_retention, done);
 
 	return Min(deleted, retained);
 }
@@ -670,28 +670,30 @@ pgqrs_maintain_retention(int64 *done)
  */
 
 const PgqrsDutyEntry pgqrs_duties[] = {
-	{DUE_SWEEP, maintain_floors, NULL, "floors", "sweeping below the floors"},
-	{DUE_CLOCK, maintain_clock, NULL, "clock", "looking for work of a wrong time"},
-	{DUE_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
-	{DUE_ENDS, maintain_ends, NULL, "ends", "ending what is due to end"},
-	{DUE_DELETED, maintain_deleted, deleted_gently, "deletions",
+	{DUTY_FLOOR_SWEEP, maintain_floors, NULL, "floors", "sweeping below the floors"},
+	{DUTY_REALIGN, maintain_clock, NULL, "clock", "looking for work of a wrong time"},
+	{DUTY_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
+	{DUTY_EXPIRY, maintain_ends, NULL, "ends", "ending what is due to end"},
+	{DUTY_DELETED_QUEUES, maintain_deleted, deleted_gently, "deletions",
 	 "removing what deleted queues have left"},
-	{DUE_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
-	{DUE_PARKED, maintain_parked, all_parked, "parked runs", "looking at parked runs"},
-	{DUE_GRANTS, maintain_grants, NULL, "grants",
+	{DUTY_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
+	{DUTY_RUN_WAKEUPS, maintain_parked, all_parked, "parked runs",
+	 "looking at parked runs"},
+	{DUTY_ROLES, maintain_grants, NULL, "grants",
 	 "following roles that were renamed or dropped"},
-	{DUE_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
-	{DUE_RETENTION, maintain_retention, retention_gently, "retention",
+	{DUTY_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
+	{DUTY_RETENTION, maintain_retention, retention_gently, "retention",
 	 "removing what was kept long enough"},
 	{DUTY_EXHAUSTED, maintain_used_up, NULL, "exhausted messages",
 	 "looking for used up messages"},
-	{DUTY_READY, maintain_ready, NULL, "deleted queues", "forgetting deleted queues"},
+	{DUTY_QUEUE_WAKEUPS, maintain_ready, NULL, "deleted queues",
+	 "forgetting deleted queues"},
 };
 
 const int pgqrs_duty_count = lengthof(pgqrs_duties);
 
 const PgqrsDutyEntry *
-pgqrs_duty_find(PgqrsDue id)
+pgqrs_duty_find(PgqrsDutyId id)
 {
 	for (int i = 0; i < pgqrs_duty_count; i++)
 		if (pgqrs_duties[i].id == id)
@@ -701,7 +703,7 @@ pgqrs_duty_find(PgqrsDue id)
 
 typedef struct Attempt
 {
-	PgqrsDuty duty;
+	PgqrsDutyFunction duty;
 	int64 *done;
 } Attempt;
 
@@ -710,7 +712,7 @@ attempt_duty(void *arg)
 {
 	Attempt *attempt = arg;
 
-	(void) pgqrs_maintain_run(attempt->duty, attempt->done);
+	(void) pgqrs_duty_run_batch(attempt->duty, attempt->done);
 	return true;
 }
 
@@ -737,7 +739,7 @@ try_duty(const PgqrsDutyEntry *entry, int64 *done)
 }
 
 ErrorData **
-pgqrs_maintain_pass(int64 *done)
+pgqrs_duty_run_all(int64 *done)
 {
 	ErrorData **errors = palloc0(DUTY_COUNT * sizeof(ErrorData *));
 	bool any = false;
@@ -753,7 +755,7 @@ pgqrs_maintain_pass(int64 *done)
 }
 
 const char *
-pgqrs_maintain_label(PgqrsDone count)
+pgqrs_duty_done_label(PgqrsDone count)
 {
 	static const char *const labels[DONE_COUNT] = {
 		[DONE_WORKERS_STOPPED] = "workers_stopped",

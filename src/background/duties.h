@@ -14,7 +14,7 @@
  * One bounded batch of a duty, which adds to done[] what it did.  Returns when
  * the duty is due again: 0 if at once, DT_NOEND if nothing is known to be.
  */
-typedef TimestampTz (*PgqrsDuty)(int64 *done);
+typedef TimestampTz (*PgqrsDutyFunction)(int64 *done);
 
 /*
  * All duties, in the order of a pass.  They are independent of each other:
@@ -22,9 +22,9 @@ typedef TimestampTz (*PgqrsDuty)(int64 *done);
  */
 typedef struct PgqrsDutyEntry
 {
-	PgqrsDue id;
-	PgqrsDuty duty;
-	PgqrsDuty gentle; /* for one that comes again soon and has other duties */
+	PgqrsDutyId id;
+	PgqrsDutyFunction duty;
+	PgqrsDutyFunction gentle; /* for one that comes again soon and has other duties */
 	const char *name;
 	const char *activity; /* what a background worker says that it does */
 } PgqrsDutyEntry;
@@ -32,21 +32,21 @@ typedef struct PgqrsDutyEntry
 extern const PgqrsDutyEntry pgqrs_duties[];
 extern const int pgqrs_duty_count;
 
-extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDue id);
+extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDutyId id);
 
 /* One batch of both duties that remove rows. */
-extern TimestampTz pgqrs_maintain_retention(int64 *done);
+extern TimestampTz pgqrs_duty_retention(int64 *done);
 
 /* One batch, whatever single rows are in its way. */
-extern TimestampTz pgqrs_maintain_run(PgqrsDuty duty, int64 *done);
+extern TimestampTz pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done);
 
 /*
  * One batch of each; calling again soon enough leaves nothing undone.  A duty
- * that fails is told as a WARNING.  Returns the errors by PgqrsDue, or NULL.
+ * that fails is told as a WARNING.  Returns the errors by PgqrsDutyId, or NULL.
  */
-extern ErrorData **pgqrs_maintain_pass(int64 *done);
+extern ErrorData **pgqrs_duty_run_all(int64 *done);
 
 /* What a count is called in the result of pgqrs_maintain(). */
-extern const char *pgqrs_maintain_label(PgqrsDone count);
+extern const char *pgqrs_duty_done_label(PgqrsDone count);
 
 #endif /* PGQRS_DUTIES_H */

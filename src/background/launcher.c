@@ -304,7 +304,7 @@ start_worker(Oid db, TimestampTz now)
 		.bgw_notify_pid = MyProcPid,
 		.bgw_type = "pgqrs worker",
 		.bgw_library_name = "pgqrs",
-		.bgw_function_name = "pgqrs_maintainer_main",
+		.bgw_function_name = "pgqrs_background_worker_main",
 	};
 
 	if (!pgqrs_databases_starting(db))
@@ -397,8 +397,8 @@ start_workers(void)
 static void
 look_at_everything(void)
 {
-	for (int kind = 0; kind < DUE_COUNT; kind++)
-		if (kind != DUE_PARKED && kind != DUE_QUEUES)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
+		if (kind != DUTY_RUN_WAKEUPS && kind != DUE_QUEUES)
 			pgqrs_databases_poke_all(kind);
 	read_at = 0;
 }

@@ -101,19 +101,19 @@ probe_queues(const int64 *queue_ids, int count)
 	TupleTableSlot *slot;
 	PgqrsQueue queue;
 
-	if (count == 0 || !pgqrs_batch_begin("looking at queues"))
+	if (count == 0 || !pgqrs_worker_xact_begin("looking at queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
 	for (int i = 0; i < count; i++)
 	{
 		if (pgqrs_queue_by_id(queue_ids[i], &queue))
-			pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, 0);
+			pgqrs_queue_probe_due(messages, slot, &queue, MAX_FOUND, 0);
 		else
-			pgqrs_probe_gone(queue_ids[i]);
+			pgqrs_queue_probe_deleted(queue_ids[i]);
 	}
 	pgqrs_table_close(messages);
-	pgqrs_batch_end();
+	pgqrs_worker_xact_end();
 }
 
 static void
@@ -130,10 +130,10 @@ look_at_due_queues(TimestampTz now)
 static void
 look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
-	PgqrsProbe probe;
+	PgqrsQueueProbe probe;
 	MemoryContext old;
 
-	pgqrs_probe_queue(messages, slot, queue, 1, &probe);
+	pgqrs_queue_probe(messages, slot, queue, 1, &probe);
 	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 	if (probe.ready == 0)
 		return;
@@ -151,7 +151,7 @@ look_at_all_queues(TimestampTz now, bool placed)
 	ListCell *lc;
 
 	unplaced_at = now;
-	if (!pgqrs_batch_begin("looking at all queues"))
+	if (!pgqrs_worker_xact_begin("looking at all queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
@@ -166,7 +166,7 @@ look_at_all_queues(TimestampTz now, bool placed)
 			pgqrs_wakeup_set_due(queue->queue_id, 0);
 	}
 	pgqrs_table_close(messages);
-	pgqrs_batch_end();
+	pgqrs_worker_xact_end();
 }
 
 /* When to do that; a clock that was set back counts as never having done it. */
@@ -195,7 +195,7 @@ add_block(PgqrsFinishedRun block)
 		{1, BTLessStrategyNumber, Int64GetDatum(block.run_id + PGQRS_RUN_BLOCK)},
 	};
 
-	if (!pgqrs_batch_begin("looking at runs that ended"))
+	if (!pgqrs_worker_xact_begin("looking at runs that ended"))
 		return;
 	runs = pgqrs_table_open(TABLE_RUNS, false);
 	slot = pgqrs_table_slot(runs);
@@ -216,7 +216,7 @@ add_block(PgqrsFinishedRun block)
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(runs);
-	pgqrs_batch_end();
+	pgqrs_worker_xact_end();
 }
 
 static void
@@ -230,7 +230,7 @@ take_runs(void)
 				(errmsg("pgqrs could not tell of all runs that ended"),
 				 errdetail("There were more than it could remember while its background worker was away or could not send."),
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
-		pgqrs_database_lower(DUE_PARKED, 0);
+		pgqrs_database_lower(DUTY_RUN_WAKEUPS, 0);
 	}
 	/* a block stays among the runs until its own have been added */
 	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
@@ -289,11 +289,11 @@ recheck_run(int64 run_id)
 {
 	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id))
 		keep_run(run_id, MAX_KEPT_PAUSE);
-	else if (pgqrs_batch_begin("looking at runs that parked"))
+	else if (pgqrs_worker_xact_begin("looking at runs that parked"))
 	{
 		if (!pgqrs_run_wakeup_recheck(run_id))
 			keep_run(run_id, locked_pause());
-		pgqrs_batch_end();
+		pgqrs_worker_xact_end();
 	}
 }
 

@@ -12,7 +12,7 @@
 /*
  * One pass of the background worker of a database that has the extension,
  * outside of a transaction.  Returns when to call it again at the latest, by
- * pgqrs_clock(); DT_NOEND: not before DUE_NOTIFY is requested.
+ * pgqrs_clock(); DT_NOEND: not before DUTY_NOTIFY is requested.
  */
 extern TimestampTz pgqrs_notify_pass(void);
 

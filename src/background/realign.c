@@ -356,7 +356,7 @@ move_message(Realign *r, int64 shift)
 		move_column(&row, Messages_enqueued_at, shift);
 		move_column(&row, Messages_deadline_at, shift);
 		if (!row.nulls[Messages_deadline_at - 1])
-			pgqrs_commit_due(DUE_ENDS,
+			pgqrs_commit_due(DUTY_EXPIRY,
 							 DatumGetTimestampTz(
 								 row.values[Messages_deadline_at - 1]));
 	}
@@ -375,7 +375,7 @@ move_found(Realign *r)
 
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, r->found[i]))
 			continue;
-		if (!pgqrs_worker_try_lock(&r->rows, r->found[i]))
+		if (!pgqrs_worker_try_lock_message(&r->rows, r->found[i]))
 		{
 			r->at.passed_over |= pgqrs_row_fetch_id(r->rows.messages,
 													r->found[i], r->rows.message);

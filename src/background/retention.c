@@ -446,7 +446,7 @@ remove_firings(Pass *p)
 			remove_firings_of(p, firings, firing,
 							  DatumGetInt64(
 								  pgqrs_get(schedule, Schedules_schedule_id)),
-							  Max(queue.retention, PGQRS_MIN_FIRING));
+							  Max(queue.retention, PGQRS_FIRING_MIN_AGE));
 		pfree(workflow);
 	}
 	pgqrs_scan_end(&scan);

@@ -58,7 +58,7 @@ note_state(PgqrsDatabaseState state, const char *version, uint32 probes)
 }
 
 bool
-pgqrs_batch_begin(const char *activity)
+pgqrs_worker_xact_begin(const char *activity)
 {
 	PgqrsDatabaseState state;
 	char *version = NULL;
@@ -83,7 +83,7 @@ pgqrs_batch_begin(const char *activity)
 }
 
 void
-pgqrs_batch_end(void)
+pgqrs_worker_xact_end(void)
 {
 	SetUserIdAndSecContext(owner_before, security_before);
 	PopActiveSnapshot();

@@ -11,7 +11,7 @@
  * Begins one, with a snapshot and the rights of the extension's owner; activity:
  * what is shown of it.  False: there is nothing to work on, and no transaction.
  */
-extern bool pgqrs_batch_begin(const char *activity);
-extern void pgqrs_batch_end(void);
+extern bool pgqrs_worker_xact_begin(const char *activity);
+extern void pgqrs_worker_xact_end(void);
 
 #endif /* PGQRS_WORKER_XACT_H */

@@ -131,7 +131,7 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 }
 
 int
-pgqrs_claim_failures_of_lost(TupleTableSlot *message)
+pgqrs_claim_failures_after_loss(TupleTableSlot *message)
 {
 	int failures = DatumGetInt32(pgqrs_get(message, Messages_failures));
 
@@ -145,7 +145,7 @@ pgqrs_claim_failures_of_lost(TupleTableSlot *message)
 bool
 pgqrs_claim_revoke(PgqrsRunRows *rows)
 {
-	int failures = pgqrs_claim_failures_of_lost(rows->message);
+	int failures = pgqrs_claim_failures_after_loss(rows->message);
 	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
@@ -374,7 +374,7 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	{
 		if (!lock_message(rows))
 			return;
-		failures = pgqrs_claim_failures_of_lost(rows->message); /* it has run out */
+		failures = pgqrs_claim_failures_after_loss(rows->message); /* it has run out */
 	}
 	/* nothing of pgqrs has the run's row locked then, but SQL by hand may */
 	if (is_run && (!fetch_run(rows) || pgqrs_row_update_waits(rows->run)))
@@ -652,8 +652,8 @@ claim_matching(Claim *claim, const PgqrsQueueIds *queues)
 		CHECK_FOR_INTERRUPTS();
 		claim_queue(claim);
 		if (claim->wanted == wanted && claim->is_clean)
-			pgqrs_probe_idle(rows->messages, rows->message, &rows->queue,
-							 queues->slots[at]);
+			pgqrs_queue_probe_idle(rows->messages, rows->message, &rows->queue,
+								   queues->slots[at]);
 	}
 }
 

@@ -58,7 +58,7 @@ extern bool pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures,
  * The failures of a message whose lease ran out or is taken away: one more than
  * before, unless its worker was stopped by its own pgqrs_stop_worker().
  */
-extern int pgqrs_claim_failures_of_lost(TupleTableSlot *message);
+extern int pgqrs_claim_failures_after_loss(TupleTableSlot *message);
 
 /*
  * A lease was taken away, from a message that is locked exclusively: counts a

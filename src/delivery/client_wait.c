@@ -550,7 +550,7 @@ choose_queues(Wait *w, const PgqrsWorker *worker)
 static void
 look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 {
-	PgqrsProbe probe = {.ready = 0, .next = DT_NOEND};
+	PgqrsQueueProbe probe = {.ready = 0, .next = DT_NOEND};
 	PgqrsQueue queue;
 	bool wants;
 	bool due = q->due;
@@ -563,10 +563,11 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 	}
 	wants = w->may_take && w->found == 0 && may_work_on(q->queue_id);
 	if (due)
-		probe.ready = pgqrs_probe_due(messages, slot, &queue, MAX_FOUND, wants);
+		probe.ready = pgqrs_queue_probe_due(messages, slot, &queue, MAX_FOUND,
+											wants);
 	else if (wants)
 	{
-		pgqrs_probe_queue(messages, slot, &queue, 1, &probe);
+		pgqrs_queue_probe(messages, slot, &queue, 1, &probe);
 		if (!w->polls)
 			pgqrs_wakeup_set_due(q->queue_id, probe.next);
 		if (w->polls)

@@ -95,7 +95,7 @@ sweep_floor(Sweep *sweep)
 }
 
 int
-pgqrs_sweep(int max_entries)
+pgqrs_floor_sweep_run(int max_entries)
 {
 	Sweep sweep = {.budget = max_entries};
 	PgqrsQueue queue;
@@ -113,7 +113,7 @@ pgqrs_sweep(int max_entries)
 }
 
 void
-pgqrs_sweep_list(Tuplestorestate *store, TupleDesc desc)
+pgqrs_floor_sweep_list(Tuplestorestate *store, TupleDesc desc)
 {
 	Sweep sweep = {.at.looks_only = true};
 

@@ -14,9 +14,9 @@
  * Looks at up to that many index entries below the floors; how many floors
  * were lowered.
  */
-extern int pgqrs_sweep(int max_entries);
+extern int pgqrs_floor_sweep_run(int max_entries);
 
 /* The ids of all messages below the floors, which stay where they are. */
-extern void pgqrs_sweep_list(Tuplestorestate *store, TupleDesc desc);
+extern void pgqrs_floor_sweep_list(Tuplestorestate *store, TupleDesc desc);
 
 #endif /* PGQRS_FLOOR_SWEEP_H */

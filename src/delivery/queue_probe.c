@@ -42,7 +42,7 @@ typedef struct Probe
 	int wanted;
 	bool busy;
 	bool passed_over; /* a message that no claim would deliver or end */
-	PgqrsProbe *result;
+	PgqrsQueueProbe *result;
 } Probe;
 
 static const char *
@@ -79,9 +79,7 @@ is_claimable(Probe *p, int64 id)
 	return pgqrs_is_null(p->slot, Messages_lease) &&
 		DatumGetInt32(pgqrs_get(p->slot, Messages_failures)) <
 		p->queue->max_attempts &&
-		(pgqrs_is_null(p->slot, Messages_deadline_at) ||
-		 DatumGetTimestampTz(pgqrs_get(p->slot, Messages_deadline_at)) >
-			 pgqrs_clock_peek()) &&
+		!pgqrs_message_is_past_deadline(p->slot, pgqrs_clock_peek()) &&
 		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at));
 }
 
@@ -232,7 +230,7 @@ probe_priorities(Probe *p)
 /* What a call finds that has begun. */
 static void
 probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
-			int max, int place, PgqrsProbe *result)
+			int max, int place, PgqrsQueueProbe *result)
 {
 	Probe p = {
 		.messages = messages,
@@ -244,7 +242,7 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 	TimestampTz start = pgqrs_clock();
 	uint64 look;
 
-	*result = (PgqrsProbe){.next = DT_NOEND};
+	*result = (PgqrsQueueProbe){.next = DT_NOEND};
 	if (queue->paused)
 		return;
 	look = pgqrs_wakeup_begin_look(place);
@@ -269,8 +267,8 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 }
 
 void
-pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
-				  const PgqrsQueue *queue, int max, PgqrsProbe *result)
+pgqrs_queue_probe(PgqrsTable *messages, TupleTableSlot *slot,
+				  const PgqrsQueue *queue, int max, PgqrsQueueProbe *result)
 {
 	pgqrs_floor_call_begin();
 	probe_queue(messages, slot, queue, max, pgqrs_wakeup_slot(queue->queue_id),
@@ -278,10 +276,10 @@ pgqrs_probe_queue(PgqrsTable *messages, TupleTableSlot *slot,
 }
 
 void
-pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
-				 const PgqrsQueue *queue, int place)
+pgqrs_queue_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
+					   const PgqrsQueue *queue, int place)
 {
-	PgqrsProbe probe;
+	PgqrsQueueProbe probe;
 
 	if (place < 0 || queue->paused || !pgqrs_floor_call_is_clean())
 		return;
@@ -290,7 +288,7 @@ pgqrs_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
 }
 
 void
-pgqrs_probe_gone(int64 queue_id)
+pgqrs_queue_probe_deleted(int64 queue_id)
 {
 	PgqrsQueue queue;
 
@@ -301,12 +299,12 @@ pgqrs_probe_gone(int64 queue_id)
 }
 
 int
-pgqrs_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
-				const PgqrsQueue *queue, int max, int own)
+pgqrs_queue_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
+					  const PgqrsQueue *queue, int max, int own)
 {
-	PgqrsProbe probe;
+	PgqrsQueueProbe probe;
 
-	pgqrs_probe_queue(messages, slot, queue, max, &probe);
+	pgqrs_queue_probe(messages, slot, queue, max, &probe);
 	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 	if (probe.ready > 0)
 		pgqrs_wakeup_publish_queue(queue->queue_id, probe.ready - own);

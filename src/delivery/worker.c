@@ -70,7 +70,7 @@ lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id, int64 worker_id,
 }
 
 bool
-pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id)
+pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id)
 {
 	if (!pgqrs_row_fetch_id(rows->messages, message_id, rows->message) ||
 		pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
@@ -97,7 +97,7 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	{
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, held.values[i]))
 			continue;
-		if (!pgqrs_worker_try_lock(&rows, held.values[i]))
+		if (!pgqrs_worker_try_lock_message(&rows, held.values[i]))
 			reaped->skipped++;
 		else if (!is_held_by(rows.message, worker_id))
 			continue;
@@ -113,7 +113,7 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 static void
 expect_leftovers(void)
 {
-	pgqrs_commit_due(DUE_WORKERS, pgqrs_clock() + LEFTOVERS_AFTER);
+	pgqrs_commit_due(DUTY_WORKERS, pgqrs_clock() + LEFTOVERS_AFTER);
 }
 
 int64

@@ -52,7 +52,7 @@ extern int64 pgqrs_worker_stop(int64 worker_id);
  * Reads and locks a message exclusively, with its queue and run; false if
  * somebody else has it or it is gone.
  */
-extern bool pgqrs_worker_try_lock(PgqrsRunRows *rows, int64 message_id);
+extern bool pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id);
 
 /* Ends up to max leases of a worker that is gone, as if they had expired. */
 extern void pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped);

@@ -78,7 +78,7 @@ pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 		TimestampTz latest = m->latest_deadline != 0 ? m->latest_deadline : DT_NOEND;
 
 		pgqrs_set(row, Messages_deadline_at, TimestampTzGetDatum(Min(own, latest)));
-		pgqrs_commit_due(DUE_ENDS, Min(own, latest));
+		pgqrs_commit_due(DUTY_EXPIRY, Min(own, latest));
 	}
 	pgqrs_set_or_null(row, Messages_headers, m->headers);
 	if (m->idempotency_key != NULL)
@@ -132,7 +132,7 @@ pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
 	if (!last)
 		return;
 	pgqrs_set(row, Messages_exhausted_at, TimestampTzGetDatum(visible_after));
-	pgqrs_commit_due(DUE_ENDS, visible_after);
+	pgqrs_commit_due(DUTY_EXPIRY, visible_after);
 }
 
 void
@@ -197,7 +197,7 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 		if (!pgqrs_is_null(slot, copied[i][1]))
 			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
 	now = pgqrs_clock();
-	pgqrs_commit_due(DUE_RETENTION,
+	pgqrs_commit_due(DUTY_RETENTION,
 					 now +
 						 (outcome == OUTCOME_DEAD ? queue->dead_retention :
 													queue->retention));

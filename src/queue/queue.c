@@ -545,7 +545,7 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
-	pgqrs_commit_due(DUE_RETENTION, 0);
+	pgqrs_commit_due(DUTY_RETENTION, 0);
 	pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
 					  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }

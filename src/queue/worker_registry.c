@@ -398,7 +398,8 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 	pgqrs_set_or_null(&row, Workers_labels, w->labels);
 	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
 	if (added)
-		pgqrs_commit_due(DUE_WORKERS, now + pgqrs_worker_timeout * INT64CONST(1000));
+		pgqrs_commit_due(DUTY_WORKERS,
+						 now + pgqrs_worker_timeout * INT64CONST(1000));
 	pgqrs_table_close(workers);
 	return added;
 }

@@ -43,8 +43,8 @@
 
 typedef struct Database
 {
-	pg_atomic_uint32 db;			 /* 0: unused; changed under both locks */
-	pg_atomic_uint64 due[DUE_COUNT]; /* TimestampTz; changed under the lock */
+	pg_atomic_uint32 db; /* 0: unused; changed under both locks */
+	pg_atomic_uint64 due[TIMED_DUTY_COUNT]; /* TimestampTz; changed under the lock */
 
 	slock_t mutex; /* guards all below */
 	PgqrsDatabaseState state;
@@ -102,7 +102,7 @@ init_databases(LWLockPadded *locks)
 
 		SpinLockInit(&d->mutex);
 		pg_atomic_init_u32(&d->db, InvalidOid);
-		for (int kind = 0; kind < DUE_COUNT; kind++)
+		for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 			pg_atomic_init_u64(&d->due[kind], (uint64) DT_NOEND);
 	}
 }
@@ -122,13 +122,13 @@ backoff(int failures)
 }
 
 static TimestampTz
-due_of(Database *d, PgqrsDue kind)
+due_of(Database *d, PgqrsDutyId kind)
 {
 	return (TimestampTz) pg_atomic_read_u64(&d->due[kind]);
 }
 
 static void
-set_due(Database *d, PgqrsDue kind, TimestampTz due)
+set_due(Database *d, PgqrsDutyId kind, TimestampTz due)
 {
 	pg_atomic_write_u64(&d->due[kind], (uint64) due);
 }
@@ -138,14 +138,14 @@ earliest_due(Database *d)
 {
 	TimestampTz due = DT_NOEND;
 
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		due = Min(due, due_of(d, kind));
 	return due;
 }
 
 /* When a duty is to be done: what failed is not done before its next try. */
 static TimestampTz
-next_try(Database *d, PgqrsDue kind, TimestampTz now)
+next_try(Database *d, PgqrsDutyId kind, TimestampTz now)
 {
 	const PgqrsDutyFailure *failure = &d->duties[kind];
 	TimestampTz due = due_of(d, kind);
@@ -160,14 +160,14 @@ earliest_try(Database *d, TimestampTz now)
 {
 	TimestampTz due = DT_NOEND;
 
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		due = Min(due, next_try(d, kind, now));
 	return due;
 }
 
 /* False: it was due by then already.  The lock is held. */
 static bool
-lower(Database *d, PgqrsDue kind, TimestampTz due)
+lower(Database *d, PgqrsDutyId kind, TimestampTz due)
 {
 	if (due >= due_of(d, kind))
 		return false;
@@ -181,7 +181,7 @@ lower(Database *d, PgqrsDue kind, TimestampTz due)
 static void
 lower_all(Database *d)
 {
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		(void) lower(d, kind, 0);
 }
 
@@ -205,7 +205,7 @@ reset(Database *d, Oid db)
 	SpinLockAcquire(&d->mutex);
 	pg_atomic_write_u32(&d->db, db);
 	/* the first look finds out */
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		set_due(d, kind, 0);
 	d->pressing_since = pgqrs_clock_peek();
 	d->state = DATABASE_UNKNOWN;
@@ -313,7 +313,7 @@ doubt_absence(Database *d)
 }
 
 static void
-poke(Database *d, PgqrsDue kind, TimestampTz due)
+poke(Database *d, PgqrsDutyId kind, TimestampTz due)
 {
 	Latch *worker;
 	bool earlier;
@@ -332,7 +332,7 @@ poke(Database *d, PgqrsDue kind, TimestampTz due)
  * the instant; the worker's are that of taking it.
  */
 void
-pgqrs_database_poke(PgqrsDue kind, TimestampTz due)
+pgqrs_database_poke(PgqrsDutyId kind, TimestampTz due)
 {
 	Database *d = find_own();
 
@@ -344,7 +344,7 @@ pgqrs_database_poke(PgqrsDue kind, TimestampTz due)
 }
 
 void
-pgqrs_database_poke_other(Oid db, PgqrsDue kind)
+pgqrs_database_poke_other(Oid db, PgqrsDutyId kind)
 {
 	Database *d = shared == NULL ? NULL : find(db);
 
@@ -389,7 +389,7 @@ pgqrs_databases_changed(void)
 }
 
 void
-pgqrs_databases_poke_all(PgqrsDue kind)
+pgqrs_databases_poke_all(PgqrsDutyId kind)
 {
 	if (shared == NULL)
 		return;
@@ -674,29 +674,29 @@ pgqrs_database_state(void)
 }
 
 TimestampTz
-pgqrs_database_due(PgqrsDue kind)
+pgqrs_database_due(PgqrsDutyId kind)
 {
 	return next_try(own, kind, pgqrs_clock_peek());
 }
 
 /* Since when what was taken last had been due, and how often it was taken. */
-static TimestampTz taken[DUE_COUNT];
-static uint32 takes[DUE_COUNT];
+static TimestampTz taken[TIMED_DUTY_COUNT];
+static uint32 takes[TIMED_DUTY_COUNT];
 
 TimestampTz
-pgqrs_database_taken(PgqrsDue kind)
+pgqrs_database_taken(PgqrsDutyId kind)
 {
 	return own != NULL ? taken[kind] : 0;
 }
 
 uint32
-pgqrs_database_takes(PgqrsDue kind)
+pgqrs_database_takes(PgqrsDutyId kind)
 {
 	return takes[kind];
 }
 
 bool
-pgqrs_database_take(PgqrsDue kind, TimestampTz now)
+pgqrs_database_take(PgqrsDutyId kind, TimestampTz now)
 {
 	bool due;
 
@@ -714,7 +714,7 @@ pgqrs_database_take(PgqrsDue kind, TimestampTz now)
 }
 
 void
-pgqrs_database_lower(PgqrsDue kind, TimestampTz due)
+pgqrs_database_lower(PgqrsDutyId kind, TimestampTz due)
 {
 	SpinLockAcquire(&own->mutex);
 	(void) lower(own, kind, due);
@@ -736,7 +736,7 @@ pgqrs_database_may_search(int64 interval)
 }
 
 void
-pgqrs_database_duty_done(PgqrsDue duty)
+pgqrs_database_duty_done(PgqrsDutyId duty)
 {
 	SpinLockAcquire(&own->mutex);
 	own->duties[duty].failures = 0;
@@ -744,7 +744,7 @@ pgqrs_database_duty_done(PgqrsDue duty)
 }
 
 void
-pgqrs_database_duty_failed(PgqrsDue duty, int sqlerrcode, const char *message)
+pgqrs_database_duty_failed(PgqrsDutyId duty, int sqlerrcode, const char *message)
 {
 	int64 now = pgqrs_monotonic();
 	int len = pg_mbcliplen(message, strlen(message), PGQRS_FAILURE_SIZE - 1);
@@ -760,7 +760,7 @@ pgqrs_database_duty_failed(PgqrsDue duty, int sqlerrcode, const char *message)
 }
 
 void
-pgqrs_database_duty_failure(PgqrsDue duty, PgqrsDutyFailure *failure)
+pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure)
 {
 	SpinLockAcquire(&own->mutex);
 	*failure = own->duties[duty];

@@ -14,27 +14,27 @@
 #include "datatype/timestamp.h"
 
 /* What a database may need its background worker for. */
-typedef enum PgqrsDue
+typedef enum PgqrsDutyId
 {
-	DUE_NOTIFY, /* to tell who listens */
+	DUTY_NOTIFY, /* to tell who listens */
 	DUE_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
-	DUE_CLOCK,	  /* rows of a time when the clock was ahead */
-	DUE_WORKERS,  /* silent ones, and what stopped ones hold */
-	DUE_ENDS,	  /* deadlines, and leases that were the last */
-	DUE_CHILDREN, /* of runs that ended badly, to be cancelled */
-	DUE_PARKED,	  /* all parked runs: which of them is not known */
-	DUE_GRANTS,	  /* and all else of roles that were renamed or dropped */
-	DUE_SCHEDULES,
-	DUE_RETENTION, /* what has ended long enough ago */
-	DUE_SWEEP,	   /* messages that no backend reported */
-	DUE_DELETED,   /* what deleted queues have left */
-	DUE_COUNT,
+	DUTY_REALIGN,	  /* rows of a time when the clock was ahead */
+	DUTY_WORKERS,	  /* silent ones, and what stopped ones hold */
+	DUTY_EXPIRY,	  /* deadlines, and leases that were the last */
+	DUTY_CHILDREN,	  /* of runs that ended badly, to be cancelled */
+	DUTY_RUN_WAKEUPS, /* all parked runs: which of them is not known */
+	DUTY_ROLES,		  /* and all else of roles that were renamed or dropped */
+	DUTY_SCHEDULES,
+	DUTY_RETENTION,		 /* what has ended long enough ago */
+	DUTY_FLOOR_SWEEP,	 /* messages that no backend reported */
+	DUTY_DELETED_QUEUES, /* what deleted queues have left */
+	TIMED_DUTY_COUNT,
 
 	/* Duties that are never due: they are done beside others once in a while. */
-	DUTY_EXHAUSTED = DUE_COUNT,
-	DUTY_READY,
+	DUTY_EXHAUSTED = TIMED_DUTY_COUNT,
+	DUTY_QUEUE_WAKEUPS,
 	DUTY_COUNT
-} PgqrsDue;
+} PgqrsDutyId;
 
 /* What is kept of an error message. */
 #define PGQRS_FAILURE_SIZE 160
@@ -121,10 +121,10 @@ extern const PgqrsShmemModule pgqrs_databases_shmem;
  * else the launcher, unless that instant is no earlier than what is known.
  * Safe where errors are not: takes spinlocks at most, allocates nothing.
  */
-extern void pgqrs_database_poke(PgqrsDue kind, TimestampTz due);
+extern void pgqrs_database_poke(PgqrsDutyId kind, TimestampTz due);
 
 /* The same for any database, unless it has no entry. */
-extern void pgqrs_database_poke_other(Oid db, PgqrsDue kind);
+extern void pgqrs_database_poke_other(Oid db, PgqrsDutyId kind);
 
 /* The current database's entry, counted from 0; -1: it has none. */
 extern int pgqrs_database_number(void);
@@ -136,7 +136,7 @@ extern void pgqrs_database_probe(void);
 extern void pgqrs_databases_changed(void);
 
 /* Something may be due in every database that has the extension. */
-extern void pgqrs_databases_poke_all(PgqrsDue kind);
+extern void pgqrs_databases_poke_all(PgqrsDutyId kind);
 
 /* False if not preloaded. */
 extern bool pgqrs_database_status(PgqrsDatabaseStatus *status);
@@ -185,16 +185,16 @@ extern PgqrsDatabaseState pgqrs_database_state(void);
  * take: the instant is due; from here on nothing is, until somebody pokes or
  * the worker itself lowers it.  To be called before what is due is looked at.
  */
-extern TimestampTz pgqrs_database_due(PgqrsDue kind);
-extern bool pgqrs_database_take(PgqrsDue kind, TimestampTz now);
+extern TimestampTz pgqrs_database_due(PgqrsDutyId kind);
+extern bool pgqrs_database_take(PgqrsDutyId kind, TimestampTz now);
 
 /*
  * The instant from which on what was taken last is due, 0: whenever; and how
  * often something was taken.
  */
-extern TimestampTz pgqrs_database_taken(PgqrsDue kind);
-extern uint32 pgqrs_database_takes(PgqrsDue kind);
-extern void pgqrs_database_lower(PgqrsDue kind, TimestampTz due);
+extern TimestampTz pgqrs_database_taken(PgqrsDutyId kind);
+extern uint32 pgqrs_database_takes(PgqrsDutyId kind);
+extern void pgqrs_database_lower(PgqrsDutyId kind, TimestampTz due);
 
 /* True once per interval (microseconds), whichever worker asks. */
 extern bool pgqrs_database_may_search(int64 interval);
@@ -203,10 +203,10 @@ extern bool pgqrs_database_may_search(int64 interval);
  * How a duty ended.  One that failed is tried again after a while, longer each
  * time; until then it is not due.  failure: a copy of what is known.
  */
-extern void pgqrs_database_duty_done(PgqrsDue duty);
-extern void pgqrs_database_duty_failed(PgqrsDue duty, int sqlerrcode,
+extern void pgqrs_database_duty_done(PgqrsDutyId duty);
+extern void pgqrs_database_duty_failed(PgqrsDutyId duty, int sqlerrcode,
 									   const char *message);
-extern void pgqrs_database_duty_failure(PgqrsDue duty, PgqrsDutyFailure *failure);
+extern void pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure);
 
 /* A maintenance pass is over, and did that. */
 extern void pgqrs_database_note_pass(const int64 *done);

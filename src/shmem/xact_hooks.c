@@ -52,8 +52,8 @@ static XLogRecPtr calls_end = 0; /* where the last such call left the WAL */
 static struct
 {
 	bool any;
-	bool is_due[DUE_COUNT];
-	TimestampTz due[DUE_COUNT];
+	bool is_due[TIMED_DUTY_COUNT];
+	TimestampTz due[TIMED_DUTY_COUNT];
 	bool probe;
 	bool tables_written;
 	bool databases_changed;
@@ -188,7 +188,7 @@ restore_durability(void)
  */
 
 void
-pgqrs_commit_due(PgqrsDue kind, TimestampTz due)
+pgqrs_commit_due(PgqrsDutyId kind, TimestampTz due)
 {
 	if (!requests.is_due[kind] || due < requests.due[kind])
 		requests.due[kind] = due;
@@ -205,7 +205,7 @@ void
 pgqrs_commit_tables_written(void)
 {
 	requests.any = requests.tables_written = true;
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		pgqrs_commit_due(kind, 0);
 	pgqrs_xact_wakeup_everything();
 }
@@ -253,7 +253,7 @@ publish_requests(void)
 		pgqrs_levels_forget_all();
 		pgqrs_floor_lower_all();
 	}
-	for (int kind = 0; kind < DUE_COUNT; kind++)
+	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		if (requests.is_due[kind])
 			pgqrs_database_poke(kind, requests.due[kind]);
 	if (requests.probe)
@@ -261,7 +261,7 @@ publish_requests(void)
 	if (requests.databases_changed)
 		pgqrs_databases_changed();
 	if (requests.roles_changed)
-		pgqrs_databases_poke_all(DUE_GRANTS);
+		pgqrs_databases_poke_all(DUTY_ROLES);
 }
 
 static void

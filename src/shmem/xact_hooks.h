@@ -25,7 +25,7 @@ extern void pgqrs_commit_claim_end(void);
 extern void pgqrs_commit_must_last(void);
 
 /* What this transaction writes needs the background worker at that instant. */
-extern void pgqrs_commit_due(PgqrsDue kind, TimestampTz due);
+extern void pgqrs_commit_due(PgqrsDutyId kind, TimestampTz due);
 
 /* It may have added the extension or a subscription, or taken it away. */
 extern void pgqrs_commit_probe(void);

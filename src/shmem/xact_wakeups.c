@@ -258,7 +258,7 @@ publish_everything(void)
 	pgqrs_wakeup_publish_all_queues();
 	pgqrs_wait_wake_all(WAKEUP_QUEUES, 0);
 	pgqrs_wait_wake_all(WAKEUP_RUNS, 0);
-	pgqrs_database_poke(DUE_PARKED, 0);
+	pgqrs_database_poke(DUTY_RUN_WAKEUPS, 0);
 }
 
 static void

@@ -144,7 +144,7 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 	if (!TIMESTAMP_IS_NOEND(deadline))
 	{
 		pgqrs_set(message, Messages_deadline_at, TimestampTzGetDatum(deadline));
-		pgqrs_commit_due(DUE_ENDS, deadline);
+		pgqrs_commit_due(DUTY_EXPIRY, deadline);
 	}
 	return true;
 }
@@ -282,7 +282,7 @@ require_letter(Replay *r, int64 message_id)
 }
 
 void
-pgqrs_replay(int64 message_id, NullableDatum payload)
+pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 {
 	Replay r;
 
@@ -379,7 +379,7 @@ visit_purge(Replay *r)
 }
 
 void
-pgqrs_replay_dismiss(int64 message_id)
+pgqrs_dead_letter_dismiss(int64 message_id)
 {
 	Replay r;
 
@@ -419,7 +419,7 @@ visit_many(void *arg)
 }
 
 int64
-pgqrs_replay_many(const char *name, int64 max_rows, const char *error_type)
+pgqrs_dead_letter_replay_many(const char *name, int64 max_rows, const char *error_type)
 {
 	Many many = {name, max_rows, -1, error_type, visit_replay};
 
@@ -429,7 +429,7 @@ pgqrs_replay_many(const char *name, int64 max_rows, const char *error_type)
 }
 
 int64
-pgqrs_replay_purge(const char *name, int64 older_than)
+pgqrs_dead_letter_purge(const char *name, int64 older_than)
 {
 	Many many = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
 

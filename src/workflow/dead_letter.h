@@ -8,16 +8,16 @@
 #include "postgres.h"
 
 /* payload: in place of the stored one, or NULL; of a run: 22023. */
-extern void pgqrs_replay(int64 message_id, NullableDatum payload);
+extern void pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload);
 
 /* Throws one away. */
-extern void pgqrs_replay_dismiss(int64 message_id);
+extern void pgqrs_dead_letter_dismiss(int64 message_id);
 
 /* Up to max_rows, oldest first, whose error has that type, NULL: any; how many. */
-extern int64 pgqrs_replay_many(const char *queue, int64 max_rows,
-							   const char *error_type);
+extern int64 pgqrs_dead_letter_replay_many(const char *queue, int64 max_rows,
+										   const char *error_type);
 
 /* Those that died longer ago than this many microseconds; how many. */
-extern int64 pgqrs_replay_purge(const char *queue, int64 older_than);
+extern int64 pgqrs_dead_letter_purge(const char *queue, int64 older_than);
 
 #endif /* PGQRS_DEAD_LETTER_H */

@@ -318,7 +318,7 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	{
 		if (pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
 			what = "It has runs.";
-		else if (pgqrs_schedule_any_of(name))
+		else if (pgqrs_schedule_exists_for(name))
 			what = "It has schedules.";
 	}
 	else if (pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
@@ -346,7 +346,7 @@ mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 	pgqrs_row_copy(&row, queues, queue);
 	pgqrs_set(&row, Queues_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
 	pgqrs_row_update(queues, queue, &row);
-	pgqrs_commit_due(DUE_DELETED, 0);
+	pgqrs_commit_due(DUTY_DELETED_QUEUES, 0);
 }
 
 /*
@@ -364,7 +364,7 @@ delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool 
 	{
 		mark_deleted(queues, queue);
 		if (is_workflow)
-			pgqrs_schedule_drop_all_of(name);
+			pgqrs_schedule_drop_for(name);
 		else
 			clear_outboxes(name);
 	}

@@ -761,7 +761,7 @@ leave_children(PgqrsRunRows *rows)
 	pgqrs_set(&row, Archive_waiting_for,
 			  CStringGetTextDatum(PGQRS_LEFT_CHILDREN "0"));
 	pgqrs_row_update(archive, slot, &row);
-	pgqrs_commit_due(DUE_CHILDREN, 0);
+	pgqrs_commit_due(DUTY_CHILDREN, 0);
 }
 
 static const char *

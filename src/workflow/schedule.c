@@ -127,7 +127,7 @@ static void
 note_due(const PgqrsRow *row)
 {
 	if (!row->nulls[Schedules_next_fire_at - 1])
-		pgqrs_commit_due(DUE_SCHEDULES,
+		pgqrs_commit_due(DUTY_SCHEDULES,
 						 DatumGetTimestampTz(
 							 row->values[Schedules_next_fire_at - 1]));
 }
@@ -329,7 +329,7 @@ ids_of(PgqrsTable *schedules, TupleTableSlot *slot, const char *workflow)
 }
 
 bool
-pgqrs_schedule_any_of(const char *workflow)
+pgqrs_schedule_exists_for(const char *workflow)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
 	bool any = ids_of(schedules, pgqrs_table_slot(schedules), workflow) != NIL;
@@ -339,7 +339,7 @@ pgqrs_schedule_any_of(const char *workflow)
 }
 
 void
-pgqrs_schedule_drop_all_of(const char *workflow)
+pgqrs_schedule_drop_for(const char *workflow)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
@@ -455,7 +455,7 @@ note_firing(Due *due, TimestampTz at, int64 run_id)
 	if (run_id != 0)
 		pgqrs_set(&row, Firings_run_id, Int64GetDatum(run_id));
 	pgqrs_row_insert(due->firings, &row);
-	pgqrs_commit_due(DUE_RETENTION, due->now + PGQRS_MIN_FIRING);
+	pgqrs_commit_due(DUTY_RETENTION, due->now + PGQRS_FIRING_MIN_AGE);
 }
 
 typedef enum Served
@@ -754,7 +754,7 @@ realign(Due *due)
 }
 
 bool
-pgqrs_schedules_follow_roles(int max)
+pgqrs_schedule_follow_roles(int max)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);

@@ -11,7 +11,7 @@
 #include "datatype/timestamp.h"
 
 /* That a slot was served is remembered for this time at least. */
-#define PGQRS_MIN_FIRING USECS_PER_DAY
+#define PGQRS_FIRING_MIN_AGE USECS_PER_DAY
 
 /* What a schedule is given. */
 typedef struct PgqrsNewSchedule
@@ -42,7 +42,7 @@ extern void pgqrs_schedule_enable(const char *name, bool enabled);
 extern int64 pgqrs_schedule_trigger(const char *name);
 
 /* Up to max of them get the names that their owners have now; false: more is to be done. */
-extern bool pgqrs_schedules_follow_roles(int max);
+extern bool pgqrs_schedule_follow_roles(int max);
 
 /*
  * Fires what is due, up to about max runs, which it adds to *fired.  When to
@@ -51,7 +51,7 @@ extern bool pgqrs_schedules_follow_roles(int max);
 extern TimestampTz pgqrs_schedule_tick(int max, int64 *fired);
 
 /* Whether a workflow has schedules; and deletes them. */
-extern bool pgqrs_schedule_any_of(const char *workflow);
-extern void pgqrs_schedule_drop_all_of(const char *workflow);
+extern bool pgqrs_schedule_exists_for(const char *workflow);
+extern void pgqrs_schedule_drop_for(const char *workflow);
 
 #endif /* PGQRS_SCHEDULE_H */

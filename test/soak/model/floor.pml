@@ -59,7 +59,7 @@
  *						clock was set back by more than it creeps
  *	unknown				a row that came to be below the floor without anybody
  *						knowing, as by DML with the trigger disabled
- *	sweep				pgqrs_sweep() in src/delivery/floor_sweep.c, pgqrs_floor_sweep_next() and
+ *	sweep				pgqrs_floor_sweep_run() in src/delivery/floor_sweep.c, pgqrs_floor_sweep_next() and
  *						pgqrs_floor_sweep_found()
  *
  * Not modelled: several queues (a key published for any concerns all),
