@@ -36,6 +36,9 @@ typedef enum PgqrsDutyId
 	DUTY_COUNT
 } PgqrsDutyId;
 
+/* A duty retries rows that another transaction has locked after this time. */
+#define PGQRS_LOCKED_ROW_RETRY (1 * USECS_PER_SEC)
+
 /* What is kept of an error message. */
 #define PGQRS_FAILURE_SIZE 160
 

@@ -1,18 +1,19 @@
 /*
  * cron_expr.c
- *	  Cron expressions: parsing, and the next instant that one names.
+ *	  Cron expressions: the parser, and the next matching instant.
  *
  * Pure functions of their arguments and of the server's time zone files.
  *
- * An expression names local times.  One that a zone skips fires at the first
- * instant after the gap, one that happens twice at its first occurrence, each
- * once.  But where the hour begins with an asterisk, what counts is how much
- * time goes by: every instant fires whose local time is named, however often
- * that local time comes, and nothing stands in for one that does not.
+ * An expression matches local times.  A matching local time that the zone skips
+ * fires once, at the first instant after the gap; a local time that the zone
+ * repeats fires once, at its first occurrence.  The exception are expressions
+ * whose hour field begins with an asterisk, which stand for regular intervals:
+ * every instant with a matching local time fires, repeated local times fire
+ * each time, and skipped local times do not fire.
  *
- * As in Vixie's cron, a day must match both day of month and day of week if
- * one of the two begins with an asterisk, else either will do.  "L", as in
- * Quartz, or "$", as in pg_cron, is the last day of the month.
+ * As in Vixie cron, a day must match both day of month and day of week if one
+ * of the two fields begins with an asterisk; otherwise one match is sufficient.
+ * "L" (as in Quartz) and "$" (as in pg_cron) stand for the last day of the month.
  */
 #include "workflow/cron_expr.h"
 
@@ -26,17 +27,17 @@
 #define MAX_BYTES	  1000
 #define SECS_PER_WEEK (7 * SECS_PER_DAY)
 
-/* No day is further away: Feb 29 on one day of the week, across 2100. */
+/* The longest gap between two matches: Feb 29 on one day of the week, across 2100. */
 #define MAX_YEARS 60
 
-/* The beginning of 2000, where timestamps are 0, as pg_time_t. */
+/* The epoch of TimestampTz, the beginning of 2000, as pg_time_t. */
 #define EPOCH_SHIFT \
 	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (pg_time_t) SECS_PER_DAY)
 
-/* In place of an instant or a local time that does not come. */
+/* Stands for an instant or a local time that does not exist. */
 #define NO_END PG_INT64_MAX
 
-/* What a search looks at: past the first days that julian dates count. */
+/* The bounds of a search; julian day numbers begin shortly before the first. */
 #define FIRST_TIME (-(pg_time_t) (UNIX_EPOCH_JDATE - 366) * SECS_PER_DAY)
 #define LAST_TIME  (END_TIMESTAMP / USECS_PER_SEC + EPOCH_SHIFT)
 
@@ -45,7 +46,7 @@ typedef struct Field
 	const char *name;
 	int min;
 	int max;
-	const char *const *names; /* of the values from min on */
+	const char *const *names; /* of the values, beginning with min; or NULL */
 } Field;
 
 static const char *const month_names[] = {"jan", "feb", "mar", "apr", "may",
@@ -54,7 +55,7 @@ static const char *const month_names[] = {"jan", "feb", "mar", "apr", "may",
 static const char *const weekday_names[] = {"sun", "mon", "tue", "wed",
 											"thu", "fri", "sat", NULL};
 
-/* Between fields and around them. */
+/* Separators of fields. */
 static const char blanks[] = " \t\r\n";
 
 static const Field fields[NFIELDS] = {
@@ -72,15 +73,16 @@ static const Field fields[NFIELDS] = {
 typedef struct Parser
 {
 	const char *expression;
-	int number; /* of the field, from 0 */
+	int number; /* of the current field, from 0 */
 	const char *text;
 } Parser;
 
-pg_noreturn static void refuse(const char *expression, const char *detail);
+pg_noreturn static void refuse_expression(const char *expression,
+										  const char *detail);
 pg_noreturn static void refuse_field(const Parser *p, const char *what);
 
 static void
-refuse(const char *expression, const char *detail)
+refuse_expression(const char *expression, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_SCHEDULE_INVALID),
@@ -94,12 +96,12 @@ refuse(const char *expression, const char *detail)
 static void
 refuse_field(const Parser *p, const char *what)
 {
-	refuse(p->expression,
-		   psprintf("Field %d (%s), \"%s\": %s", p->number + 1,
-					fields[p->number].name, p->text, what));
+	refuse_expression(p->expression,
+					  psprintf("Field %d (%s), \"%s\": %s", p->number + 1,
+							   fields[p->number].name, p->text, what));
 }
 
-/* A number or a name at *s, which is moved past it. */
+/* Parses a number or a name at *s and advances *s. */
 static int
 parse_value(const Parser *p, const char **s)
 {
@@ -142,8 +144,8 @@ parse_step(const Parser *p, const char **s)
 }
 
 /*
- * One item of the list that a field is: *, a value or a range, and a step; or
- * the last day of the month.
+ * Parses one item of a field's list: an asterisk, a value or a range, with an
+ * optional step; or the last day of the month.  Returns the values as bits.
  */
 static uint64
 parse_item(const Parser *p, const char **s)
@@ -170,7 +172,7 @@ parse_item(const Parser *p, const char **s)
 		{
 			(*s)++;
 			high = parse_value(p, s);
-			/* Sunday ends a week, too */
+			/* Sunday is also the last day of a week */
 			if (field->names == weekday_names && high == 0 && low > 0)
 				high = 7;
 		}
@@ -201,13 +203,13 @@ parse_field(Parser *p, int number, const char *text)
 		bits |= parse_item(p, &s);
 	}
 	if (*s != '\0')
-		refuse_field(p, "only lists (1,2), ranges (1-5), steps (*/2) and names are known.");
+		refuse_field(p, "only lists (1,2), ranges (1-5), steps (*/2) and names are supported.");
 	return bits;
 }
 
-/* Splits the expression at its blanks; exactly five fields. */
+/* Splits the expression into its five fields. */
 static void
-split(const char *expression, const char **texts)
+split_fields(const char *expression, const char **texts)
 {
 	char *copy = pstrdup(expression);
 	char *save = NULL;
@@ -221,15 +223,17 @@ split(const char *expression, const char **texts)
 		count++;
 	}
 	if (count == NFIELDS + 1)
-		refuse(expression, "It has 6 fields; there is none for seconds or years.");
+		refuse_expression(expression,
+						  "The expression has 6 fields; seconds and years are not supported.");
 	if (count != NFIELDS)
-		refuse(expression,
-			   psprintf("Its number of fields is %d instead of %d.", count, NFIELDS));
+		refuse_expression(expression,
+						  psprintf("The expression has %d fields instead of %d.",
+								   count, NFIELDS));
 }
 
-/* What a word such as @daily stands for, or the expression itself. */
+/* Replaces a word such as @daily by its five fields. */
 static const char *
-expand(const char *expression)
+expand_word(const char *expression)
 {
 	const char *word = expression + strspn(expression, blanks);
 	size_t len = strcspn(word, blanks);
@@ -248,10 +252,10 @@ expand(const char *expression)
 			pg_strncasecmp(word, words[i][0], len) == 0 &&
 			word[len + strspn(word + len, blanks)] == '\0')
 			return words[i][1];
-	refuse(expression, "There is no such word.");
+	refuse_expression(expression, "The word is not supported.");
 }
 
-/* Any day of the months will do, or one that one of them has. */
+/* Whether one of the months has one of the days; a day of the week always comes. */
 static bool
 can_fire(const PgqrsCron *cron)
 {
@@ -274,10 +278,10 @@ pgqrs_cron_parse(const char *expression, PgqrsCron *cron)
 	const char *texts[NFIELDS];
 
 	if (strlen(expression) > MAX_BYTES)
-		refuse(expression,
-			   psprintf("It has %zu bytes, %d are allowed.", strlen(expression),
-						MAX_BYTES));
-	split(expand(expression), texts);
+		refuse_expression(expression,
+						  psprintf("The expression has %zu bytes; at most %d are allowed.",
+								   strlen(expression), MAX_BYTES));
+	split_fields(expand_word(expression), texts);
 	cron->minutes = parse_field(&p, 0, texts[0]);
 	cron->hours = (uint32) parse_field(&p, 1, texts[1]);
 	cron->days = (uint32) parse_field(&p, 2, texts[2]);
@@ -289,21 +293,21 @@ pgqrs_cron_parse(const char *expression, PgqrsCron *cron)
 	cron->any_day = texts[2][0] == '*';
 	cron->any_weekday = texts[4][0] == '*';
 	if (!can_fire(cron))
-		refuse(expression,
-			   psprintf("Field 3 (day of month), \"%s\", is never a day of field 4 (month), \"%s\": it can never fire.",
-						texts[2], texts[3]));
+		refuse_expression(expression,
+						  psprintf("No month of field 4 (month), \"%s\", has a day of field 3 (day of month), \"%s\".",
+								   texts[3], texts[2]));
 }
 
 /*
- * Zones
+ * Time zones
  */
 
 /*
- * PostgreSQL takes POSIX rules for zones too, in which UTC+3 is west of
- * Greenwich.  All of them have digits; of IANA's names, only these.
+ * PostgreSQL also accepts POSIX rules as time zones, in which UTC+3 is west of
+ * Greenwich.  Every POSIX rule has digits; of the IANA names only these do.
  */
 static bool
-is_posix(const char *name)
+is_posix_zone(const char *name)
 {
 	static const char *const known[] = {"EST5EDT", "CST6CDT", "MST7MDT",
 										"PST8PDT", "GMT0",	  "GMT+0",
@@ -326,7 +330,7 @@ is_posix(const char *name)
 pg_tz *
 pgqrs_cron_find_zone(const char *name)
 {
-	pg_tz *zone = is_posix(name) ? NULL : pg_tzset(name);
+	pg_tz *zone = is_posix_zone(name) ? NULL : pg_tzset(name);
 
 	return zone != NULL && pg_tz_acceptable(zone) ? zone : NULL;
 }
@@ -340,8 +344,8 @@ pgqrs_cron_zone(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_SCHEDULE_INVALID),
 				 errmsg("time zone \"%s\" is not known", name),
-				 errdetail("Argument \"timezone\" is not the name of a zone of the IANA."),
-				 errhint("Use a name of pg_timezone_names, such as \"Europe/Berlin\".")));
+				 errdetail("Argument \"timezone\" must be the name of an IANA time zone."),
+				 errhint("Use a name from pg_timezone_names, such as \"Europe/Berlin\".")));
 	return zone;
 }
 
@@ -360,9 +364,9 @@ day_matches(const PgqrsCron *cron, int julian, int day, bool is_last)
 												by_day || by_weekday;
 }
 
-/* The first bit from a place on, or -1. */
+/* The first set bit at or after a position, or -1. */
 static int
-next_bit(uint64 bits, int from)
+next_set_bit(uint64 bits, int from)
 {
 	for (; from < 64; from++)
 		if (bits & (UINT64CONST(1) << from))
@@ -370,16 +374,17 @@ next_bit(uint64 bits, int from)
 	return -1;
 }
 
-/* The first time of a day from a minute of the day on that is named, or -1. */
+/* The first matching minute of a day at or after one, or -1. */
 static int
 next_minute(const PgqrsCron *cron, int from)
 {
-	for (int hour = next_bit(cron->hours, from / MINS_PER_HOUR); hour >= 0;
-		 hour = next_bit(cron->hours, hour + 1))
+	for (int hour = next_set_bit(cron->hours, from / MINS_PER_HOUR); hour >= 0;
+		 hour = next_set_bit(cron->hours, hour + 1))
 	{
-		int minute = next_bit(cron->minutes,
-							  hour == from / MINS_PER_HOUR ? from % MINS_PER_HOUR :
-															 0);
+		int minute = next_set_bit(cron->minutes,
+								  hour == from / MINS_PER_HOUR ?
+									  from % MINS_PER_HOUR :
+									  0);
 
 		if (minute >= 0)
 			return hour * MINS_PER_HOUR + minute;
@@ -393,7 +398,7 @@ floor_div(pg_time_t a, pg_time_t b)
 	return a / b - (a % b < 0);
 }
 
-/* The first local time from another on that is named; NO_END: none. */
+/* The first matching local time at or after another, or NO_END. */
 static pg_time_t
 next_local(const PgqrsCron *cron, pg_time_t from)
 {
@@ -433,17 +438,17 @@ next_local(const PgqrsCron *cron, pg_time_t from)
  * Instants
  */
 
-/* A time in which a zone keeps its distance from UTC. */
+/* A time span in which a zone keeps its offset from UTC. */
 typedef struct Span
 {
 	pg_time_t begin;
-	pg_time_t end; /* not part of it; NO_END */
+	pg_time_t end; /* exclusive, or NO_END */
 	long offset;
 } Span;
 
-/* The span that begins at an instant, or around it. */
+/* The span from an instant to the zone's next change of the offset. */
 static void
-find_span(pg_tz *zone, pg_time_t at, Span *span)
+zone_span(pg_tz *zone, pg_time_t at, Span *span)
 {
 	struct pg_tm *tm = pg_localtime(&at, zone);
 	pg_time_t boundary;
@@ -461,8 +466,8 @@ find_span(pg_tz *zone, pg_time_t at, Span *span)
 }
 
 /*
- * The first instant of the span, from another one on, that the expression
- * names; NO_END: none.  reached: the latest local time before the span.
+ * The first matching instant of the span at or after another, or NO_END.
+ * reached: the latest local time before the span.
  */
 static pg_time_t
 next_in_span(const PgqrsCron *cron, const Span *span, pg_time_t from,
@@ -473,11 +478,11 @@ next_in_span(const PgqrsCron *cron, const Span *span, pg_time_t from,
 
 	if (!cron->any_hour)
 	{
-		/* a gap before it: what was named there is due now */
+		/* a matching local time in the gap before the span fires now */
 		if (from <= span->begin && reached < span->begin + span->offset &&
 			next_local(cron, reached) < span->begin + span->offset)
 			return span->begin;
-		/* it repeats times: they were served */
+		/* local times that the span repeats have fired */
 		local = Max(local, reached);
 	}
 	found = next_local(cron, local);
@@ -497,8 +502,8 @@ pgqrs_cron_next(const PgqrsCron *cron, pg_tz *zone, TimestampTz after,
 	pg_time_t reached;
 	Span span;
 
-	/* far enough back to know which local times have been reached */
-	find_span(zone, from - SECS_PER_WEEK, &span);
+	/* begin far enough back to know the latest local time */
+	zone_span(zone, from - SECS_PER_WEEK, &span);
 	reached = span.begin + span.offset;
 	for (;;)
 	{
@@ -514,6 +519,6 @@ pgqrs_cron_next(const PgqrsCron *cron, pg_tz *zone, TimestampTz after,
 		if (found != NO_END || span.end > last)
 			return false;
 		reached = Max(reached, span.end + span.offset);
-		find_span(zone, span.end, &span);
+		zone_span(zone, span.end, &span);
 	}
 }

@@ -1,6 +1,6 @@
 /*
  * cron_expr.h
- *	  Cron expressions: parsing, and the next instant that one names.
+ *	  Cron expressions: the parser, and the next matching instant.
  */
 #ifndef PGQRS_CRON_EXPR_H
 #define PGQRS_CRON_EXPR_H
@@ -10,7 +10,7 @@
 #include "datatype/timestamp.h"
 #include "pgtime.h"
 
-/* Among the days: the last one of the month, whichever that is. */
+/* The bit of "days" that stands for the last day of each month. */
 #define PGQRS_CRON_LAST_DAY 0
 
 /* The values that each field allows, as bits. */
@@ -22,22 +22,22 @@ typedef struct PgqrsCron
 	uint32 months;
 	uint32 weekdays; /* 0 to 6 */
 
-	/* the field begins with an asterisk */
+	/* whether the field begins with an asterisk */
 	bool any_hour;
 	bool any_day;
 	bool any_weekday;
 } PgqrsCron;
 
-/* PQ015 for an expression that is not one, or can never fire. */
+/* PQ015 for an invalid expression, and for one that never matches. */
 extern void pgqrs_cron_parse(const char *expression, PgqrsCron *cron);
 
-/* An IANA zone by its name; NULL if it is not known. */
+/* The IANA time zone of that name, or NULL. */
 extern pg_tz *pgqrs_cron_find_zone(const char *name);
 
-/* The same; PQ015 if it is not known. */
+/* The IANA time zone of that name, or PQ015. */
 extern pg_tz *pgqrs_cron_zone(const char *name);
 
-/* The first instant after another that the expression names; false: none. */
+/* Stores the first matching instant after another in *slot; false without one. */
 extern bool pgqrs_cron_next(const PgqrsCron *cron, pg_tz *zone,
 							TimestampTz after, TimestampTz *slot);
 

@@ -1,10 +1,10 @@
 /*
  * dead_letter.c
- *	  Dead letters: try again, or throw away.
+ *	  Dead letters: replay and dismissal.
  *
- * Runs in any backend.  The archive's row stands in for the message: it is
- * locked first, exclusively, then the run and its steps.  A replayed message
- * keeps its id, and so its run.
+ * Runs in any backend.  The archived row takes the place of the message in the
+ * lock order: it is locked first, exclusively, then the run and its steps.  A
+ * replayed message keeps its id, and therefore its run.
  */
 #include "workflow/dead_letter.h"
 
@@ -27,11 +27,11 @@ typedef struct Replay
 	PgqrsTable *archive;
 	PgqrsTable *messages;
 	PgqrsTable *runs;
-	TupleTableSlot *letter;
+	TupleTableSlot *archived;
 	TupleTableSlot *live;
 	TupleTableSlot *run;
-	NullableDatum payload;	/* in place of the stored one, or NULL */
-	const char *error_type; /* of the letters to replay, or NULL: all */
+	NullableDatum payload;	/* replaces the stored payload, or NULL */
+	const char *error_type; /* only dead letters with that error, or NULL */
 } Replay;
 
 static void
@@ -40,7 +40,7 @@ open_tables(Replay *r)
 	r->messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	r->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	r->runs = pgqrs_table_open(TABLE_RUNS, true);
-	r->letter = pgqrs_table_slot(r->archive);
+	r->archived = pgqrs_table_slot(r->archive);
 	r->live = pgqrs_table_slot(r->messages);
 	r->run = pgqrs_table_slot(r->runs);
 	r->payload = PGQRS_NULL;
@@ -56,20 +56,20 @@ close_tables(Replay *r)
 }
 
 static PgqrsOutcome
-outcome_of(TupleTableSlot *letter)
+archived_outcome(TupleTableSlot *archived)
 {
-	return pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome));
+	return pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(archived, Archive_outcome));
 }
 
-/* Whether the letter was thrown away and is there only for its run. */
+/* Whether the message was dismissed, and its row is kept only for its run. */
 static bool
-was_purged(TupleTableSlot *letter)
+was_dismissed(TupleTableSlot *archived)
 {
-	return !pgqrs_is_null(letter, Archive_run_id) &&
-		outcome_of(letter) == OUTCOME_DELETED;
+	return !pgqrs_is_null(archived, Archive_run_id) &&
+		archived_outcome(archived) == OUTCOME_DELETED;
 }
 
-/* The message again, as if it had just been sent. */
+/* Fills a row of pgqrs_messages with a new, unclaimed message. */
 static void
 fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 {
@@ -88,8 +88,8 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 
 	pgqrs_row_init(row, r->messages);
 	for (int i = 0; i < lengthof(copied); i++)
-		if (!pgqrs_is_null(r->letter, copied[i][1]))
-			pgqrs_set(row, copied[i][0], pgqrs_get(r->letter, copied[i][1]));
+		if (!pgqrs_is_null(r->archived, copied[i][1]))
+			pgqrs_set(row, copied[i][0], pgqrs_get(r->archived, copied[i][1]));
 	if (!r->payload.isnull)
 		pgqrs_set(row, Messages_payload, r->payload.value);
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(now));
@@ -98,11 +98,11 @@ fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
 }
 
 /*
- * A child ends with its parent, if that goes on, at the latest; one that is
- * abandoned at the parent's end does not.
+ * The deadline of the run's parent, if the parent is live and the run ends with
+ * its parent; else DT_NOEND.
  */
 static TimestampTz
-latest_deadline(Replay *r)
+parent_deadline(Replay *r)
 {
 	TupleTableSlot *parent;
 
@@ -121,20 +121,20 @@ latest_deadline(Replay *r)
 }
 
 /*
- * Locks the run of the letter; false: it is not this letter's failed run any
- * more.  Its deadline is counted anew.
+ * Locks the run of the dead letter and sets a new deadline.  False if the run
+ * was deleted or its status is no longer ERROR.
  */
 static bool
-lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
+lock_failed_run(Replay *r, PgqrsRow *message, TimestampTz now)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(r->letter, Archive_run_id));
+	int64 run_id = DatumGetInt64(pgqrs_get(r->archived, Archive_run_id));
 	TimestampTz deadline;
 
 	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
 		pgqrs_run_status(r->run) != RUN_ERROR ||
 		!pgqrs_is_null(r->run, Runs_deleted_at))
 		return false;
-	deadline = latest_deadline(r);
+	deadline = parent_deadline(r);
 	if (!pgqrs_is_null(r->run, Runs_timeout))
 	{
 		Interval *timeout = DatumGetIntervalP(pgqrs_get(r->run, Runs_timeout));
@@ -149,19 +149,19 @@ lock_run(Replay *r, PgqrsRow *message, TimestampTz now)
 	return true;
 }
 
-/* Whether another run has the letter's idempotency key. */
+/* Whether another run has the run's idempotency key. */
 static bool
-key_taken(Replay *r)
+is_key_taken(Replay *r)
 {
-	char *key = TextDatumGetCString(pgqrs_get(r->letter, Archive_idempotency_key));
+	char *key = TextDatumGetCString(pgqrs_get(r->archived, Archive_idempotency_key));
 	int64 other;
 
 	return pgqrs_run_by_key(r->messages, r->live, r->runs, r->run,
-							DatumGetInt64(pgqrs_get(r->letter, Archive_queue_id)),
+							DatumGetInt64(pgqrs_get(r->archived, Archive_queue_id)),
 							key, &other);
 }
 
-/* The locked run goes back to QUEUED, its failed steps to PENDING. */
+/* Moves the locked run to QUEUED and its failed steps to PENDING. */
 static void
 requeue_run(Replay *r, const PgqrsRow *message)
 {
@@ -191,22 +191,22 @@ typedef enum ReplayResult
 	REPLAY_RUN_GONE
 } ReplayResult;
 
-/* Replays the letter in the slot, which is locked, or changes nothing. */
+/* Replays the locked dead letter.  A result other than REPLAYED changes nothing. */
 static ReplayResult
-replay(Replay *r)
+replay_locked(Replay *r)
 {
 	TimestampTz now = pgqrs_floor_writer_clock(DatumGetInt64(
-												   pgqrs_get(r->letter,
+												   pgqrs_get(r->archived,
 															 Archive_queue_id)),
 											   0, DT_NOBEGIN);
-	bool is_run = !pgqrs_is_null(r->letter, Archive_run_id);
-	bool has_key = !pgqrs_is_null(r->letter, Archive_idempotency_key);
+	bool is_run = !pgqrs_is_null(r->archived, Archive_run_id);
+	bool has_key = !pgqrs_is_null(r->archived, Archive_idempotency_key);
 	PgqrsRow message;
 
 	fill_message(r, &message, now);
-	if (is_run && has_key && key_taken(r))
+	if (is_run && has_key && is_key_taken(r))
 		return REPLAY_KEY_TAKEN;
-	if (is_run && !lock_run(r, &message, now))
+	if (is_run && !lock_failed_run(r, &message, now))
 		return REPLAY_RUN_GONE;
 	if (!has_key)
 		pgqrs_row_insert(r->messages, &message);
@@ -214,24 +214,24 @@ replay(Replay *r)
 		return REPLAY_KEY_TAKEN;
 	if (is_run)
 		requeue_run(r, &message);
-	pgqrs_row_delete(r->archive, r->letter);
+	pgqrs_row_delete(r->archive, r->archived);
 	return REPLAYED;
 }
 
 /*
- * Looks in the archive and, if it is not there, among the live messages: as of
- * one moment, between which and the next it may move from one to the other.
- * NULL: in neither.
+ * Fetches the message from the archive or else from the live messages; NULL if
+ * it is in neither.  One snapshot for both tables, since the message may move
+ * between them.
  */
 static TupleTableSlot *
-look(Replay *r, int64 message_id)
+fetch_message(Replay *r, int64 message_id)
 {
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *found = NULL;
 
 	r->archive->snapshot = r->messages->snapshot = snapshot;
-	if (pgqrs_row_fetch_id(r->archive, message_id, r->letter))
-		found = r->letter;
+	if (pgqrs_row_fetch_id(r->archive, message_id, r->archived))
+		found = r->archived;
 	else if (pgqrs_row_fetch_id(r->messages, message_id, r->live))
 		found = r->live;
 	r->archive->snapshot = r->messages->snapshot = NULL;
@@ -239,21 +239,20 @@ look(Replay *r, int64 message_id)
 	return found;
 }
 
-/* Fetches and locks the letter: PQ004 if there is none, PQ016 if it is not dead. */
+/* Fetches and locks a dead letter: PQ004 without the message, PQ016 if it is not dead. */
 static void
-require_letter(Replay *r, int64 message_id)
+lock_dead_letter(Replay *r, int64 message_id)
 {
 	PgqrsQueue queue;
-	const char *state;
 	bool in_archive;
 
 	do
 	{
-		TupleTableSlot *found = look(r, message_id);
+		TupleTableSlot *found = fetch_message(r, message_id);
 		bool visible = false;
 
-		in_archive = found == r->letter;
-		if (found == NULL || (in_archive && was_purged(r->letter)))
+		in_archive = found == r->archived;
+		if (found == NULL || (in_archive && was_dismissed(r->archived)))
 			pgqrs_error_message_not_found(message_id);
 		/* queue_id is the same column in both */
 		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
@@ -267,18 +266,20 @@ require_letter(Replay *r, int64 message_id)
 		}
 		if (!in_archive)
 			break;
-	} while (pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
+	} while (pgqrs_row_lock(r->archive, r->archived, LockTupleExclusive,
 							LockWaitBlock) != ROW_LOCKED);
 
-	if (in_archive && outcome_of(r->letter) == OUTCOME_DEAD)
+	if (in_archive && archived_outcome(r->archived) == OUTCOME_DEAD)
 		return;
-	state = in_archive ? pgqrs_enum_label(ENUM_OUTCOME, outcome_of(r->letter)) :
-						 "still live";
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " is not a dead letter", message_id),
-			 errdetail("It is %s.", state),
-			 errhint("Only what is listed in pgqrs_dead_letters can be replayed.")));
+			 in_archive ?
+				 errdetail("It is %s.",
+						   pgqrs_enum_label(ENUM_OUTCOME,
+											archived_outcome(r->archived))) :
+				 errdetail("It is still live."),
+			 errhint("Only messages that are listed in pgqrs_dead_letters can be replayed.")));
 }
 
 void
@@ -288,16 +289,16 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 
 	open_tables(&r);
 	r.payload = payload;
-	require_letter(&r, message_id);
-	if (!payload.isnull && !pgqrs_is_null(r.letter, Archive_run_id))
+	lock_dead_letter(&r, message_id);
+	if (!payload.isnull && !pgqrs_is_null(r.archived, Archive_run_id))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("message " INT64_FORMAT " belongs to a run", message_id),
-				 errdetail("A run keeps its input."),
+				 errdetail("The input of a run cannot be replaced."),
 				 errhint("Start a new run with pgqrs_rerun(" INT64_FORMAT
 						 ", input => ...).",
 						 message_id)));
-	switch (replay(&r))
+	switch (replay_locked(&r))
 	{
 		case REPLAYED:
 			break;
@@ -305,40 +306,41 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 			ereport(ERROR,
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
-					 errdetail("Another message has taken its idempotency key."),
-					 errhint("Wait until that one has ended, then replay again.")));
+					 errdetail("Another message has the same idempotency key."),
+					 errhint("Wait until the other message has ended, then replay again.")));
 			break;
 		case REPLAY_RUN_GONE:
 			ereport(ERROR,
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
-					 errdetail("Its run was deleted or is not in status ERROR."),
+					 errdetail("The message's run was deleted, or its status is not ERROR."),
 					 errhint("Look at the run with pgqrs_get_run().")));
 	}
 	close_tables(&r);
 }
 
-/* Whether the letter in the slot is one of those asked for. */
+/* Whether the dead letter's error has the type that the caller asked for. */
 static bool
-is_wanted(Replay *r)
+has_error_type(Replay *r)
 {
 	char *type;
 
 	if (r->error_type == NULL)
 		return true;
-	if (pgqrs_is_null(r->letter, Archive_last_error))
+	if (pgqrs_is_null(r->archived, Archive_last_error))
 		return false;
-	type = pgqrs_json_text(pgqrs_get(r->letter, Archive_last_error), "type");
+	type = pgqrs_json_text(pgqrs_get(r->archived, Archive_last_error), "type");
 	return type != NULL && strcmp(type, r->error_type) == 0;
 }
 
 /*
- * Visits the dead letters of a queue, oldest first, that no other transaction
- * has locked.  One at which that fails is passed over.
+ * Locks and visits up to max_rows dead letters of a queue, oldest first; returns
+ * the number of successful visits.  Skips rows that another transaction has
+ * locked, and rows in quarantine.
  */
 static int64
-each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
-			TimestampTz before, bool (*visit)(Replay *r))
+visit_dead_letters(Replay *r, const PgqrsQueue *queue, int64 max_rows,
+				   TimestampTz before, bool (*visit)(Replay *r))
 {
 	PgqrsScan scan;
 	PgqrsKey keys[2] = {
@@ -348,14 +350,14 @@ each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	int64 count = 0;
 
 	pgqrs_scan_begin(&scan, r->archive, INDEX_ARCHIVE_DEAD, 2, keys);
-	while (count < max_rows && pgqrs_scan_next(&scan, r->letter))
+	while (count < max_rows && pgqrs_scan_next(&scan, r->archived))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (is_wanted(r) &&
+		if (has_error_type(r) &&
 			pgqrs_faulty_come_to(FAULTY_MESSAGE,
-								 DatumGetInt64(pgqrs_get(r->letter,
+								 DatumGetInt64(pgqrs_get(r->archived,
 														 Archive_message_id))) &&
-			pgqrs_row_lock(r->archive, r->letter, LockTupleExclusive,
+			pgqrs_row_lock(r->archive, r->archived, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED &&
 			visit(r))
 			count++;
@@ -364,17 +366,17 @@ each_letter(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	return count;
 }
 
-/* A letter that cannot be replayed is left as it is. */
+/* A dead letter that cannot be replayed is skipped. */
 static bool
 visit_replay(Replay *r)
 {
-	return replay(r) == REPLAYED;
+	return replay_locked(r) == REPLAYED;
 }
 
 static bool
 visit_purge(Replay *r)
 {
-	pgqrs_message_dismiss(r->archive, r->letter);
+	pgqrs_message_dismiss(r->archive, r->archived);
 	return true;
 }
 
@@ -384,36 +386,37 @@ pgqrs_dead_letter_dismiss(int64 message_id)
 	Replay r;
 
 	open_tables(&r);
-	require_letter(&r, message_id);
-	pgqrs_message_dismiss(r.archive, r.letter);
+	lock_dead_letter(&r, message_id);
+	pgqrs_message_dismiss(r.archive, r.archived);
 	close_tables(&r);
 }
 
-/* What is done with many letters at a time. */
-typedef struct Many
+/* A replay or purge of many dead letters. */
+typedef struct BulkVisit
 {
 	const char *queue;
 	int64 max_rows;
-	int64 older_than;		/* < 0: however old */
+	int64 older_than;		/* < 0: any age */
 	const char *error_type; /* or NULL */
 	bool (*visit)(Replay *r);
 	int64 count;
-} Many;
+} BulkVisit;
 
 static bool
-visit_many(void *arg)
+run_bulk_visit(void *arg)
 {
-	Many *many = arg;
-	TimestampTz before = many->older_than < 0 ? DT_NOEND :
-												pgqrs_clock() - many->older_than;
+	BulkVisit *bulk = arg;
+	TimestampTz before = bulk->older_than < 0 ? DT_NOEND :
+												pgqrs_clock() - bulk->older_than;
 	Replay r;
 	PgqrsQueue queue;
 
 	pgqrs_faulty_begin();
 	open_tables(&r);
-	r.error_type = many->error_type;
-	pgqrs_queue_require(many->queue, PRIVILEGE_ADMIN, &queue);
-	many->count = each_letter(&r, &queue, many->max_rows, before, many->visit);
+	r.error_type = bulk->error_type;
+	pgqrs_queue_require(bulk->queue, PRIVILEGE_ADMIN, &queue);
+	bulk->count = visit_dead_letters(&r, &queue, bulk->max_rows, before,
+									 bulk->visit);
 	close_tables(&r);
 	return true;
 }
@@ -421,19 +424,19 @@ visit_many(void *arg)
 int64
 pgqrs_dead_letter_replay_many(const char *name, int64 max_rows, const char *error_type)
 {
-	Many many = {name, max_rows, -1, error_type, visit_replay};
+	BulkVisit bulk = {name, max_rows, -1, error_type, visit_replay};
 
-	while (!pgqrs_faulty_try(visit_many, &many))
+	while (!pgqrs_faulty_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();
-	return many.count;
+	return bulk.count;
 }
 
 int64
 pgqrs_dead_letter_purge(const char *name, int64 older_than)
 {
-	Many many = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
+	BulkVisit bulk = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
 
-	while (!pgqrs_faulty_try(visit_many, &many))
+	while (!pgqrs_faulty_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();
-	return many.count;
+	return bulk.count;
 }

@@ -1,23 +1,29 @@
 /*
  * dead_letter.h
- *	  Dead letters: try again, or throw away.
+ *	  Dead letters: replay and dismissal.
  */
 #ifndef PGQRS_DEAD_LETTER_H
 #define PGQRS_DEAD_LETTER_H
 
 #include "postgres.h"
 
-/* payload: in place of the stored one, or NULL; of a run: 22023. */
+/* payload: replaces the stored payload, or NULL; 22023 for the message of a run. */
 extern void pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload);
 
-/* Throws one away. */
+/* Deletes a dead letter; the row of a run's message is kept with outcome DELETED. */
 extern void pgqrs_dead_letter_dismiss(int64 message_id);
 
-/* Up to max_rows, oldest first, whose error has that type, NULL: any; how many. */
+/*
+ * Replays up to max_rows dead letters, oldest first, whose error has that type
+ * (NULL: any); returns their number.
+ */
 extern int64 pgqrs_dead_letter_replay_many(const char *queue, int64 max_rows,
 										   const char *error_type);
 
-/* Those that died longer ago than this many microseconds; how many. */
+/*
+ * Dismisses the dead letters that are older than that many microseconds; returns
+ * their number.
+ */
 extern int64 pgqrs_dead_letter_purge(const char *queue, int64 older_than);
 
 #endif /* PGQRS_DEAD_LETTER_H */

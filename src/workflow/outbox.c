@@ -1,12 +1,12 @@
 /*
  * outbox.c
- *	  Telling a queue of the runs of a workflow that have ended.
+ *	  Outbox: the queue that receives an event for each ended run of a workflow.
  *
- * Runs in whatever transaction ends a run, so that the event is sent if and
- * only if the run has ended.  The event is an ordinary message of an ordinary
- * queue; it is inserted without a key, so nobody is waited for and no row
- * locked.  Who may use the outbox was checked when it was set, not here: the
- * worker that completes a run needs no privilege on it.
+ * Runs in the transaction that ends the run, so that the event is sent if and
+ * only if the run ends.  The event is an ordinary message of an ordinary queue.
+ * It has no idempotency key, so inserting it neither waits nor locks a row.
+ * Privileges on the outbox are checked when the workflow's setting is changed:
+ * the worker that completes a run needs none.
  *
  * The message's payload is a CloudEvent, version 1.0, in its JSON format:
  * https://github.com/cloudevents/spec
@@ -27,7 +27,7 @@
 #include "workflow/workflow.h"
 
 static PgqrsRunStatus
-status_of(const PgqrsRow *run)
+run_status(const PgqrsRow *run)
 {
 	return pgqrs_enum_value(ENUM_RUN_STATUS, run->values[Runs_status - 1]);
 }
@@ -61,7 +61,7 @@ append_segment(StringInfo path, const char *name)
 			appendStringInfo(path, "%%%02X", *c);
 }
 
-/* Where the event comes from: /pgqrs/DATABASE/WORKFLOW */
+/* The event's attribute "source": /pgqrs/DATABASE/WORKFLOW */
 static const char *
 event_source(const PgqrsQueue *workflow)
 {
@@ -75,7 +75,8 @@ event_source(const PgqrsQueue *workflow)
 }
 
 static void
-put_text(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+put_text_column(PgqrsJson *json, const char *key, const PgqrsRow *run,
+				AttrNumber column)
 {
 	if (!run->nulls[column - 1])
 		pgqrs_json_put_text(json, key,
@@ -83,43 +84,46 @@ put_text(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber colum
 }
 
 static void
-put_json(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+put_json_column(PgqrsJson *json, const char *key, const PgqrsRow *run,
+				AttrNumber column)
 {
 	if (!run->nulls[column - 1])
 		pgqrs_json_put_json(json, key, run->values[column - 1]);
 }
 
 static void
-put_instant(PgqrsJson *json, const char *key, const PgqrsRow *run, AttrNumber column)
+put_instant_column(PgqrsJson *json, const char *key, const PgqrsRow *run,
+				   AttrNumber column)
 {
 	if (!run->nulls[column - 1])
 		pgqrs_json_put_instant(json, key,
 							   DatumGetTimestampTz(run->values[column - 1]));
 }
 
-/* What is told of the run; whole: with the values that may be large. */
+/* Writes the event's attribute "data"; whole: including the values that may be large. */
 static void
-put_data(PgqrsJson *json, const PgqrsQueue *workflow, const PgqrsRow *run, bool whole)
+put_event_data(PgqrsJson *json, const PgqrsQueue *workflow, const PgqrsRow *run,
+			   bool whole)
 {
 	pgqrs_json_begin_inner(json, "data");
 	pgqrs_json_put_int64(json, "run_id",
 						 DatumGetInt64(run->values[Runs_run_id - 1]));
 	pgqrs_json_put_text(json, "workflow", workflow->name);
 	pgqrs_json_put_text(json, "status",
-						pgqrs_enum_label(ENUM_RUN_STATUS, status_of(run)));
+						pgqrs_enum_label(ENUM_RUN_STATUS, run_status(run)));
 	if (!run->nulls[Runs_parent_run_id - 1])
 		pgqrs_json_put_int64(json, "parent_run_id",
 							 DatumGetInt64(run->values[Runs_parent_run_id - 1]));
-	put_text(json, "idempotency_key", run, Runs_idempotency_key);
-	put_instant(json, "created_at", run, Runs_created_at);
-	put_instant(json, "started_at", run, Runs_started_at);
-	put_instant(json, "completed_at", run, Runs_completed_at);
+	put_text_column(json, "idempotency_key", run, Runs_idempotency_key);
+	put_instant_column(json, "created_at", run, Runs_created_at);
+	put_instant_column(json, "started_at", run, Runs_started_at);
+	put_instant_column(json, "completed_at", run, Runs_completed_at);
 	if (whole)
 	{
-		put_text(json, "cancel_reason", run, Runs_cancel_reason);
-		put_json(json, "tags", run, Runs_tags);
-		put_json(json, "output", run, Runs_output);
-		put_json(json, "error", run, Runs_error);
+		put_text_column(json, "cancel_reason", run, Runs_cancel_reason);
+		put_json_column(json, "tags", run, Runs_tags);
+		put_json_column(json, "output", run, Runs_output);
+		put_json_column(json, "error", run, Runs_error);
 	}
 	else
 		pgqrs_json_put_true(json, "truncated");
@@ -135,19 +139,19 @@ make_event(const PgqrsQueue *workflow, const PgqrsRow *run, int64 id, bool whole
 	pgqrs_json_put_text(&json, "specversion", "1.0");
 	pgqrs_json_put_text(&json, "id", psprintf(INT64_FORMAT, id));
 	pgqrs_json_put_text(&json, "source", event_source(workflow));
-	pgqrs_json_put_text(&json, "type", event_type(status_of(run)));
+	pgqrs_json_put_text(&json, "type", event_type(run_status(run)));
 	pgqrs_json_put_text(&json, "subject",
 						psprintf(INT64_FORMAT,
 								 DatumGetInt64(run->values[Runs_run_id - 1])));
-	put_instant(&json, "time", run, Runs_completed_at);
+	put_instant_column(&json, "time", run, Runs_completed_at);
 	pgqrs_json_put_text(&json, "datacontenttype", "application/json");
-	put_data(&json, workflow, run, whole);
+	put_event_data(&json, workflow, run, whole);
 	return pgqrs_json_end(&json);
 }
 
 /* An upper bound for the values that may be large. */
 static Size
-size_of_values(const PgqrsRow *run)
+values_size(const PgqrsRow *run)
 {
 	static const AttrNumber columns[] = {Runs_cancel_reason, Runs_tags,
 										 Runs_output, Runs_error};
@@ -175,23 +179,23 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 		return;
 	if (!pgqrs_queue_to_send_to(name, &outbox) || outbox.is_workflow)
 	{
-		/* the end of a run does not depend on who listens */
+		/* a missing outbox must not keep the run from ending */
 		ereport(WARNING,
 				(errcode(ERRCODE_PGQRS_QUEUE_NOT_FOUND),
-				 errmsg("the outbox \"%s\" of workflow \"%s\" is not there",
-						name, workflow->name),
-				 errdetail("No event was sent of run " INT64_FORMAT ".",
+				 errmsg("outbox \"%s\" of workflow \"%s\" does not exist", name,
+						workflow->name),
+				 errdetail("No event was sent for run " INT64_FORMAT ".",
 						   DatumGetInt64(run->values[Runs_run_id - 1])),
 				 errhint("Create the queue again, or change outbox_queue with pgqrs_alter_workflow().")));
 		return;
 	}
 	id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-	/* one call may end any number of runs */
+	/* one call may end any number of runs: free the memory of each event */
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs event",
 									ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(context);
 	m.payload = make_event(workflow, run, id,
-						   size_of_values(run) <= (Size) pgqrs_payload_max);
+						   values_size(run) <= (Size) pgqrs_payload_max);
 	MemoryContextSwitchTo(caller);
 	pgqrs_message_fill(&row, messages, outbox.queue_id, id, &m,
 					   pgqrs_when_clock(outbox.queue_id, &m.when));
@@ -199,7 +203,7 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 	MemoryContextDelete(context);
 }
 
-/* A deletion of the queue comes before this or waits. */
+/* The pinned row makes a concurrent deletion of the queue wait. */
 void
 pgqrs_outbox_check(const char *name)
 {
@@ -210,7 +214,7 @@ pgqrs_outbox_check(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" cannot be an outbox", name),
-				 errdetail("It is the queue of a workflow."),
+				 errdetail("The queue belongs to a workflow."),
 				 errhint("Create a queue for the events with pgqrs_create_queue().")));
 	if (!pgqrs_queue_pin(name))
 		pgqrs_error_queue_not_found(name);

@@ -1,6 +1,6 @@
 /*
  * outbox.h
- *	  Telling a queue of the runs of a workflow that have ended.
+ *	  Outbox: the queue that receives an event for each ended run of a workflow.
  */
 #ifndef PGQRS_OUTBOX_H
 #define PGQRS_OUTBOX_H
@@ -11,14 +11,14 @@
 #include "store/table.h"
 
 /*
- * Sends the event of a run that has ended, if its workflow has an outbox; run:
- * the version in which it has.  messages is open for writing, and all waiting
- * is done.
+ * Sends the event of an ended run, if its workflow has an outbox.  run: the
+ * row version that ends the run.  messages is open for writing; the caller waits
+ * for no lock afterwards.
  */
 extern void pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 							  const PgqrsRow *run);
 
-/* PQ001, 42501 or PQ016 unless the role may make that queue an outbox. */
+/* PQ001, 42501 or PQ016 unless the current role may use that queue as an outbox. */
 extern void pgqrs_outbox_check(const char *queue);
 
 #endif /* PGQRS_OUTBOX_H */

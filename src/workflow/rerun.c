@@ -1,12 +1,11 @@
 /*
  * rerun.c
- *	  Running an ended run again, as a new one.
+ *	  Reruns: new runs with the input, and on request the steps, of an ended run.
  *
- * Runs in any backend.  The ended run is only read, under a key-share lock that
- * keeps it from being removed: it does not change any more but by a replay, of
- * which this sees what is committed.  The new run begins with copies of those of
- * its steps that succeeded and are to be kept, which the handler then finds
- * finished.
+ * Runs in any backend.  The ended run is locked in mode KEY SHARE, which keeps
+ * retention from removing it, and is only read.  Only a replay can change an
+ * ended run; a rerun sees the committed state.  The new run starts with copies of
+ * the steps to keep, which its worker then finds finished.
  */
 #include "workflow/rerun.h"
 
@@ -30,10 +29,10 @@ check_ended(TupleTableSlot *run, int64 run_id)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has not ended", run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Wait for its end, or cancel it with pgqrs_cancel_run().")));
+				 errhint("Wait until the run has ended, or cancel it with pgqrs_cancel_run().")));
 }
 
-/* Keeps the run from being removed before its steps were copied. */
+/* Keeps retention from removing the run while its steps are copied. */
 static void
 lock_ended(PgqrsRunRows *rows, int64 run_id)
 {
@@ -42,9 +41,10 @@ lock_ended(PgqrsRunRows *rows, int64 run_id)
 	check_ended(rows->run, run_id);
 }
 
-/* As the run was triggered, but for its key, its delay and its parent. */
+/* Copies the arguments of the ended run, except for key, delay and parent. */
 static void
-fill(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
+fill_new_run(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id,
+			 const PgqrsRerun *rerun)
 {
 	*r = PGQRS_NEW_RUN;
 	r->rerun_of = run_id;
@@ -63,7 +63,7 @@ fill(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
  * Steps
  */
 
-typedef struct Copying
+typedef struct StepCopy
 {
 	PgqrsTable *steps;
 	PgqrsTable *runs;
@@ -72,8 +72,8 @@ typedef struct Copying
 	int64 new_run;
 	const PgqrsRerun *rerun;
 	TimestampTz from; /* the start of from_step */
-	bool from_many;	  /* it stands for children that were started together */
-} Copying;
+	bool from_many;	  /* from_step started several children together */
+} StepCopy;
 
 static bool
 fetch_step(PgqrsTable *steps, int64 run_id, const char *step_id, TupleTableSlot *step)
@@ -83,7 +83,7 @@ fetch_step(PgqrsTable *steps, int64 run_id, const char *step_id, TupleTableSlot 
 	return pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, step);
 }
 
-/* The children that a step stands for which started them together, or 0. */
+/* The number of children that the step started together, or 0. */
 static int
 count_children(TupleTableSlot *step)
 {
@@ -94,9 +94,9 @@ count_children(TupleTableSlot *step)
 	return pgqrs_json_count(pgqrs_get(step, Steps_input), "run_ids");
 }
 
-/* Finds the step to begin with. */
+/* Reads from_step. */
 static void
-find_from(Copying *c)
+read_from_step(StepCopy *c)
 {
 	TupleTableSlot *step = pgqrs_table_slot(c->steps);
 	const char *step_id = c->rerun->from_step;
@@ -105,14 +105,14 @@ find_from(Copying *c)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("run " INT64_FORMAT " has no step \"%s\"", c->run_id, step_id),
-				 errhint("Use one of those that pgqrs_list_steps() lists.")));
+				 errhint("Use a step that pgqrs_list_steps() lists.")));
 	c->from = DatumGetTimestampTz(pgqrs_get(step, Steps_started_at));
 	c->from_many = count_children(step) > 0;
 }
 
-/* Whether it is the step to begin with, or of one of the children of that. */
+/* Whether the step is from_step, or belongs to one of the children of from_step. */
 static bool
-is_from(const Copying *c, TupleTableSlot *step)
+is_from_step(const StepCopy *c, TupleTableSlot *step)
 {
 	char *step_id = TextDatumGetCString(pgqrs_get(step, Steps_step_id));
 	size_t len = strlen(c->rerun->from_step);
@@ -125,20 +125,20 @@ is_from(const Copying *c, TupleTableSlot *step)
 		 strcmp(step_id + 1 + strspn(step_id + 1, "0123456789"), "]") == 0);
 }
 
-/* Whether a step of the ended run is kept as it is. */
+/* Whether the new run gets a copy of the step as it is. */
 static bool
-is_kept(const Copying *c, TupleTableSlot *step)
+is_kept(const StepCopy *c, TupleTableSlot *step)
 {
 	if (pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status)) !=
 		STEP_SUCCESS)
 		return false;
 	if (!c->rerun->keep_finished)
 		return DatumGetTimestampTz(pgqrs_get(step, Steps_started_at)) < c->from;
-	return c->rerun->from_step == NULL || !is_from(c, step);
+	return c->rerun->from_step == NULL || !is_from_step(c, step);
 }
 
 static void
-begin_copy(const Copying *c, TupleTableSlot *step, PgqrsRow *row)
+init_step_copy(const StepCopy *c, TupleTableSlot *step, PgqrsRow *row)
 {
 	pgqrs_row_copy(row, c->steps, step);
 	pgqrs_set(row, Steps_run_id, Int64GetDatum(c->new_run));
@@ -146,21 +146,21 @@ begin_copy(const Copying *c, TupleTableSlot *step, PgqrsRow *row)
 }
 
 static void
-copy_finished(const Copying *c, TupleTableSlot *step)
+copy_finished(const StepCopy *c, TupleTableSlot *step)
 {
 	PgqrsRow row;
 
-	begin_copy(c, step, &row);
+	init_step_copy(c, step, &row);
 	pgqrs_row_insert(c->steps, &row);
 }
 
-/* As after a replay. */
+/* The copy is reset as a replay resets a failed step. */
 static void
-copy_unfinished(const Copying *c, TupleTableSlot *step)
+copy_unfinished(const StepCopy *c, TupleTableSlot *step)
 {
 	PgqrsRow row;
 
-	begin_copy(c, step, &row);
+	init_step_copy(c, step, &row);
 	pgqrs_set(&row, Steps_status, pgqrs_enum_datum(ENUM_STEP_STATUS, STEP_PENDING));
 	pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
 	pgqrs_set_null(&row, Steps_output);
@@ -170,16 +170,16 @@ copy_unfinished(const Copying *c, TupleTableSlot *step)
 }
 
 /*
- * With the end of its child; false: that has not ended.  It would tell its own
- * parent, the run that has ended, and not the new one.
+ * Copies the step with the result of its child.  False if the child has not
+ * ended: it would report its end to the ended run instead of the new one.
  */
 static bool
-copy_awaited(const Copying *c, TupleTableSlot *step)
+copy_awaited(const StepCopy *c, TupleTableSlot *step)
 {
 	PgqrsRow row;
 	int64 child;
 
-	begin_copy(c, step, &row);
+	init_step_copy(c, step, &row);
 	if (!pgqrs_json_int64(pgqrs_get(step, Steps_input), "run_id", &child) ||
 		!pgqrs_child_fill_end(c->runs, c->run, child, &row))
 		return false;
@@ -188,14 +188,14 @@ copy_awaited(const Copying *c, TupleTableSlot *step)
 }
 
 /*
- * Children that were started together have a step each, and one for all.  Of
- * these either is of use only with the other.  If that for all is kept, so are
- * those of children that have ended; if it is not, or others are not, it goes
- * along unfinished, with the ids of the children, so that the handler comes by
- * those and starts the others.
+ * Children that were started together have a step each, and a common step.  A
+ * child's step needs the common step.  If the common step is to be kept, so are
+ * the steps of all children that have ended.  If any child's step is missing, the
+ * common step is copied unfinished with the ids of the children, so that the
+ * worker finds the kept children and starts the others.
  */
 static void
-copy_together(const Copying *c, TupleTableSlot *all, int count)
+copy_children_step(const StepCopy *c, TupleTableSlot *all, int count)
 {
 	TupleTableSlot *one = pgqrs_table_slot(c->steps);
 	char *step_id = TextDatumGetCString(pgqrs_get(all, Steps_step_id));
@@ -219,9 +219,9 @@ copy_together(const Copying *c, TupleTableSlot *all, int count)
 		copy_unfinished(c, all);
 }
 
-/* All as of one moment: a replay may have the ended run go on meanwhile. */
+/* Copies under one snapshot, since a replay may continue the ended run meanwhile. */
 static void
-copy_steps(const Copying *c)
+copy_steps(const StepCopy *c)
 {
 	TupleTableSlot *step = pgqrs_table_slot(c->steps);
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(c->run_id)};
@@ -235,7 +235,7 @@ copy_steps(const Copying *c)
 
 		CHECK_FOR_INTERRUPTS();
 		if (count > 0)
-			copy_together(c, step, count);
+			copy_children_step(c, step, count);
 		else if (is_kept(c, step))
 			copy_finished(c, step);
 	}
@@ -247,7 +247,7 @@ copy_steps(const Copying *c)
 int64
 pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 {
-	Copying c = {.run_id = run_id, .rerun = rerun, .from = DT_NOBEGIN};
+	StepCopy c = {.run_id = run_id, .rerun = rerun, .from = DT_NOBEGIN};
 	PgqrsRunRows rows;
 	PgqrsNewRun r;
 
@@ -257,12 +257,12 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 	c.run = pgqrs_table_slot(rows.runs);
 	pgqrs_run_require(&rows, run_id, PRIVILEGE_TRIGGER, LockTupleKeyShare);
 	check_ended(rows.run, run_id);
-	if (rerun->from_step != NULL) /* refused before anything is locked */
-		find_from(&c);
+	if (rerun->from_step != NULL) /* an unknown step is an error before the lock */
+		read_from_step(&c);
 	lock_ended(&rows, run_id);
 	if (rerun->from_step != NULL)
-		find_from(&c);
-	fill(&r, rows.run, run_id, rerun);
+		read_from_step(&c);
+	fill_new_run(&r, rows.run, run_id, rerun);
 	c.new_run = pgqrs_run_trigger(rows.queue.name, &r);
 	if (rerun->keep_finished || rerun->from_step != NULL)
 		copy_steps(&c);

@@ -1,6 +1,6 @@
 /*
  * rerun.h
- *	  Running an ended run again, as a new one.
+ *	  Reruns: new runs with the input, and on request the steps, of an ended run.
  */
 #ifndef PGQRS_RERUN_H
 #define PGQRS_RERUN_H
@@ -9,12 +9,12 @@
 
 typedef struct PgqrsRerun
 {
-	NullableDatum input;   /* NULL: the run's */
-	const char *from_step; /* NULL: from the start */
+	NullableDatum input;   /* NULL: that of the ended run */
+	const char *from_step; /* NULL: from the beginning */
 	bool keep_finished;
 } PgqrsRerun;
 
-/* The id of the new run. */
+/* Returns the id of the new run. */
 extern int64 pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun);
 
 #endif /* PGQRS_RERUN_H */

@@ -1,19 +1,20 @@
 /*
  * schedule.c
- *	  Schedules: what triggers runs by the calendar.
+ *	  Schedules: cron expressions that trigger runs of a workflow.
  *
  * Runs in any backend.  next_fire_at of a schedule is its first slot that has
- * not been served.  Whoever finds one due locks the schedule's row, or leaves
- * it to who has it; looks again; triggers a run for each slot and moves
- * next_fire_at on, in one transaction.  So any number of tickers may run, and
- * a slot is served once.  The firings remember the slots, also when the clock
- * is set back and one comes again.
+ * not been served.  In one transaction, a tick locks the row of a due schedule
+ * (or skips a row that another transaction has locked), rechecks it, triggers
+ * a run for each slot and advances next_fire_at.  Any number of ticks may run
+ * at the same time, and each slot is served once.  pgqrs_firings records the
+ * served slots, so that a clock that is set back does not serve them again.
  *
- * A schedule fires with what its owner may do at that moment: whoever wrote it
- * last.  A role sees the schedules of workflows on which it has any privilege.
- * It may change its own, if it may trigger the workflow, and those of
- * workflows that it administers.  To give a schedule a name it needs trigger on
- * the name, too.
+ * The owner of a schedule is the role that wrote it last.  A run is triggered
+ * only if the owner has the privilege "trigger" at that moment.  A role sees the
+ * schedules of the workflows on which it has any privilege.  It may change its
+ * own schedules, given "trigger" on the workflow, and all schedules of a
+ * workflow that it administers.  Creating a schedule requires "trigger" on the
+ * schedule's name, too.
  */
 #include "workflow/schedule.h"
 
@@ -34,16 +35,13 @@
 #include "workflow/cron_expr.h"
 #include "workflow/run.h"
 
-/* How many schedules one call takes. */
-#define MAX_DUE 1000
+/* Schedules per tick. */
+#define MAX_SCHEDULES 1000
 
-/* What somebody has locked is tried again after this. */
-#define RETRY (1 * USECS_PER_SEC)
+/* A slot is missed if no tick serves it within this time. */
+#define MISSED_AFTER (60 * USECS_PER_SEC)
 
-/* A slot that is served within this is on time: it was not missed. */
-#define ON_TIME (60 * USECS_PER_SEC)
-
-/* How far back the newest slots are looked for at first. */
+/* The search for the newest slots begins with this time span. */
 #define FIRST_WINDOW USECS_PER_HOUR
 
 /*
@@ -51,7 +49,7 @@
  */
 
 static char *
-get_text(TupleTableSlot *slot, AttrNumber column)
+text_column(TupleTableSlot *slot, AttrNumber column)
 {
 	return TextDatumGetCString(pgqrs_get(slot, column));
 }
@@ -59,7 +57,7 @@ get_text(TupleTableSlot *slot, AttrNumber column)
 static const PgqrsRoleColumns owner_columns = {Schedules_owner_id, Schedules_owner};
 
 static bool
-fetch(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
+fetch_schedule(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
 {
 	Datum key = CStringGetTextDatum(name);
 
@@ -67,35 +65,35 @@ fetch(PgqrsTable *schedules, const char *name, TupleTableSlot *slot)
 }
 
 static bool
-is_own(TupleTableSlot *slot)
+is_owned_by_current_role(TupleTableSlot *slot)
 {
 	Oid role = pgqrs_role_of(slot, owner_columns);
 
 	return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }
 
-/* Whether the current role may see it; 42501 if it may, but not change it. */
+/* False if the current role must not see the schedule; 42501 if it may only see it. */
 static bool
-check_privilege(TupleTableSlot *slot)
+check_schedule_privilege(TupleTableSlot *slot)
 {
-	char *workflow = get_text(slot, Schedules_workflow);
+	char *workflow = text_column(slot, Schedules_workflow);
 	int mask = pgqrs_grants_on(workflow);
 
 	if (mask != 0 && (mask & CAN_ADMIN) == 0 &&
-		((mask & CAN_TRIGGER) == 0 || !is_own(slot)))
+		((mask & CAN_TRIGGER) == 0 || !is_owned_by_current_role(slot)))
 		pgqrs_error_denied("admin", workflow);
 	return mask != 0;
 }
 
 /*
- * Finds a schedule that the current role may change, and locks it.  False:
- * there is none that it may see.
+ * Locks the schedule of that name.  False if it does not exist or is not visible
+ * to the current role; 42501 if the role must not change it.
  */
 static bool
-find_locked(PgqrsTable *schedules, const char *name, LockTupleMode mode,
-			TupleTableSlot *slot)
+lock_schedule(PgqrsTable *schedules, const char *name, LockTupleMode mode,
+			  TupleTableSlot *slot)
 {
-	while (fetch(schedules, name, slot) && check_privilege(slot))
+	while (fetch_schedule(schedules, name, slot) && check_schedule_privilege(slot))
 		if (pgqrs_row_lock(schedules, slot, mode, LockWaitBlock) == ROW_LOCKED)
 			return true;
 	return false;
@@ -107,12 +105,12 @@ error_not_found(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("schedule \"%s\" does not exist", name),
-			 errhint("Look for it in pgqrs_schedule_list, or make it with pgqrs_schedule().")));
+			 errhint("See the list in pgqrs_schedule_list, or create the schedule with pgqrs_schedule().")));
 }
 
-/* The first slot after an instant; NULL in the row where there is none. */
+/* Stores the first slot after an instant, or NULL if there is none. */
 static void
-set_next(PgqrsRow *row, const PgqrsCron *cron, pg_tz *zone, TimestampTz after)
+set_next_fire_at(PgqrsRow *row, const PgqrsCron *cron, pg_tz *zone, TimestampTz after)
 {
 	TimestampTz next;
 
@@ -122,9 +120,9 @@ set_next(PgqrsRow *row, const PgqrsCron *cron, pg_tz *zone, TimestampTz after)
 		pgqrs_set_null(row, Schedules_next_fire_at);
 }
 
-/* The background worker has to come when the schedule fires next. */
+/* Asks for a tick of the background worker at next_fire_at. */
 static void
-note_due(const PgqrsRow *row)
+request_tick(const PgqrsRow *row)
 {
 	if (!row->nulls[Schedules_next_fire_at - 1])
 		pgqrs_commit_due(DUTY_SCHEDULES,
@@ -133,11 +131,11 @@ note_due(const PgqrsRow *row)
 }
 
 /*
- * Making and changing
+ * Creating and changing
  */
 
 static void
-fill(PgqrsRow *row, const PgqrsNewSchedule *s)
+set_schedule_columns(PgqrsRow *row, const PgqrsNewSchedule *s)
 {
 	pgqrs_set(row, Schedules_name, CStringGetTextDatum(s->name));
 	pgqrs_set(row, Schedules_cron, CStringGetTextDatum(s->cron));
@@ -155,14 +153,14 @@ fill(PgqrsRow *row, const PgqrsNewSchedule *s)
 	pgqrs_set_or_null(row, Schedules_tags, s->tags);
 }
 
-/* Whether the times of a schedule stay as they are, missed ones included. */
+/* Whether the change keeps next_fire_at, so that missed slots stay due. */
 static bool
-keeps_times(TupleTableSlot *slot, const PgqrsNewSchedule *s)
+keeps_next_fire_at(TupleTableSlot *slot, const PgqrsNewSchedule *s)
 {
 	return DatumGetBool(pgqrs_get(slot, Schedules_enabled)) &&
 		!pgqrs_is_null(slot, Schedules_next_fire_at) &&
-		strcmp(get_text(slot, Schedules_cron), s->cron) == 0 &&
-		strcmp(get_text(slot, Schedules_timezone), s->timezone) == 0;
+		strcmp(text_column(slot, Schedules_cron), s->cron) == 0 &&
+		strcmp(text_column(slot, Schedules_timezone), s->timezone) == 0;
 }
 
 static void
@@ -171,30 +169,30 @@ set_enabled(PgqrsRow *row, bool enabled, const PgqrsCron *cron, pg_tz *zone)
 	pgqrs_set(row, Schedules_enabled, BoolGetDatum(enabled));
 	if (enabled)
 	{
-		set_next(row, cron, zone, pgqrs_clock());
-		note_due(row);
+		set_next_fire_at(row, cron, zone, pgqrs_clock());
+		request_tick(row);
 	}
 	else
 		pgqrs_set_null(row, Schedules_next_fire_at);
 }
 
 static bool
-insert(PgqrsTable *schedules, const PgqrsNewSchedule *s, const PgqrsCron *cron,
-	   pg_tz *zone, int64 *id)
+insert_schedule(PgqrsTable *schedules, const PgqrsNewSchedule *s,
+				const PgqrsCron *cron, pg_tz *zone, int64 *id)
 {
 	PgqrsRow row;
 
 	*id = pgqrs_next_id(SEQUENCE_SCHEDULE_ID);
 	pgqrs_row_init(&row, schedules);
 	pgqrs_set(&row, Schedules_schedule_id, Int64GetDatum(*id));
-	fill(&row, s);
+	set_schedule_columns(&row, s);
 	set_enabled(&row, s->keep_enabled || s->enabled, cron, zone);
 	return pgqrs_row_insert_unique(schedules, &row, INDEX_SCHEDULES_NAME);
 }
 
 static int64
-update(PgqrsTable *schedules, TupleTableSlot *slot, const PgqrsNewSchedule *s,
-	   const PgqrsCron *cron, pg_tz *zone)
+update_schedule(PgqrsTable *schedules, TupleTableSlot *slot,
+				const PgqrsNewSchedule *s, const PgqrsCron *cron, pg_tz *zone)
 {
 	bool enabled = s->keep_enabled ?
 		DatumGetBool(pgqrs_get(slot, Schedules_enabled)) :
@@ -202,8 +200,8 @@ update(PgqrsTable *schedules, TupleTableSlot *slot, const PgqrsNewSchedule *s,
 	PgqrsRow row;
 
 	pgqrs_row_copy(&row, schedules, slot);
-	fill(&row, s);
-	if (!enabled || !keeps_times(slot, s))
+	set_schedule_columns(&row, s);
+	if (!enabled || !keeps_next_fire_at(slot, s))
 		set_enabled(&row, enabled, cron, zone);
 	pgqrs_row_update(schedules, slot, &row);
 	return DatumGetInt64(pgqrs_get(slot, Schedules_schedule_id));
@@ -219,7 +217,7 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 	PgqrsCron cron;
 	int64 id;
 
-	/* the names of other tenants' schedules can be neither probed nor taken */
+	/* a role can neither probe nor occupy the names of other tenants' schedules */
 	pgqrs_grants_require(s->name, PRIVILEGE_TRIGGER);
 	schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	slot = pgqrs_table_slot(schedules);
@@ -230,18 +228,18 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 	pgqrs_cron_parse(s->cron, &cron);
 	for (;;)
 	{
-		if (find_locked(schedules, s->name, LockTupleNoKeyExclusive, slot))
+		if (lock_schedule(schedules, s->name, LockTupleNoKeyExclusive, slot))
 		{
-			id = update(schedules, slot, s, &cron, zone);
+			id = update_schedule(schedules, slot, s, &cron, zone);
 			break;
 		}
-		if (fetch(schedules, s->name, slot))
+		if (fetch_schedule(schedules, s->name, slot))
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("permission denied for schedule \"%s\"", s->name),
 					 errdetail("Another role's schedule of another workflow has this name."),
 					 errhint("Use another name.")));
-		if (insert(schedules, s, &cron, zone, &id))
+		if (insert_schedule(schedules, s, &cron, zone, &id))
 			break;
 	}
 	pgqrs_table_close(schedules);
@@ -256,14 +254,14 @@ pgqrs_schedule_enable(const char *name, bool enabled)
 	PgqrsCron cron;
 	PgqrsRow row;
 
-	if (!find_locked(schedules, name, LockTupleNoKeyExclusive, slot))
+	if (!lock_schedule(schedules, name, LockTupleNoKeyExclusive, slot))
 		error_not_found(name);
 	if (DatumGetBool(pgqrs_get(slot, Schedules_enabled)) != enabled)
 	{
-		pgqrs_cron_parse(get_text(slot, Schedules_cron), &cron);
+		pgqrs_cron_parse(text_column(slot, Schedules_cron), &cron);
 		pgqrs_row_copy(&row, schedules, slot);
 		set_enabled(&row, enabled, &cron,
-					pgqrs_cron_zone(get_text(slot, Schedules_timezone)));
+					pgqrs_cron_zone(text_column(slot, Schedules_timezone)));
 		pgqrs_row_update(schedules, slot, &row);
 	}
 	pgqrs_table_close(schedules);
@@ -273,9 +271,9 @@ pgqrs_schedule_enable(const char *name, bool enabled)
  * Deleting
  */
 
-/* The firings of a schedule that is locked, and its row. */
+/* Deletes a locked schedule with its firings. */
 static void
-drop_locked(PgqrsTable *schedules, TupleTableSlot *slot)
+delete_schedule(PgqrsTable *schedules, TupleTableSlot *slot)
 {
 	PgqrsTable *firings = pgqrs_table_open(TABLE_FIRINGS, true);
 	TupleTableSlot *firing = pgqrs_table_slot(firings);
@@ -298,17 +296,18 @@ pgqrs_schedule_drop(const char *name)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
-	bool found = find_locked(schedules, name, LockTupleExclusive, slot);
+	bool found = lock_schedule(schedules, name, LockTupleExclusive, slot);
 
 	if (found)
-		drop_locked(schedules, slot);
+		delete_schedule(schedules, slot);
 	pgqrs_table_close(schedules);
 	return found;
 }
 
-/* The ids of a workflow's schedules, of which there are few, ascending. */
+/* The ids of a workflow's schedules.  Tables of schedules are small. */
 static List *
-ids_of(PgqrsTable *schedules, TupleTableSlot *slot, const char *workflow)
+schedules_of_workflow(PgqrsTable *schedules, TupleTableSlot *slot,
+					  const char *workflow)
 {
 	List *ids = NIL;
 	PgqrsScan scan;
@@ -318,7 +317,7 @@ ids_of(PgqrsTable *schedules, TupleTableSlot *slot, const char *workflow)
 	{
 		int64 *id;
 
-		if (strcmp(get_text(slot, Schedules_workflow), workflow) != 0)
+		if (strcmp(text_column(slot, Schedules_workflow), workflow) != 0)
 			continue;
 		id = palloc(sizeof(int64));
 		*id = DatumGetInt64(pgqrs_get(slot, Schedules_schedule_id));
@@ -332,7 +331,8 @@ bool
 pgqrs_schedule_exists_for(const char *workflow)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
-	bool any = ids_of(schedules, pgqrs_table_slot(schedules), workflow) != NIL;
+	bool any = schedules_of_workflow(schedules, pgqrs_table_slot(schedules),
+									 workflow) != NIL;
 
 	pgqrs_table_close(schedules);
 	return any;
@@ -345,11 +345,11 @@ pgqrs_schedule_drop_for(const char *workflow)
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
 	ListCell *lc;
 
-	foreach(lc, ids_of(schedules, slot, workflow))
+	foreach(lc, schedules_of_workflow(schedules, slot, workflow))
 		if (pgqrs_row_fetch_locked(schedules, *(int64 *) lfirst(lc),
 								   LockTupleExclusive, slot) &&
-			strcmp(get_text(slot, Schedules_workflow), workflow) == 0)
-			drop_locked(schedules, slot);
+			strcmp(text_column(slot, Schedules_workflow), workflow) == 0)
+			delete_schedule(schedules, slot);
 	pgqrs_table_close(schedules);
 }
 
@@ -357,9 +357,9 @@ pgqrs_schedule_drop_for(const char *workflow)
  * Firing
  */
 
-/* What a run of the schedule is triggered with. */
+/* The arguments of pgqrs_run_trigger() for a run of the schedule. */
 static void
-fill_run(TupleTableSlot *slot, PgqrsNewRun *r)
+fill_new_run(TupleTableSlot *slot, PgqrsNewRun *r)
 {
 	*r = PGQRS_NEW_RUN;
 	r->priority = DatumGetInt16(pgqrs_get(slot, Schedules_priority));
@@ -380,16 +380,16 @@ pgqrs_schedule_trigger(const char *name)
 	PgqrsNewRun r;
 	int64 id;
 
-	if (!fetch(schedules, name, slot) || !check_privilege(slot))
+	if (!fetch_schedule(schedules, name, slot) || !check_schedule_privilege(slot))
 		error_not_found(name);
-	fill_run(slot, &r);
-	id = pgqrs_run_trigger(get_text(slot, Schedules_workflow), &r);
+	fill_new_run(slot, &r);
+	id = pgqrs_run_trigger(text_column(slot, Schedules_workflow), &r);
 	pgqrs_table_close(schedules);
 	return id;
 }
 
-/* A schedule that is being served; its row is locked. */
-typedef struct Due
+/* A tick, and the locked schedule that it serves. */
+typedef struct Tick
 {
 	PgqrsTable *schedules;
 	PgqrsTable *firings;
@@ -398,118 +398,119 @@ typedef struct Due
 	int64 id;
 	int64 last_run_id; /* 0: none */
 	TimestampTz now;
-} Due;
+} Tick;
 
-/* Why the schedule cannot fire; NULL: it can. */
+/* The reason why no run can be triggered, or NULL. */
 static const char *
-find_obstacle(Due *due)
+reason_not_to_trigger(Tick *tick)
 {
-	char *workflow = get_text(due->slot, Schedules_workflow);
-	char *owner = NameStr(*DatumGetName(pgqrs_get(due->slot, Schedules_owner)));
+	char *workflow = text_column(tick->slot, Schedules_workflow);
+	char *owner = NameStr(*DatumGetName(pgqrs_get(tick->slot, Schedules_owner)));
 	PgqrsQueue queue;
 
 	if (!pgqrs_queue_by_name(workflow, &queue) || !queue.is_workflow)
-		return psprintf("There is no workflow \"%s\".", workflow);
-	if ((pgqrs_grants_of(pgqrs_role_of(due->slot, owner_columns), workflow) &
+		return psprintf("Workflow \"%s\" does not exist.", workflow);
+	if ((pgqrs_grants_of(pgqrs_role_of(tick->slot, owner_columns), workflow) &
 		 CAN_TRIGGER) == 0)
-		return psprintf("Its owner \"%s\" may not trigger workflow \"%s\".",
+		return psprintf("The schedule's owner \"%s\" lacks privilege \"trigger\" on workflow \"%s\".",
 						owner, workflow);
 	return NULL;
 }
 
-/* Whether the run that the schedule triggered last has not ended. */
+/* Whether the run of the previous slot has not ended. */
 static bool
-is_previous_live(Due *due)
+is_previous_run_live(Tick *tick)
 {
 	PgqrsTable *runs;
 	TupleTableSlot *run;
 	bool live;
 
-	if (due->last_run_id == 0)
+	if (tick->last_run_id == 0)
 		return false;
 	runs = pgqrs_table_open(TABLE_RUNS, false);
 	run = pgqrs_table_slot(runs);
-	live = pgqrs_row_fetch_id(runs, due->last_run_id, run) &&
+	live = pgqrs_row_fetch_id(runs, tick->last_run_id, run) &&
 		!pgqrs_run_is_terminal(pgqrs_run_status(run));
 	pgqrs_table_close(runs);
 	return live;
 }
 
 static bool
-was_served(Due *due, TimestampTz at)
+has_firing(Tick *tick, TimestampTz at)
 {
-	Datum keys[2] = {Int64GetDatum(due->id), TimestampTzGetDatum(at)};
+	Datum keys[2] = {Int64GetDatum(tick->id), TimestampTzGetDatum(at)};
 
-	return pgqrs_row_fetch(due->firings, INDEX_FIRINGS_PKEY, 2, keys, due->firing);
+	return pgqrs_row_fetch(tick->firings, INDEX_FIRINGS_PKEY, 2, keys, tick->firing);
 }
 
 static void
-note_firing(Due *due, TimestampTz at, int64 run_id)
+insert_firing(Tick *tick, TimestampTz at, int64 run_id)
 {
 	PgqrsRow row;
 
-	pgqrs_row_init(&row, due->firings);
-	pgqrs_set(&row, Firings_schedule_id, Int64GetDatum(due->id));
+	pgqrs_row_init(&row, tick->firings);
+	pgqrs_set(&row, Firings_schedule_id, Int64GetDatum(tick->id));
 	pgqrs_set(&row, Firings_slot, TimestampTzGetDatum(at));
-	pgqrs_set(&row, Firings_fired_at, TimestampTzGetDatum(due->now));
+	pgqrs_set(&row, Firings_fired_at, TimestampTzGetDatum(tick->now));
 	if (run_id != 0)
 		pgqrs_set(&row, Firings_run_id, Int64GetDatum(run_id));
-	pgqrs_row_insert(due->firings, &row);
-	pgqrs_commit_due(DUTY_RETENTION, due->now + PGQRS_FIRING_MIN_AGE);
+	pgqrs_row_insert(tick->firings, &row);
+	pgqrs_commit_due(DUTY_RETENTION, tick->now + PGQRS_FIRING_MIN_AGE);
 }
 
-typedef enum Served
+typedef enum SlotResult
 {
-	SERVED_RUN,
-	SERVED_NOTHING,
-	SERVED_LATER /* somebody has the run locked that is to be cancelled */
-} Served;
+	SLOT_TRIGGERED,
+	SLOT_SKIPPED,
+	SLOT_POSTPONED /* the run to cancel is locked by another transaction */
+} SlotResult;
 
-/* Makes room for another run; false: not now. */
+/* Cancels the previous run, if it has not ended; false if the run is locked. */
 static bool
-cancel_previous(Due *due)
+cancel_previous_run(Tick *tick)
 {
-	return !is_previous_live(due) ||
-		pgqrs_cancel_try(due->last_run_id, "its schedule has come to the next run");
+	return !is_previous_run_live(tick) ||
+		pgqrs_cancel_try(tick->last_run_id, "the next run of its schedule is due");
 }
 
-/* Serves one slot. */
-static Served
-serve(Due *due, TimestampTz at)
+static SlotResult
+serve_slot(Tick *tick, TimestampTz at)
 {
 	int overlap = pgqrs_enum_value(ENUM_OVERLAP,
-								   pgqrs_get(due->slot, Schedules_overlap));
+								   pgqrs_get(tick->slot, Schedules_overlap));
 	const char *obstacle;
 	PgqrsNewRun r;
 	int64 run_id = 0;
 
-	if (was_served(due, at))
-		return SERVED_NOTHING;
-	obstacle = find_obstacle(due);
+	if (has_firing(tick, at))
+		return SLOT_SKIPPED;
+	obstacle = reason_not_to_trigger(tick);
 	if (obstacle != NULL)
 		ereport(WARNING,
 				(errcode(ERRCODE_PGQRS_SCHEDULE_INVALID),
 				 errmsg("schedule \"%s\" did not fire for %s",
-						get_text(due->slot, Schedules_name), timestamptz_to_str(at)),
+						text_column(tick->slot, Schedules_name),
+						timestamptz_to_str(at)),
 				 errdetail("%s", obstacle),
-				 errhint("Change the schedule, its owner's privileges, or disable it.")));
-	else if (overlap == OVERLAP_CANCEL && !cancel_previous(due))
-		return SERVED_LATER;
-	else if (overlap != OVERLAP_SKIP || !is_previous_live(due))
+				 errhint("Change the schedule or its owner's privileges, or disable the schedule.")));
+	else if (overlap == OVERLAP_CANCEL && !cancel_previous_run(tick))
+		return SLOT_POSTPONED;
+	else if (overlap != OVERLAP_SKIP || !is_previous_run_live(tick))
 	{
-		fill_run(due->slot, &r);
+		fill_new_run(tick->slot, &r);
 		r.no_warning = true;
 		r.schedule_slot = at;
-		run_id = pgqrs_run_trigger(get_text(due->slot, Schedules_workflow), &r);
-		due->last_run_id = run_id;
+		run_id = pgqrs_run_trigger(text_column(tick->slot, Schedules_workflow), &r);
+		tick->last_run_id = run_id;
 	}
-	note_firing(due, at, run_id);
-	return run_id != 0 ? SERVED_RUN : SERVED_NOTHING;
+	insert_firing(tick, at, run_id);
+	return run_id != 0 ? SLOT_TRIGGERED : SLOT_SKIPPED;
 }
 
 /*
- * The newest slots from one instant to another, both included, in order; how
- * many.  Looks back as far as it takes to find them.
+ * Stores up to max of the newest slots from one instant to another, both
+ * included, in ascending order; returns their number.  The search window grows
+ * until it holds enough slots.
  */
 static int
 newest_slots(const PgqrsCron *cron, pg_tz *zone, TimestampTz from,
@@ -540,98 +541,104 @@ newest_slots(const PgqrsCron *cron, pg_tz *zone, TimestampTz from,
 }
 
 /*
- * The slots to serve: those that are on time and, of those that were missed,
- * the newest max_catchup; in order.
+ * The slots to serve, ascending: of the missed ones the newest max_catchup, and
+ * those that are not missed.
  */
 static int
-choose_slots(Due *due, const PgqrsCron *cron, pg_tz *zone, TimestampTz **slots)
+slots_to_serve(Tick *tick, const PgqrsCron *cron, pg_tz *zone, TimestampTz **slots)
 {
-	int catchup = DatumGetInt32(pgqrs_get(due->slot, Schedules_max_catchup));
+	int catchup = DatumGetInt32(pgqrs_get(tick->slot, Schedules_max_catchup));
 	TimestampTz from = DatumGetTimestampTz(
-		pgqrs_get(due->slot, Schedules_next_fire_at));
-	TimestampTz on_time = Max(due->now - ON_TIME, from);
+		pgqrs_get(tick->slot, Schedules_next_fire_at));
+	TimestampTz not_missed_from = Max(tick->now - MISSED_AFTER, from);
 	int count = 0;
 
-	/* a minute has two slots at most, its first instant and its last */
+	/* MISSED_AFTER spans two slots at most, its first instant and its last */
 	*slots = palloc((catchup + 2) * sizeof(TimestampTz));
-	if (catchup > 0 && from < on_time)
-		count = newest_slots(cron, zone, from, on_time - 1, catchup, *slots);
-	return count + newest_slots(cron, zone, on_time, due->now, 2, *slots + count);
+	if (catchup > 0 && from < not_missed_from)
+		count = newest_slots(cron, zone, from, not_missed_from - 1, catchup, *slots);
+	return count +
+		newest_slots(cron, zone, not_missed_from, tick->now, 2, *slots + count);
 }
 
-/* Moves the schedule on to its first slot after an instant. */
+/* Advances next_fire_at to the first slot after an instant, and returns it. */
 static TimestampTz
-move_on(Due *due, const PgqrsCron *cron, pg_tz *zone, TimestampTz after, bool fired)
+advance_next_fire_at(Tick *tick, const PgqrsCron *cron, pg_tz *zone,
+					 TimestampTz after, bool fired)
 {
 	PgqrsRow row;
 
-	pgqrs_row_copy(&row, due->schedules, due->slot);
-	set_next(&row, cron, zone, after);
+	pgqrs_row_copy(&row, tick->schedules, tick->slot);
+	set_next_fire_at(&row, cron, zone, after);
 	if (fired)
 	{
-		pgqrs_set(&row, Schedules_last_fired_at, TimestampTzGetDatum(due->now));
-		pgqrs_set(&row, Schedules_last_run_id, Int64GetDatum(due->last_run_id));
+		pgqrs_set(&row, Schedules_last_fired_at, TimestampTzGetDatum(tick->now));
+		pgqrs_set(&row, Schedules_last_run_id, Int64GetDatum(tick->last_run_id));
 	}
-	pgqrs_row_update(due->schedules, due->slot, &row);
+	pgqrs_row_update(tick->schedules, tick->slot, &row);
 	return row.nulls[Schedules_next_fire_at - 1] ?
 		DT_NOEND :
 		DatumGetTimestampTz(row.values[Schedules_next_fire_at - 1]);
 }
 
 /*
- * Serves the schedule that is locked, with up to max runs, which *fired
- * counts; when it is due again.
+ * Serves the locked schedule, triggers up to max runs and adds their number to
+ * *fired.  Returns when the schedule is due again.
  */
 static TimestampTz
-fire(Due *due, int max, int64 *fired)
+serve_schedule(Tick *tick, int max, int64 *fired)
 {
-	char *zone_name = get_text(due->slot, Schedules_timezone);
+	char *zone_name = text_column(tick->slot, Schedules_timezone);
 	pg_tz *zone = pgqrs_cron_find_zone(zone_name);
 	PgqrsCron cron;
 	TimestampTz *slots;
-	TimestampTz after = due->now;
-	TimestampTz again = due->now + RETRY;
+	TimestampTz after = tick->now;
+	TimestampTz again = tick->now + PGQRS_LOCKED_ROW_RETRY;
 	TimestampTz next;
 	int before = (int) *fired;
 	int count;
 
-	pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
+	pgqrs_cron_parse(text_column(tick->slot, Schedules_cron), &cron);
 	if (zone == NULL)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_PGQRS_SCHEDULE_INVALID),
-				 errmsg("schedule \"%s\" fires no more",
-						get_text(due->slot, Schedules_name)),
-				 errdetail("Time zone \"%s\" is not known any more.", zone_name),
-				 errhint("Give it another one with pgqrs_schedule().")));
-		return move_on(due, &cron, NULL, after, false);
+				 errmsg("schedule \"%s\" no longer fires",
+						text_column(tick->slot, Schedules_name)),
+				 errdetail("Time zone \"%s\" is no longer known to the server.",
+						   zone_name),
+				 errhint("Set another time zone with pgqrs_schedule().")));
+		return advance_next_fire_at(tick, &cron, NULL, after, false);
 	}
-	count = choose_slots(due, &cron, zone, &slots);
-	for (int i = 0; i < count && after == due->now; i++)
+	count = slots_to_serve(tick, &cron, zone, &slots);
+	for (int i = 0; i < count && after == tick->now; i++)
 	{
-		Served served = SERVED_LATER;
+		SlotResult result = SLOT_POSTPONED;
 
 		if (*fired - before < max)
-			served = serve(due, slots[i]);
+			result = serve_slot(tick, slots[i]);
 		else
 			again = 0;
-		if (served == SERVED_RUN)
+		if (result == SLOT_TRIGGERED)
 			(*fired)++;
-		else if (served == SERVED_LATER)
-			after = slots[i] - 1; /* the rest is still due */
+		else if (result == SLOT_POSTPONED)
+			after = slots[i] - 1; /* this slot and later ones stay due */
 	}
 	pfree(slots);
-	next = move_on(due, &cron, zone, after, *fired > before);
-	return next > due->now ? next : again;
+	next = advance_next_fire_at(tick, &cron, zone, after, *fired > before);
+	return next > tick->now ? next : again;
 }
 
 /*
  * Ticking
  */
 
-/* Collects what is due; *next: when more is. */
+/*
+ * Stores the ids of up to max due schedules, ascending.  *next: when the next
+ * schedule is due, 0 if there are more than max.
+ */
 static int
-find_due(Due *due, int64 *ids, int max, TimestampTz *next)
+find_due_schedules(Tick *tick, int64 *ids, int max, TimestampTz *next)
 {
 	PgqrsKey key = {1, BTGreaterEqualStrategyNumber,
 					TimestampTzGetDatum(DT_NOBEGIN)};
@@ -639,95 +646,98 @@ find_due(Due *due, int64 *ids, int max, TimestampTz *next)
 	PgqrsScan scan;
 
 	*next = DT_NOEND;
-	pgqrs_scan_begin(&scan, due->schedules, INDEX_SCHEDULES_NEXT, 1, &key);
-	while (*next == DT_NOEND && pgqrs_scan_next(&scan, due->slot))
+	pgqrs_scan_begin(&scan, tick->schedules, INDEX_SCHEDULES_NEXT, 1, &key);
+	while (*next == DT_NOEND && pgqrs_scan_next(&scan, tick->slot))
 	{
 		TimestampTz at = DatumGetTimestampTz(
-			pgqrs_get(due->slot, Schedules_next_fire_at));
+			pgqrs_get(tick->slot, Schedules_next_fire_at));
 
-		if (at > due->now)
+		if (at > tick->now)
 			*next = at;
 		else if (count == max)
 			*next = 0;
 		else
-			ids[count++] = DatumGetInt64(pgqrs_get(due->slot, Schedules_schedule_id));
+			ids[count++] = DatumGetInt64(
+				pgqrs_get(tick->slot, Schedules_schedule_id));
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_numbers_sort(ids, count);
 	return count;
 }
 
-/* Takes a schedule, unless somebody has it. */
+/*
+ * Locks the row of a schedule and makes it the tick's.  ROW_CHANGED if the row
+ * is gone; a row that another transaction has locked is not waited for.
+ */
 static PgqrsLockResult
-take(Due *due, int64 id)
+lock_tick_schedule(Tick *tick, int64 id)
 {
 	PgqrsLockResult result = ROW_CHANGED;
 
 	while (result == ROW_CHANGED)
 	{
-		if (!pgqrs_row_fetch_id(due->schedules, id, due->slot))
+		if (!pgqrs_row_fetch_id(tick->schedules, id, tick->slot))
 			return ROW_CHANGED;
-		result = pgqrs_row_lock(due->schedules, due->slot,
+		result = pgqrs_row_lock(tick->schedules, tick->slot,
 								LockTupleNoKeyExclusive, LockWaitSkip);
 	}
-	due->id = id;
-	due->last_run_id = DatumGetInt64(pgqrs_get(due->slot, Schedules_last_run_id));
+	tick->id = id;
+	tick->last_run_id = DatumGetInt64(pgqrs_get(tick->slot, Schedules_last_run_id));
 	return result;
 }
 
 static bool
-is_due(Due *due)
+is_schedule_due(Tick *tick)
 {
-	return DatumGetBool(pgqrs_get(due->slot, Schedules_enabled)) &&
-		!pgqrs_is_null(due->slot, Schedules_next_fire_at) &&
-		DatumGetTimestampTz(pgqrs_get(due->slot, Schedules_next_fire_at)) <=
-		due->now;
+	return DatumGetBool(pgqrs_get(tick->slot, Schedules_enabled)) &&
+		!pgqrs_is_null(tick->slot, Schedules_next_fire_at) &&
+		DatumGetTimestampTz(pgqrs_get(tick->slot, Schedules_next_fire_at)) <=
+		tick->now;
 }
 
-/* The first slot after now; false: never, or the schedule cannot be read. */
+/* The first slot after now; false without one or with an unknown time zone. */
 static bool
-next_slot(Due *due, TimestampTz *next)
+first_slot_after_now(Tick *tick, TimestampTz *next)
 {
-	pg_tz *zone = pgqrs_cron_find_zone(get_text(due->slot, Schedules_timezone));
+	pg_tz *zone = pgqrs_cron_find_zone(text_column(tick->slot, Schedules_timezone));
 	PgqrsCron cron;
 
 	if (zone == NULL)
 		return false;
-	pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
-	return pgqrs_cron_next(&cron, zone, due->now, next);
+	pgqrs_cron_parse(text_column(tick->slot, Schedules_cron), &cron);
+	return pgqrs_cron_next(&cron, zone, tick->now, next);
 }
 
-/* Whether the schedule waits for a later slot than the first that is to come. */
+/* Whether next_fire_at is later than the first slot after now. */
 static bool
-waits_too_long(Due *due)
+is_next_fire_at_late(Tick *tick)
 {
 	TimestampTz at = DatumGetTimestampTz(
-		pgqrs_get(due->slot, Schedules_next_fire_at));
+		pgqrs_get(tick->slot, Schedules_next_fire_at));
 	TimestampTz next;
 
-	return DatumGetBool(pgqrs_get(due->slot, Schedules_enabled)) &&
-		!pgqrs_is_null(due->slot, Schedules_next_fire_at) && at > due->now &&
-		next_slot(due, &next) && next < at;
+	return DatumGetBool(pgqrs_get(tick->slot, Schedules_enabled)) &&
+		!pgqrs_is_null(tick->slot, Schedules_next_fire_at) && at > tick->now &&
+		first_slot_after_now(tick, &next) && next < at;
 }
 
 /*
- * The clock was ahead when a schedule was made, enabled or looked at, and was
- * set back: it would wait until the clock is there again.  It goes on from now;
- * slots that were served stay so.
+ * After the clock was set back: next_fire_at that was computed while the clock
+ * was ahead is computed again.  Slots with a firing are not served again.
  */
 static void
-realign(Due *due)
+realign_schedules(Tick *tick)
 {
 	List *ids = NIL;
 	ListCell *lc;
 	PgqrsScan scan;
 
-	pgqrs_scan_begin_table(&scan, due->schedules);
-	while (pgqrs_scan_next(&scan, due->slot))
+	pgqrs_scan_begin_table(&scan, tick->schedules);
+	while (pgqrs_scan_next(&scan, tick->slot))
 	{
 		int64 *id = palloc(sizeof(int64));
 
-		*id = DatumGetInt64(pgqrs_get(due->slot, Schedules_schedule_id));
+		*id = DatumGetInt64(pgqrs_get(tick->slot, Schedules_schedule_id));
 		ids = lappend(ids, id);
 	}
 	pgqrs_scan_end(&scan);
@@ -738,17 +748,19 @@ realign(Due *due)
 		PgqrsRow row;
 
 		if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, id) ||
-			!pgqrs_row_fetch_id(due->schedules, id, due->slot) ||
-			!waits_too_long(due) || take(due, id) != ROW_LOCKED ||
-			!waits_too_long(due))
+			!pgqrs_row_fetch_id(tick->schedules, id, tick->slot) ||
+			!is_next_fire_at_late(tick) ||
+			lock_tick_schedule(tick, id) != ROW_LOCKED ||
+			!is_next_fire_at_late(tick))
 			continue;
-		pgqrs_cron_parse(get_text(due->slot, Schedules_cron), &cron);
-		pgqrs_row_copy(&row, due->schedules, due->slot);
-		set_next(&row, &cron,
-				 pgqrs_cron_find_zone(get_text(due->slot, Schedules_timezone)),
-				 due->now);
-		note_due(&row);
-		pgqrs_row_update(due->schedules, due->slot, &row);
+		pgqrs_cron_parse(text_column(tick->slot, Schedules_cron), &cron);
+		pgqrs_row_copy(&row, tick->schedules, tick->slot);
+		set_next_fire_at(&row, &cron,
+						 pgqrs_cron_find_zone(
+							 text_column(tick->slot, Schedules_timezone)),
+						 tick->now);
+		request_tick(&row);
+		pgqrs_row_update(tick->schedules, tick->slot, &row);
 	}
 	list_free_deep(ids);
 }
@@ -790,24 +802,24 @@ pgqrs_schedule_follow_roles(int max)
 TimestampTz
 pgqrs_schedule_tick(int max, int64 *fired)
 {
-	static bool realigned = false;
-	static uint32 realigned_epoch;
+	static bool any_handled = false;
+	static uint32 handled_epoch;
 	uint32 epoch = pgqrs_clock_epoch();
-	Due due = {
+	Tick tick = {
 		.schedules = pgqrs_table_open(TABLE_SCHEDULES, true),
 		.firings = pgqrs_table_open(TABLE_FIRINGS, true),
 		.now = pgqrs_clock(),
 	};
-	int64 ids[MAX_DUE];
+	int64 ids[MAX_SCHEDULES];
 	TimestampTz next;
 	int64 before = *fired;
 	int count;
 
-	due.slot = pgqrs_table_slot(due.schedules);
-	due.firing = pgqrs_table_slot(due.firings);
-	if (!realigned || realigned_epoch != epoch)
-		realign(&due);
-	count = find_due(&due, ids, MAX_DUE, &next);
+	tick.slot = pgqrs_table_slot(tick.schedules);
+	tick.firing = pgqrs_table_slot(tick.firings);
+	if (!any_handled || handled_epoch != epoch)
+		realign_schedules(&tick);
+	count = find_due_schedules(&tick, ids, MAX_SCHEDULES, &next);
 	for (int i = 0; i < count; i++)
 	{
 		int left = max - (int) (*fired - before);
@@ -815,19 +827,19 @@ pgqrs_schedule_tick(int max, int64 *fired)
 		if (left <= 0)
 			next = 0;
 		else if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, ids[i]))
-			next = Min(next, due.now + PGQRS_FAULTY_PAUSE);
-		else if (take(&due, ids[i]) != ROW_LOCKED)
-			next = Min(next, due.now + RETRY);
-		else if (is_due(&due))
+			next = Min(next, tick.now + PGQRS_FAULTY_PAUSE);
+		else if (lock_tick_schedule(&tick, ids[i]) != ROW_LOCKED)
+			next = Min(next, tick.now + PGQRS_LOCKED_ROW_RETRY);
+		else if (is_schedule_due(&tick))
 		{
-			TimestampTz again = fire(&due, left, fired);
+			TimestampTz again = serve_schedule(&tick, left, fired);
 
 			next = Min(next, again);
 		}
 	}
-	pgqrs_table_close(due.firings);
-	pgqrs_table_close(due.schedules);
-	realigned = true;
-	realigned_epoch = epoch;
+	pgqrs_table_close(tick.firings);
+	pgqrs_table_close(tick.schedules);
+	any_handled = true;
+	handled_epoch = epoch;
 	return next;
 }

@@ -1,6 +1,6 @@
 /*
  * schedule.h
- *	  Schedules: what triggers runs by the calendar.
+ *	  Schedules: cron expressions that trigger runs of a workflow.
  */
 #ifndef PGQRS_SCHEDULE_H
 #define PGQRS_SCHEDULE_H
@@ -10,10 +10,10 @@
 #include "base/catalog.h"
 #include "datatype/timestamp.h"
 
-/* That a slot was served is remembered for this time at least. */
+/* Retention keeps the firing of a slot for this time at least. */
 #define PGQRS_FIRING_MIN_AGE USECS_PER_DAY
 
-/* What a schedule is given. */
+/* The arguments of pgqrs_schedule(). */
 typedef struct PgqrsNewSchedule
 {
 	const char *name;
@@ -26,32 +26,37 @@ typedef struct PgqrsNewSchedule
 	int priority;
 	int64 timeout; /* microseconds, < 0: the workflow's */
 	NullableDatum tags;
-	bool keep_enabled; /* as it is; a new one is enabled */
+	bool keep_enabled; /* do not change it; a new schedule is enabled */
 	bool enabled;
 } PgqrsNewSchedule;
 
-/* Makes a schedule, or changes the one of that name; its id. */
+/* Creates a schedule, or changes the one of that name; returns its id. */
 extern int64 pgqrs_schedule_set(const PgqrsNewSchedule *s);
 
-/* False: there is none, or none that the current role may see. */
+/* False if the schedule does not exist or the current role must not see it. */
 extern bool pgqrs_schedule_drop(const char *name);
 
 extern void pgqrs_schedule_enable(const char *name, bool enabled);
 
-/* Starts a run now, beside the calendar; its id. */
+/* Triggers a run now, independently of the slots; returns its id. */
 extern int64 pgqrs_schedule_trigger(const char *name);
 
-/* Up to max of them get the names that their owners have now; false: more is to be done. */
+/*
+ * Updates the owner's name in up to max schedules after roles were renamed or
+ * dropped; false if there are more.
+ */
 extern bool pgqrs_schedule_follow_roles(int max);
 
 /*
- * Fires what is due, up to about max runs, which it adds to *fired.  When to
- * come again: 0 at once, DT_NOEND if nothing is known to become due.
+ * Serves the due schedules, up to about max runs, and adds the number of runs
+ * to *fired.  Returns when the next tick is due: 0 at once, DT_NOEND never.
  */
 extern TimestampTz pgqrs_schedule_tick(int max, int64 *fired);
 
-/* Whether a workflow has schedules; and deletes them. */
+/* Whether a workflow has schedules. */
 extern bool pgqrs_schedule_exists_for(const char *workflow);
+
+/* Deletes all schedules of a workflow. */
 extern void pgqrs_schedule_drop_for(const char *workflow);
 
 #endif /* PGQRS_SCHEDULE_H */

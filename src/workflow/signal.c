@@ -1,11 +1,11 @@
 /*
  * signal.c
- *	  Signals: sent to a run, taken by it in order, once each.
+ *	  Signals: sent to a run, consumed by the run in order, once each.
  *
- * Who sends needs no lock on the run's message: it locks the run's row in the
- * weakest mode, so that the run is not deleted meanwhile, stores the signal
- * and has the run looked at; see run_wakeup.c.  Who takes one has the message
- * locked exclusively, and so is alone.
+ * Runs in any backend.  A sender does not lock the run's message.  It locks the
+ * run's row in mode KEY SHARE, which keeps the run from being deleted, stores the
+ * signal and requests a recheck of the run; see run_wakeup.c.  A consumer holds
+ * an exclusive lock on the run's message, so it is the only one.
  */
 #include "workflow/signal.h"
 
@@ -23,17 +23,17 @@
  * Sending
  */
 
-typedef struct Sending
+typedef struct SignalSender
 {
 	PgqrsTable *runs;
 	PgqrsTable *signals;
 	TupleTableSlot *run;
 	TupleTableSlot *signal;
-} Sending;
+} SignalSender;
 
 /* PQ003 or 42501 unless the role may trigger the run's workflow. */
 static void
-check_privilege(TupleTableSlot *run, int64 run_id)
+check_trigger_privilege(TupleTableSlot *run, int64 run_id)
 {
 	PgqrsQueue queue;
 	bool visible = false;
@@ -49,19 +49,19 @@ check_privilege(TupleTableSlot *run, int64 run_id)
 }
 
 static void
-require_run(Sending *s, int64 run_id)
+lock_run(SignalSender *s, int64 run_id)
 {
 	do
 	{
 		if (!pgqrs_row_fetch_id(s->runs, run_id, s->run))
 			pgqrs_error_run_not_found(run_id);
-		check_privilege(s->run, run_id);
+		check_trigger_privilege(s->run, run_id);
 	} while (pgqrs_row_lock(s->runs, s->run, LockTupleKeyShare, LockWaitBlock) !=
 			 ROW_LOCKED);
 }
 
 static void
-refuse_ended(Sending *s, int64 run_id)
+refuse_ended(SignalSender *s, int64 run_id)
 {
 	PgqrsRunStatus status = pgqrs_run_status(s->run);
 
@@ -70,11 +70,11 @@ refuse_ended(Sending *s, int64 run_id)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has ended", run_id),
 				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Only a run that goes on takes signals.")));
+				 errhint("Only a run that has not ended accepts signals.")));
 }
 
 static bool
-find_by_key(Sending *s, int64 run_id, const char *key, int64 *id)
+find_by_key(SignalSender *s, int64 run_id, const char *key, int64 *id)
 {
 	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(key)};
 
@@ -85,7 +85,8 @@ find_by_key(Sending *s, int64 run_id, const char *key, int64 *id)
 }
 
 static void
-fill(PgqrsRow *row, Sending *s, int64 run_id, int64 id, const PgqrsNewSignal *signal)
+fill_signal(PgqrsRow *row, SignalSender *s, int64 run_id, int64 id,
+			const PgqrsNewSignal *signal)
 {
 	pgqrs_row_init(row, s->signals);
 	pgqrs_set(row, Signals_signal_id, Int64GetDatum(id));
@@ -99,9 +100,9 @@ fill(PgqrsRow *row, Sending *s, int64 run_id, int64 id, const PgqrsNewSignal *si
 	pgqrs_set_or_null(row, Signals_headers, signal->headers);
 }
 
-/* Stores the signal; false: another one has its key, whose id is in *id. */
+/* Stores the signal.  False if a signal with its key exists; *id: of either. */
 static bool
-store(Sending *s, int64 run_id, const PgqrsNewSignal *signal, int64 *id)
+store_signal(SignalSender *s, int64 run_id, const PgqrsNewSignal *signal, int64 *id)
 {
 	PgqrsRow row;
 
@@ -112,7 +113,7 @@ store(Sending *s, int64 run_id, const PgqrsNewSignal *signal, int64 *id)
 			return false;
 		refuse_ended(s, run_id);
 		*id = pgqrs_next_id(SEQUENCE_SIGNAL_ID);
-		fill(&row, s, run_id, *id, signal);
+		fill_signal(&row, s, run_id, *id, signal);
 		if (signal->idempotency_key == NULL)
 		{
 			pgqrs_row_insert(s->signals, &row);
@@ -125,7 +126,7 @@ store(Sending *s, int64 run_id, const PgqrsNewSignal *signal, int64 *id)
 int64
 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 {
-	Sending s;
+	SignalSender s;
 	int64 id;
 	bool stored;
 
@@ -133,8 +134,8 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 	s.signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	s.run = pgqrs_table_slot(s.runs);
 	s.signal = pgqrs_table_slot(s.signals);
-	require_run(&s, run_id);
-	stored = store(&s, run_id, signal, &id);
+	lock_run(&s, run_id);
+	stored = store_signal(&s, run_id, signal, &id);
 	pgqrs_table_close(s.signals);
 	pgqrs_table_close(s.runs);
 	if (stored)
@@ -147,12 +148,12 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 }
 
 /*
- * Taking
+ * Consuming
  */
 
-/* Takes the oldest signal there is. */
+/* Consumes the oldest signal of that name; false if there is none. */
 static bool
-take(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
+consume_signal(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 {
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(signals);
@@ -178,7 +179,7 @@ take(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 }
 
 static PgqrsSignalResult
-answer(const PgqrsStepRows *s, PgqrsSignalContent *content)
+finished_result(const PgqrsStepRows *s, PgqrsSignalContent *content)
 {
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
@@ -190,23 +191,23 @@ answer(const PgqrsStepRows *s, PgqrsSignalContent *content)
 	return SIGNAL_RECEIVED;
 }
 
-/* A signal that is there is taken even if the wait's deadline has passed. */
+/* A stored signal is consumed even after the deadline of the wait. */
 static PgqrsSignalResult
-take_or_park(PgqrsStepRows *s, const char *name, int64 timeout,
-			 PgqrsSignalContent *content)
+consume_or_wait(PgqrsStepRows *s, const char *name, int64 timeout,
+				PgqrsSignalContent *content)
 {
 	TimestampTz now = pgqrs_clock();
 	TimestampTz deadline = DT_NOEND;
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
-	/* the first call has fixed the deadline */
+	/* the first call of the step sets the deadline */
 	if (!input.isnull)
 		pgqrs_json_instant(input.value, "deadline", &deadline);
 	else if (timeout >= 0)
 		deadline = now + timeout;
 
-	/* headers are kept with the step, since a rerun copies it without the signal */
-	if (take(s, name, content))
+	/* the step keeps the headers, since a rerun copies the step without the signal */
+	if (consume_signal(s, name, content))
 	{
 		input = pgqrs_value(pgqrs_json_signal_wait(name, deadline, content->headers));
 		pgqrs_wait_step_finish(s, STEP_SUCCESS, input, content->payload, PGQRS_NULL);
@@ -238,7 +239,7 @@ pgqrs_signal_await(int64 run_id, int64 lease, const char *step_id,
 	if (pgqrs_step_is_finished(&s))
 		result = answer(&s, content);
 	else
-		result = take_or_park(&s, name, timeout, content);
+		result = consume_or_wait(&s, name, timeout, content);
 	pgqrs_wait_step_close(&s);
 	return result;
 }

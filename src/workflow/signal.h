@@ -1,6 +1,6 @@
 /*
  * signal.h
- *	  Signals: sent to a run, taken by it in order, once each.
+ *	  Signals: sent to a run, consumed by the run in order, once each.
  */
 #ifndef PGQRS_SIGNAL_H
 #define PGQRS_SIGNAL_H
@@ -24,10 +24,10 @@ typedef enum PgqrsSignalResult
 	SIGNAL_TIMED_OUT
 } PgqrsSignalResult;
 
-/* The id of the signal, or of the one of that run that has the key. */
+/* Returns the signal's id, or the id of the run's earlier signal with the same key. */
 extern int64 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *s);
 
-/* What a signal that was received brought; copied. */
+/* The content of a received signal, copied into the current memory context. */
 typedef struct PgqrsSignalContent
 {
 	NullableDatum payload;
@@ -35,8 +35,8 @@ typedef struct PgqrsSignalContent
 } PgqrsSignalContent;
 
 /*
- * Takes the oldest signal of a name; timeout: microseconds, < 0: none; content:
- * where it was received.
+ * Consumes the oldest signal of that name, or parks the run until one arrives.
+ * timeout: microseconds, < 0: none.  content: set if a signal was received.
  */
 extern PgqrsSignalResult pgqrs_signal_await(int64 run_id, int64 lease,
 											const char *step_id,

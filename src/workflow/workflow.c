@@ -1,10 +1,9 @@
 /*
  * workflow.c
- *	  Definitions of workflows by name and by id, and retry policies.
+ *	  Workflow definitions by name and by id, and retry policies.
  *
- * Runs in any backend, reads the newest committed definition, takes no row
- * lock: a definition that changes at the same time is seen as it was or as it
- * is.
+ * Runs in any backend.  A lookup reads the newest committed definition and takes
+ * no row lock; during a concurrent change it returns the old or the new one.
  */
 #include "workflow/workflow.h"
 
@@ -28,7 +27,7 @@ static const char policy_hint[] = "Use max_attempts (-1 for no limit, or 1 and m
 								  "backoff_coefficient (more than 0), jitter (0 to 1) and "
 								  "non_retryable (an array of strings that are not empty).";
 
-pg_noreturn static void refuse_value(const char *key, const char *what);
+pg_noreturn static void refuse_policy_value(const char *key, const char *detail);
 
 /* The elements of a stored text[] without NULLs, as char *. */
 static List *
@@ -81,8 +80,8 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 }
 
 /*
- * What was read of pgqrs_workflows is remembered until somebody changes one, as
- * queue.c does with queues, on the same terms.
+ * Rows of pgqrs_workflows, cached until any of them changes.  The rules are those
+ * of the cache of queues in queue.c.
  */
 static struct
 {
@@ -91,9 +90,9 @@ static struct
 	uint64 generation;
 } cache;
 
-/* Empties the cache if it may be out of date. */
+/* Empties the cache if it may be stale. */
 static void
-revalidate(void)
+revalidate_cache(void)
 {
 	uint64 generation = pgqrs_catalog_generation(TABLE_WORKFLOWS);
 	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(PgqrsWorkflow)};
@@ -125,7 +124,7 @@ copy_workflow(PgqrsWorkflow *to, const PgqrsWorkflow *from)
 }
 
 static void
-remember(const PgqrsWorkflow *workflow)
+cache_workflow(const PgqrsWorkflow *workflow)
 {
 	MemoryContext caller = MemoryContextSwitchTo(cache.context);
 	PgqrsWorkflow copy;
@@ -137,24 +136,23 @@ remember(const PgqrsWorkflow *workflow)
 }
 
 /*
- * Reads a workflow and remembers it, unless something changed meanwhile: to
- * fetch a long value from its own table can let an invalidation in, after the
- * row was read.
+ * Reads a workflow.  Caches the row unless an invalidation arrived after the row
+ * was read, as detoasting a long value may accept one.
  */
 static bool
-load(int64 workflow_id, PgqrsWorkflow *workflow)
+load_workflow(int64 workflow_id, PgqrsWorkflow *workflow)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
 	bool found;
 
-	revalidate(); /* opening the table may have let one in, too */
+	revalidate_cache(); /* opening the table may accept an invalidation, too */
 	found = pgqrs_row_fetch_id(table, workflow_id, slot);
 	if (found)
 		read_workflow(slot, workflow);
 	pgqrs_table_close(table);
 	if (found && cache.generation == pgqrs_catalog_generation(TABLE_WORKFLOWS))
-		remember(workflow);
+		cache_workflow(workflow);
 	return found;
 }
 
@@ -163,10 +161,10 @@ pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow)
 {
 	PgqrsWorkflow *known;
 
-	revalidate();
+	revalidate_cache();
 	known = hash_search(cache.by_id, &workflow_id, HASH_FIND, NULL);
 	if (known == NULL)
-		return load(workflow_id, workflow);
+		return load_workflow(workflow_id, workflow);
 	copy_workflow(workflow, known);
 	return true;
 }
@@ -177,19 +175,16 @@ pgqrs_workflow_outbox(int64 workflow_id)
 	PgqrsWorkflow *known;
 	PgqrsWorkflow loaded;
 
-	revalidate();
+	revalidate_cache();
 	known = hash_search(cache.by_id, &workflow_id, HASH_FIND, NULL);
-	if (known == NULL && load(workflow_id, &loaded))
+	if (known == NULL && load_workflow(workflow_id, &loaded))
 		known = &loaded;
 	return known != NULL && known->outbox_queue[0] != '\0' ?
 		pstrdup(known->outbox_queue) :
 		NULL;
 }
 
-/*
- * By name, for a role that has the privilege on it.  A role without any
- * privilege on it learns nothing: PQ002; one that has another: 42501.
- */
+/* A role without any privilege on the workflow must not learn that it exists. */
 void
 pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 					   PgqrsWorkflow *workflow)
@@ -209,12 +204,12 @@ pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
  */
 
 static void
-refuse_value(const char *key, const char *what)
+refuse_policy_value(const char *key, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("\"%s\" of a retry policy %s", key, what),
-			 errhint("%s", policy_hint)));
+			 errmsg("invalid value for \"%s\" of a retry policy", key),
+			 errdetail("%s", detail), errhint("%s", policy_hint)));
 }
 
 void
@@ -224,44 +219,48 @@ pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy)
 	ListCell *lc;
 
 	if (policy->max_attempts < 1 && policy->max_attempts != -1)
-		refuse_value("max_attempts", "is neither -1 nor at least 1");
+		refuse_policy_value("max_attempts", "The value must be -1 or at least 1.");
 	if (backoff->initial_interval < 0 ||
 		backoff->initial_interval > PGQRS_MAX_DURATION)
-		refuse_value("initial_interval", "is out of range");
+		refuse_policy_value("initial_interval",
+							"The interval must be from 0 to 366000 days.");
 	if (backoff->max_interval < 0 || backoff->max_interval > PGQRS_MAX_DURATION)
-		refuse_value("max_interval", "is out of range");
+		refuse_policy_value("max_interval",
+							"The interval must be from 0 to 366000 days.");
 	if (!isfinite(backoff->coefficient) || backoff->coefficient <= 0)
-		refuse_value("backoff_coefficient", "is not a finite number above 0");
+		refuse_policy_value("backoff_coefficient",
+							"The value must be a finite number greater than 0.");
 	if (!(backoff->jitter >= 0 && backoff->jitter <= 1)) /* NaN too */
-		refuse_value("jitter", "is not from 0 to 1");
+		refuse_policy_value("jitter", "The value must be from 0 to 1.");
 	foreach(lc, policy->non_retryable)
 		if (*(char *) lfirst(lc) == '\0')
-			refuse_value("non_retryable", "has an empty element");
+			refuse_policy_value("non_retryable",
+								"The array must not contain an empty string.");
 }
 
-/* A number under a key; infinite where a double cannot hold it. */
+/* The number of a key; infinite if it is out of the range of double precision. */
 static double
-number_value(const char *key, const JsonbValue *value)
+json_number(const char *key, const JsonbValue *value)
 {
 	if (value->type != jbvNumeric)
-		refuse_value(key, "is not a number");
+		refuse_policy_value(key, "The value must be a number.");
 	return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
 											  NumericGetDatum(value->val.numeric)));
 }
 
 static int
-int_value(const char *key, const JsonbValue *value)
+json_int(const char *key, const JsonbValue *value)
 {
-	double number = number_value(key, value);
+	double number = json_number(key, value);
 
 	if (number != rint(number) || fabs(number) > PG_INT32_MAX)
-		refuse_value(key, "is not an integer");
+		refuse_policy_value(key, "The value must be an integer.");
 	return (int) number;
 }
 
 /*
- * The duration that a text means.  What the type's input function complains of
- * becomes the detail of our own complaint.
+ * Parses a duration.  The message of the input function of type interval becomes
+ * the detail of the error.
  */
 static int64
 parse_duration(const char *key, const char *text)
@@ -286,7 +285,7 @@ parse_duration(const char *key, const char *text)
 		FlushErrorState();
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" of a retry policy is not an interval", key),
+				 errmsg("invalid value for \"%s\" of a retry policy", key),
 				 errdetail_internal("%s", error->message),
 				 errhint("%s", policy_hint)));
 	}
@@ -295,29 +294,29 @@ parse_duration(const char *key, const char *text)
 }
 
 static int64
-duration_value(const char *key, const JsonbValue *value)
+json_duration(const char *key, const JsonbValue *value)
 {
 	if (value->type != jbvString)
-		refuse_value(key, "is not an interval given as text");
+		refuse_policy_value(key, "The value must be an interval in a JSON string.");
 	return parse_duration(key,
 						  pnstrdup(value->val.string.val, value->val.string.len));
 }
 
 static List *
-strings_value(const char *key, const JsonbValue *value)
+json_strings(const char *key, const JsonbValue *value)
 {
 	JsonbContainer *array;
 	List *list = NIL;
 
 	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
-		refuse_value(key, "is not an array");
+		refuse_policy_value(key, "The value must be an array.");
 	array = value->val.binary.data;
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
 	{
 		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
 
 		if (element->type != jbvString)
-			refuse_value(key, "has an element that is not a string");
+			refuse_policy_value(key, "The array must contain only strings.");
 		list = lappend(list,
 					   pnstrdup(element->val.string.val, element->val.string.len));
 	}
@@ -325,20 +324,20 @@ strings_value(const char *key, const JsonbValue *value)
 }
 
 static void
-merge_value(PgqrsRetryPolicy *policy, const char *key, const JsonbValue *value)
+merge_policy_value(PgqrsRetryPolicy *policy, const char *key, const JsonbValue *value)
 {
 	if (strcmp(key, "max_attempts") == 0)
-		policy->max_attempts = int_value(key, value);
+		policy->max_attempts = json_int(key, value);
 	else if (strcmp(key, "initial_interval") == 0)
-		policy->backoff.initial_interval = duration_value(key, value);
+		policy->backoff.initial_interval = json_duration(key, value);
 	else if (strcmp(key, "backoff_coefficient") == 0)
-		policy->backoff.coefficient = number_value(key, value);
+		policy->backoff.coefficient = json_number(key, value);
 	else if (strcmp(key, "max_interval") == 0)
-		policy->backoff.max_interval = duration_value(key, value);
+		policy->backoff.max_interval = json_duration(key, value);
 	else if (strcmp(key, "jitter") == 0)
-		policy->backoff.jitter = number_value(key, value);
+		policy->backoff.jitter = json_number(key, value);
 	else if (strcmp(key, "non_retryable") == 0)
-		policy->non_retryable = strings_value(key, value);
+		policy->non_retryable = json_strings(key, value);
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -346,7 +345,7 @@ merge_value(PgqrsRetryPolicy *policy, const char *key, const JsonbValue *value)
 				 errhint("%s", policy_hint)));
 }
 
-/* A key that is left out leaves the policy's value; a JSON null is no value. */
+/* A missing key keeps the policy's value; a JSON null is an invalid value. */
 void
 pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 {
@@ -368,7 +367,7 @@ pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 		if (token == WJB_KEY)
 			key = pnstrdup(v.val.string.val, v.val.string.len);
 		else if (token == WJB_VALUE)
-			merge_value(policy, key, &v);
+			merge_policy_value(policy, key, &v);
 	}
 	pgqrs_retry_policy_check(policy);
 }

@@ -1,6 +1,6 @@
 /*
  * workflow.h
- *	  Definitions of workflows.
+ *	  Workflow definitions and retry policies.
  */
 #ifndef PGQRS_WORKFLOW_H
 #define PGQRS_WORKFLOW_H
@@ -13,7 +13,7 @@
 #include "queue/queue.h"
 #include "store/table.h"
 
-/* How failures of steps and runs are retried. */
+/* The retries of failed steps and runs. */
 typedef struct PgqrsRetryPolicy
 {
 	PgqrsBackoff backoff;
@@ -31,21 +31,25 @@ typedef struct PgqrsWorkflow
 	char outbox_queue[PGQRS_NAME_SIZE]; /* empty: none */
 } PgqrsWorkflow;
 
-/* By name for a role that has the privilege: else PQ002, or 42501 if it may see it. */
+/*
+ * The workflow of that name, on which the current role must have the privilege:
+ * PQ002 if the role has no privilege on it or it does not exist, 42501 if the
+ * role has only other privileges.
+ */
 extern void pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 								   PgqrsWorkflow *workflow);
 extern bool pgqrs_workflow_by_id(int64 workflow_id, PgqrsWorkflow *workflow);
 
-/* The workflow's row goes; its runs have gone before. */
+/* Deletes the workflow's row, after its runs were removed. */
 extern void pgqrs_workflow_delete_row(int64 workflow_id);
 
-/* The name of its outbox, copied, or NULL. */
+/* The name of the workflow's outbox, copied into the current memory context, or NULL. */
 extern const char *pgqrs_workflow_outbox(int64 workflow_id);
 
 /*
- * The policy with the keys of a run's retry_policy laid over it.  Keys:
- * max_attempts, initial_interval, backoff_coefficient, max_interval, jitter,
- * non_retryable; intervals as text.  Anything else: 22023.
+ * Overrides the policy with the keys of a run's retry_policy: max_attempts,
+ * initial_interval, backoff_coefficient, max_interval, jitter, non_retryable;
+ * intervals as text.  22023 for other keys and invalid values.
  */
 extern void pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides);
 

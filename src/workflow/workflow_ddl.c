@@ -1,13 +1,12 @@
 /*
  * workflow_ddl.c
- *	  Creating and altering workflows.
+ *	  Workflow DDL: creation and alteration of workflows.
  *
- * Runs in any backend.  Locks: the row of the workflow's queue, then the
- * workflow's own, to the end of the transaction.  The queue's name is what two
- * creations at once compete for, so a workflow always has its queue and a
- * queue marked is_workflow always has its workflow.  Runs that exist keep the
- * timeout and key scope that they were triggered with; retries follow the
- * newest policy.
+ * Runs in any backend.  Locks the row of the workflow's queue, then the row of
+ * the workflow, until the end of the transaction.  Concurrent creations conflict
+ * on the unique name of the queue, so every workflow has a queue, and every
+ * queue with is_workflow has a workflow.  Existing runs keep the timeout and the
+ * key scope that they were triggered with; retries follow the newest policy.
  */
 #include "workflow/workflow_ddl.h"
 
@@ -52,7 +51,7 @@ interval_datum(int64 duration)
 	return IntervalPGetDatum(pgqrs_interval(duration));
 }
 
-/* Nothing given; the defaults are those of pgqrs_create_workflow() in SQL. */
+/* No setting is given; the defaults are those of pgqrs_create_workflow() in SQL. */
 void
 pgqrs_workflow_defaults(PgqrsSettings *s)
 {
@@ -99,7 +98,7 @@ insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
 	pgqrs_row_insert(workflows, &row);
 }
 
-/* An existing workflow stays as it is: says so if something else was asked for. */
+/* NOTICE if the settings of an existing workflow differ from the given ones. */
 static void
 report_differences(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 				   TupleTableSlot *queue, PgqrsTable *workflows,
@@ -124,11 +123,11 @@ refuse_plain_queue(const char *name, TupleTableSlot *queue)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("workflow \"%s\" cannot be created", name),
-				 errdetail("A queue that belongs to no workflow has this name."),
+				 errdetail("A queue without a workflow has this name."),
 				 errhint("Choose another name, or delete the queue with pgqrs_delete_queue().")));
 }
 
-/* Both rows; false: there is no such workflow. */
+/* Locks both rows; false if the workflow does not exist. */
 static bool
 lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
 			  PgqrsTable *workflows, TupleTableSlot *workflow)
@@ -153,23 +152,23 @@ store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings 
 }
 
 static bool
-differs(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queue,
-		PgqrsTable *workflows, TupleTableSlot *workflow)
+settings_differ(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queue,
+				PgqrsTable *workflows, TupleTableSlot *workflow)
 {
 	return pgqrs_settings_differ(s, workflows, workflow) ||
 		pgqrs_settings_differ(s, queues, queue);
 }
 
 /*
- * An existing workflow gets the settings; one that has them is neither written
- * nor locked.  False: it was deleted meanwhile.
+ * Changes an existing workflow to the given settings; a workflow that has them
+ * is neither locked nor written.  False if it was deleted meanwhile.
  */
 static bool
 replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 				 TupleTableSlot *queue, PgqrsTable *workflows,
 				 TupleTableSlot *workflow)
 {
-	if (!differs(s, queues, queue, workflows, workflow))
+	if (!settings_differ(s, queues, queue, workflows, workflow))
 		return true;
 	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		return false;
@@ -180,10 +179,14 @@ replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 	return true;
 }
 
-/* False: the workflow was deleted meanwhile. */
+/*
+ * Applies a creation to an existing workflow.  False if it was deleted
+ * meanwhile.
+ */
 static bool
-meet_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
-			  TupleTableSlot *queue, PgqrsTable *workflows, TupleTableSlot *workflow)
+reconcile_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+				   TupleTableSlot *queue, PgqrsTable *workflows,
+				   TupleTableSlot *workflow)
 {
 	refuse_plain_queue(name, queue);
 	if (!pgqrs_row_fetch_id(workflows,
@@ -219,7 +222,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 			break;
 		}
 		if (pgqrs_queue_find(queues, name, queue) &&
-			meet_workflow(name, s, queues, queue, workflows, workflow))
+			reconcile_workflow(name, s, queues, queue, workflows, workflow))
 		{
 			id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
 			break;

@@ -1,6 +1,6 @@
 /*
  * workflow_ddl.h
- *	  Creating and altering workflows.
+ *	  Workflow DDL: creation and alteration of workflows.
  */
 #ifndef PGQRS_WORKFLOW_DDL_H
 #define PGQRS_WORKFLOW_DDL_H

@@ -328,7 +328,7 @@ SELECT pgqrs_create_workflow('letter', max_attempts => 1) \g /dev/null
 SELECT pgqrs_trigger('letter') AS one, pgqrs_trigger('letter') AS two \gset
 SELECT pgqrs_fail_run(run_id, lease, '{"type": "e"}') FROM pgqrs_dequeue('letter', batch_size => 2) \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s, ''1'')', :one)),
-	format('22023 message %s belongs to a run A run keeps its input.', :one),
+	format('22023 message %s belongs to a run The input of a run cannot be replaced.', :one),
 	'the replay of a run with another input is refused');
 SELECT pgqrs_dismiss_dead_letter(:one);
 SELECT is((status, error->>'type')::text, '(ERROR,e)', 'the run of a dismissed dead letter stays in ERROR')

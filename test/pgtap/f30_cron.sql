@@ -82,10 +82,10 @@ END
 $$;
 SELECT is(pg_temp.why(cron), 'PQ015 ' || detail, 'the expression is refused with its field and reason: ' || cron)
 	FROM (VALUES
-	('', 'Its number of fields is 0 instead of 5.'), ('* * * *', 'Its number of fields is 4 instead of 5.'),
-		('* * * * * *', 'It has 6 fields; there is none for seconds or years.'),
-	('* * * * * * *', 'Its number of fields is 7 instead of 5.'), (E'@daily\n# comment', 'There is no such word.'),
-		('@reboot', 'There is no such word.'), ('@', 'There is no such word.'),
+	('', 'The expression has 0 fields instead of 5.'), ('* * * *', 'The expression has 4 fields instead of 5.'),
+		('* * * * * *', 'The expression has 6 fields; seconds and years are not supported.'),
+	('* * * * * * *', 'The expression has 7 fields instead of 5.'), (E'@daily\n# comment', 'The word is not supported.'),
+		('@reboot', 'The word is not supported.'), ('@', 'The word is not supported.'),
 	('60 * * * *', 'Field 1 (minute), "60": 60 is not from 0 to 59.'),
 		('* 24 * * *', 'Field 2 (hour), "24": 24 is not from 0 to 23.'),
 	('* * 0 * *', 'Field 3 (day of month), "0": 0 is not from 1 to 31.'),
@@ -109,29 +109,29 @@ SELECT is(pg_temp.why(cron), 'PQ015 ' || detail, 'the expression is refused with
 	('* * * L *', 'Field 4 (month), "L": a number or a name is expected.'),
 		('* * * * 5L', 'Field 5 (day of week), "5L": only lists (1,2), ranges (1-5), steps (*/2) and names are '
 		'known.'),
-	('* * LW * *', 'Field 3 (day of month), "LW": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
+	('* * LW * *', 'Field 3 (day of month), "LW": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
 	('* * L-2 * *', 'Field 3 (day of month), "L-2": only lists (1,2), ranges (1-5), steps (*/2) and names are '
 		'known.'),
 	('* * 1-L * *', 'Field 3 (day of month), "1-L": a number or a name is expected.'),
-	(repeat('1,', 500) || '1 * * * *', 'It has 1009 bytes, 1000 are allowed.'),
-		(repeat('ä', 4096), 'It has 8192 bytes, 1000 are allowed.'),
+	(repeat('1,', 500) || '1 * * * *', 'The expression has 1009 bytes; at most 1000 are allowed.'),
+		(repeat('ä', 4096), 'The expression has 8192 bytes; at most 1000 are allowed.'),
 	('* * ? * *', 'Field 3 (day of month), "?": a number or a name is expected.'),
 	('* * * * monday', 'Field 5 (day of week), "monday": only lists (1,2), ranges (1-5), steps (*/2) and names are '
 		'known.'),
-	('* * * * 1#2', 'Field 5 (day of week), "1#2": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
-	('** * * * *', 'Field 1 (minute), "**": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
-		('*-5 * * * *', 'Field 1 (minute), "*-5": only lists (1,2), ranges (1-5), steps (*/2) and names are known.'),
-	('0 0 30 2 *', 'Field 3 (day of month), "30", is never a day of field 4 (month), "2": it can never fire.'),
+	('* * * * 1#2', 'Field 5 (day of week), "1#2": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
+	('** * * * *', 'Field 1 (minute), "**": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
+		('*-5 * * * *', 'Field 1 (minute), "*-5": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
+	('0 0 30 2 *', 'No month of field 4 (month), "2", has a day of field 3 (day of month), "30".'),
 	('0 0 31 feb,apr,jun,sep,nov *',
-		'Field 3 (day of month), "31", is never a day of field 4 (month), "feb,apr,jun,sep,nov": it can never fire.'),
-	('0 0 31 4 */2', 'Field 3 (day of month), "31", is never a day of field 4 (month), "4": it can never fire.')) v
+		'No month of field 4 (month), "feb,apr,jun,sep,nov", has a day of field 3 (day of month), "31".'),
+	('0 0 31 4 */2', 'No month of field 4 (month), "4", has a day of field 3 (day of month), "31".')) v
 		(cron, detail);
 SELECT is(pg_temp.why(repeat(' ', 11) || repeat('1,', 490) || '1 * * * *'), 'accepted',
 	'an expression of 1,000 bytes is accepted, blanks around it not counted');
 SELECT is(pg_temp.why(cron), 'accepted', 'an expression that fires rarely is accepted: ' || cron)
 	FROM (VALUES ('0 0 L 2 *'), ('0 0 30,L 2 *'), ('0 0 29 2 *'), ('0 0 31 4 mon'), ('0 0 30,1 2 *'),
 	('0 0 31 3-4 *')) v (cron);
-SELECT is(pg_temp.why('@daily', zone), 'PQ015 Argument "timezone" is not the name of a zone of the IANA.',
+SELECT is(pg_temp.why('@daily', zone), 'PQ015 Argument "timezone" must be the name of an IANA time zone.',
 	'the zone is refused: ' || zone) FROM unnest(ARRAY['', 'Nowhere', 'Europe/Nowhere',
 	'UTC+3', 'UTC-3', 'CET-1CEST', 'CET-1CEST,M3.5.0,M10.5.0/3', '<+03>-3', '+03', '3', 'Europe/Berlin5',
 		'Etc/GMT+13', 'Etc/GMT-15', 'Etc/GMT+05', 'Etc/GMT3', '../Berlin', repeat('x', 1000)]) zone;

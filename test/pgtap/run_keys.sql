@@ -114,7 +114,7 @@ SELECT pg_temp.ended('live', 'r', 'ERROR') AS failed \gset
 SELECT pgqrs_trigger('live', idempotency_key => 'r') AS taker \gset
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :failed)),
-	'PQ016 Another message has taken its idempotency key.', 'a replay is refused if another run has taken the key');
+	'PQ016 Another message has the same idempotency key.', 'a replay is refused if another run has taken the key');
 SELECT is(pgqrs_replay_queue('live'), 1::bigint,
 	'pgqrs_replay_queue() passes over the run whose key is taken and replays the other one');
 SELECT is(status, 'ERROR', 'a run whose replay was refused is in ERROR as before') FROM pgqrs_result(:failed);

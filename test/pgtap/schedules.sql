@@ -214,7 +214,7 @@ SELECT pgqrs_schedule('s', :'hourly', 'flow', overlap => 'cancel', enabled => tr
 SELECT pg_temp.missed('s', :'last'::timestamptz - interval '2 hours');
 SELECT is(pg_temp.tick(), 3, 'overlap cancel fires each of three slots');
 SELECT is(array_agg(status || ' ' || COALESCE(cancel_reason, '') ORDER BY run_id),
-	'{"CANCELLED its schedule has come to the next run","CANCELLED its schedule has come to the next run","QUEUED "}',
+	'{"CANCELLED the next run of its schedule is due","CANCELLED the next run of its schedule is due","QUEUED "}',
 	'overlap cancel cancels the run of the slot before') FROM pgqrs_runs WHERE schedule_slot IS NOT NULL;
 SELECT run_id, lease FROM pgqrs_dequeue('flow') \gset
 DELETE FROM pgqrs_schedule_firings;

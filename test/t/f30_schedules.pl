@@ -152,7 +152,7 @@ my $log = -s $node->logfile;
 clock($node, '1442min');
 ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pgqrs_schedule_firings JOIN pgqrs_schedules USING (schedule_id) WHERE name = 'theirs' AND run_id IS NULL"),
 	'a slot of a role that may not');
-like(slurp_file($node->logfile, $log), qr/WARNING:  schedule "theirs" did not fire for .*\n.*DETAIL:  Its owner "gone" may not trigger workflow "minutely"\./, 'is in the log');
+like(slurp_file($node->logfile, $log), qr/WARNING:  schedule "theirs" did not fire for .*\n.*DETAIL:  The schedule's owner "gone" lacks privilege "trigger" on workflow "minutely"\./, 'is in the log');
 $node->stop;
 
 done_testing();
