@@ -1,18 +1,18 @@
 /*
  * background_worker.c
- *	  The background worker of a database: does what is due.
+ *	  Background worker: runs the due duties of one database.
  *
- * Started by the launcher for one database.  It stays while there is something
- * to do and leaves after a while without; sooner if other databases wait for a
- * worker, and at once when the database is held, the worker dismissed, the
- * database not to be served any more, or all background work paused.
+ * The launcher starts it for one database.  It exits after IDLE_TIME without a
+ * duty; sooner if other databases wait for a background worker; and at once if
+ * the database is held by a DDL command, is no longer to be served, the
+ * background worker is dismissed, or pgqrs.paused is set.
  *
- * Each batch of a duty is a transaction of its own, as worker_xact.c makes them.  No
- * row is ever waited for, and one at which a duty fails is passed over.  Any
- * other error ends the batch of that duty, which is tried again after a while;
- * the other duties are done all the same.
+ * Each batch of a duty is a transaction of its own; see worker_xact.c.  No batch
+ * waits for a row.  A row that raises an error is put into quarantine.  Any other
+ * error ends the batch, and the duty is retried after a backoff; the other duties
+ * continue.
  *
- * Spans of time are measured by a clock that is never set.
+ * Durations are measured by the monotonic clock.
  */
 #include "postgres.h"
 
@@ -38,20 +38,20 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* How long a worker stays without anything to do. */
+/* An idle background worker exits after this time. */
 #define IDLE_TIME (10 * USECS_PER_SEC)
 
-/* A turn, where other databases wait; and without anything to do. */
+/* The same if other databases wait: with due duties, and without. */
 #define TURN	   (1 * USECS_PER_SEC)
 #define SHORT_TURN (100 * 1000)
 
-/* Maintenance is done this often at most, and ... */
+/* The shortest time between two passes. */
 #define PASS_INTERVAL (100 * 1000)
 
-/* ... this many batches of a duty at a time. */
+/* Consecutive batches of one duty. */
 #define MAX_BATCHES 100
 
-/* What should find nothing is done this often while there is anything to do. */
+/* Passes include the searches, which are never due by themselves, this often. */
 #define SEARCH_INTERVAL (60 * USECS_PER_SEC)
 
 PGDLLEXPORT void pgqrs_background_worker_main(Datum arg);
@@ -66,9 +66,9 @@ static int64 pass_at = 0;
  */
 
 static void
-heed_signals(void)
+apply_signals(void)
 {
-	/* quietly; what is due stays so */
+	/* without a message; the due instants stay in shared memory */
 	if (ProcDiePending)
 		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
@@ -79,10 +79,10 @@ heed_signals(void)
 	}
 }
 
-/* A step of a duty, which ends its transactions itself. */
-typedef TimestampTz (*Step)(const PgqrsDutyEntry *entry, int64 *done);
+/* Work of a duty that begins and ends its own transactions. */
+typedef TimestampTz (*DutyStep)(const PgqrsDutyEntry *entry, int64 *done);
 
-/* One batch in its transaction; when there is more. */
+/* Runs one batch in a transaction; returns when the duty is due again. */
 static TimestampTz
 run_batch(const PgqrsDutyEntry *entry, int64 *done)
 {
@@ -90,15 +90,16 @@ run_batch(const PgqrsDutyEntry *entry, int64 *done)
 
 	if (!pgqrs_worker_xact_begin(entry->activity))
 		return DT_NOEND;
-	next = pgqrs_duty_run_batch(entry->gentle != NULL ? entry->gentle : entry->duty,
+	next = pgqrs_duty_run_batch(entry->worker_duty != NULL ? entry->worker_duty :
+															 entry->duty,
 								done);
 	pgqrs_worker_xact_end();
 	return next;
 }
 
-/* The error is logged, the transaction rolled back, and the duty tried later. */
+/* Rolls the transaction back, records the failure of the duty and logs the error. */
 static void
-note_failure(const PgqrsDutyEntry *entry)
+record_failure(const PgqrsDutyEntry *entry)
 {
 	ErrorData *error;
 
@@ -119,9 +120,9 @@ note_failure(const PgqrsDutyEntry *entry)
 			 error->context != NULL ? errcontext("%s", error->context) : 0));
 }
 
-/* Runs a step, whatever goes wrong; false: it failed. */
+/* Runs a step and catches its error; false if it failed. */
 static bool
-try_step(Step step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *next)
+try_step(DutyStep step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *next)
 {
 	int64 before[DONE_COUNT];
 	volatile bool succeeded = true;
@@ -133,7 +134,7 @@ try_step(Step step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *next)
 	}
 	PG_CATCH();
 	{
-		note_failure(entry);
+		record_failure(entry);
 		succeeded = false;
 	}
 	PG_END_TRY();
@@ -144,7 +145,7 @@ try_step(Step step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *next)
 	return succeeded;
 }
 
-/* Batches until nothing is left, within reason; when there is more. */
+/* Runs batches until none is due, up to MAX_BATCHES; returns when the duty is due again. */
 static TimestampTz
 run_duty(const PgqrsDutyEntry *entry, int64 *done)
 {
@@ -152,16 +153,16 @@ run_duty(const PgqrsDutyEntry *entry, int64 *done)
 
 	for (int i = 0; i < MAX_BATCHES && next == 0; i++)
 	{
-		heed_signals();
+		apply_signals();
 		if (pgqrs_database_must_leave() || !try_step(run_batch, entry, done, &next))
 			break;
 	}
 	return next;
 }
 
-/* Whether it may be tried again, if it failed. */
+/* Whether the duty did not fail, or its backoff is over. */
 static bool
-may_try(PgqrsDutyId id)
+may_retry(PgqrsDutyId id)
 {
 	PgqrsDutyFailure failure;
 
@@ -181,7 +182,7 @@ run_if_due(PgqrsDutyId id, int64 *done)
 }
 
 static void
-search(int64 *done)
+run_searches(int64 *done)
 {
 	static const PgqrsDutyId searches[] = {DUTY_FLOOR_SWEEP, DUTY_EXHAUSTED,
 										   DUTY_QUEUE_WAKEUPS};
@@ -189,7 +190,7 @@ search(int64 *done)
 	if (!pgqrs_database_may_search(SEARCH_INTERVAL))
 		return;
 	for (int i = 0; i < lengthof(searches); i++)
-		if (may_try(searches[i]))
+		if (may_retry(searches[i]))
 			(void) run_duty(pgqrs_duty_find(searches[i]), done);
 }
 
@@ -207,10 +208,7 @@ disk_is_full(void)
 	return false;
 }
 
-/*
- * The maintenance that is due.  What makes room does not wait for what needs
- * some.
- */
+/* Runs the due duties.  On a full disk the duty that frees space comes first. */
 static void
 run_pass(void)
 {
@@ -221,7 +219,7 @@ run_pass(void)
 		any |= run_if_due(id, done);
 	if (!any)
 		return;
-	search(done);
+	run_searches(done);
 	pgqrs_database_note_pass(done);
 	active_at = pass_at = pgqrs_monotonic();
 }
@@ -241,7 +239,6 @@ next_pass(void)
 		due;
 }
 
-/* In transactions of its own. */
 static TimestampTz
 run_notify(const PgqrsDutyEntry *entry, int64 *done)
 {
@@ -251,9 +248,9 @@ run_notify(const PgqrsDutyEntry *entry, int64 *done)
 	return pgqrs_notify_pass();
 }
 
-/* Tells sessions that listen. */
+/* Sends the due notifications to listening sessions. */
 static void
-notify(void)
+send_notifications(void)
 {
 	static const PgqrsDutyEntry entry = {.id = DUTY_NOTIFY,
 										 .name = "notifications",
@@ -271,11 +268,11 @@ notify(void)
 	MemoryContextSwitchTo(pass_context);
 }
 
-/* Does what is due; when there is more to do. */
+/* Runs a pass, if one is due; returns when the next one is. */
 static TimestampTz
-work(void)
+run_due_work(void)
 {
-	notify();
+	send_notifications();
 	if (next_pass() <= pgqrs_clock())
 		run_pass();
 	return Min(next_pass(),
@@ -286,9 +283,9 @@ work(void)
  * The process
  */
 
-/* Nothing of what a database or a role is given by ALTER ... SET counts here. */
+/* Overrides settings of ALTER DATABASE ... SET and ALTER ROLE ... SET. */
 static void
-settle(void)
+pin_settings(void)
 {
 	static const char *const settings[][2] = {
 		{"search_path", "pg_catalog, pg_temp"},
@@ -307,9 +304,9 @@ settle(void)
 							PGC_S_OVERRIDE);
 }
 
-/* By its name, which may have changed since the launcher looked. */
+/* Checks the database's name again, since it may have changed after the start. */
 static bool
-is_to_be_served(void)
+is_database_served(void)
 {
 	char *name;
 	bool served;
@@ -321,9 +318,9 @@ is_to_be_served(void)
 	return served;
 }
 
-/* Whether to go; next: when there is something to do. */
+/* Whether the background worker should exit; next: when the next pass is due. */
 static bool
-is_time_to_leave(TimestampTz next)
+is_time_to_exit(TimestampTz next)
 {
 	PgqrsDatabaseState state = pgqrs_database_state();
 	TimestampTz now = pgqrs_clock();
@@ -338,9 +335,9 @@ is_time_to_leave(TimestampTz next)
 	return next > now + IDLE_TIME && monotonic >= active_at + IDLE_TIME;
 }
 
-/* Until there is something to do, or the time to leave has come. */
+/* Waits until a pass or the exit is due, or a signal. */
 static void
-rest(TimestampTz next)
+wait_for_work(TimestampTz next)
 {
 	static uint32 wait_event = 0;
 	TimestampTz now = pgqrs_clock();
@@ -371,7 +368,7 @@ pgqrs_background_worker_main(Datum arg)
 		proc_exit(0);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
-	settle();
+	pin_settings();
 	pass_context = AllocSetContextCreate(TopMemoryContext, "pgqrs pass",
 										 ALLOCSET_DEFAULT_SIZES);
 	attached_at = active_at = pgqrs_monotonic();
@@ -379,18 +376,18 @@ pgqrs_background_worker_main(Datum arg)
 	for (;;)
 	{
 		MemoryContextSwitchTo(pass_context);
-		heed_signals();
+		apply_signals();
 		if (served_names == NULL || strcmp(served_names, pgqrs_databases) != 0)
 		{
 			served_names = MemoryContextStrdup(TopMemoryContext, pgqrs_databases);
-			if (!is_to_be_served())
+			if (!is_database_served())
 				break;
 		}
-		next = work();
-		if (is_time_to_leave(next))
+		next = run_due_work();
+		if (is_time_to_exit(next))
 			break;
 		MemoryContextReset(pass_context);
-		rest(next);
+		wait_for_work(next);
 	}
 	pgqrs_database_leaving();
 	proc_exit(0);

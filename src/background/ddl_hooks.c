@@ -1,23 +1,23 @@
 /*
  * ddl_hooks.c
- *	  Commands that the background processes have to know of.
+ *	  DDL hooks: utility commands that concern the background processes.
  *
- * Runs in any backend, as hooks around utility commands and where objects are
- * dropped: the extension may go with its schema or its owner.  Who waits in the
- * server learns of that, too.
+ * Runs in any backend, as hooks around utility commands and around the removal of
+ * objects, since the extension may be dropped with its schema or its owner.  The
+ * removal of the extension also wakes waiting workers.
  *
- * A database that is dropped, renamed, moved to another tablespace or used as
- * a template must have nobody connected, so it is held before: its worker
- * leaves, and none is started until the transaction has ended, however it
- * ends.  The server itself waits for connections to go for another 5 s, with
- * an error after that.
+ * DROP DATABASE, its renaming, its move to another tablespace and its use as a
+ * template require that no process is connected to it.  Therefore such a command
+ * holds the database first: its background worker exits, and none is started
+ * until the end of the transaction.  Afterwards the server itself waits up to 5 s
+ * for other connections.
  *
- * What a command may have changed is told when the transaction commits, and
- * may turn out to be nothing: only COMMIT PREPARED has done it when it returns.
+ * The effects of a command are published at commit; COMMIT PREPARED, which has
+ * committed when it returns, publishes at once.
  *
- * COPY, TRUNCATE and pg_restore --disable-triggers fill and empty the extension's
- * tables, in part without its triggers: once such a command has committed, claims,
- * background duties and waiting backends look at everything.
+ * COPY, TRUNCATE and pg_restore --disable-triggers write the extension's tables,
+ * in part without its triggers.  After the commit of such a command all floors and
+ * hints are discarded, all duties are due and all waiting workers are woken.
  */
 #include "background/ddl_hooks.h"
 
@@ -41,7 +41,7 @@
 #include "tcop/utility.h"
 #include "utils/inval.h"
 
-/* How long a worker may take to leave. */
+/* How long a command waits for the exit of the background worker. */
 #define HOLD_TIMEOUT 4000 /* milliseconds */
 
 static ProcessUtility_hook_type previous_hook = NULL;
@@ -58,7 +58,7 @@ find_option(List *options, const char *name)
 	return NULL;
 }
 
-/* The database to which nobody may be connected; NULL: none. */
+/* The database to which no process may be connected, or NULL. */
 static const char *
 database_to_hold(Node *statement)
 {
@@ -86,7 +86,7 @@ database_to_hold(Node *statement)
 	}
 }
 
-/* Who may not do it is refused by the command itself, and holds up nobody. */
+/* A role without the right to run the command must not stop the background worker. */
 static void
 hold_database(Node *statement)
 {
@@ -99,7 +99,7 @@ hold_database(Node *statement)
 }
 
 static void
-note_changes(Node *statement)
+publish_changes(Node *statement)
 {
 	switch (nodeTag(statement))
 	{
@@ -130,17 +130,17 @@ note_changes(Node *statement)
 }
 
 /*
- * Rows written past the functions
+ * Rows written without the functions of pgqrs
  */
 
-/* The extension's table of that name, locked by the command before; or NULL. */
+/* Opens the table, which the command has locked, if it is one of the extension; or NULL. */
 static Relation
 open_own_table(RangeVar *name)
 {
 	Oid extension;
 	Oid oid;
 
-	/* the name first: this is asked for each COPY of anything */
+	/* compare the name first, since every COPY comes here */
 	if (name == NULL || creating_extension ||
 		strncmp(name->relname, "pgqrs_", strlen("pgqrs_")) != 0)
 		return NULL;
@@ -153,7 +153,7 @@ open_own_table(RangeVar *name)
 }
 
 static void
-note_rows_written(RangeVar *name)
+publish_rows_written(RangeVar *name)
 {
 	Relation rel = open_own_table(name);
 
@@ -164,7 +164,7 @@ note_rows_written(RangeVar *name)
 	table_close(rel, NoLock);
 }
 
-/* What it does to triggers: 1: it enables some, -1: it disables some. */
+/* 1 if the statement enables triggers, -1 if it only disables some, else 0. */
 static int
 trigger_change(AlterTableStmt *statement)
 {
@@ -191,9 +191,9 @@ trigger_change(AlterTableStmt *statement)
 	return change;
 }
 
-/* A trigger that is left disabled is for maintenance to mend. */
+/* DUTY_FLOOR_SWEEP enables the triggers that a statement leaves disabled. */
 static void
-note_triggers_changed(AlterTableStmt *statement)
+publish_trigger_change(AlterTableStmt *statement)
 {
 	int change = trigger_change(statement);
 	Relation rel = change != 0 ? open_own_table(statement->relation) : NULL;
@@ -210,9 +210,9 @@ note_triggers_changed(AlterTableStmt *statement)
 	table_close(rel, NoLock);
 }
 
-/* After the command. */
+/* Runs after the command. */
 static void
-note_writes(Node *statement)
+publish_writes(Node *statement)
 {
 	ListCell *lc;
 
@@ -220,14 +220,14 @@ note_writes(Node *statement)
 	{
 		case T_CopyStmt:
 			if (((CopyStmt *) statement)->is_from)
-				note_rows_written(((CopyStmt *) statement)->relation);
+				publish_rows_written(((CopyStmt *) statement)->relation);
 			break;
 		case T_TruncateStmt:
 			foreach(lc, ((TruncateStmt *) statement)->relations)
-				note_rows_written(lfirst(lc));
+				publish_rows_written(lfirst(lc));
 			break;
 		case T_AlterTableStmt:
-			note_triggers_changed((AlterTableStmt *) statement);
+			publish_trigger_change((AlterTableStmt *) statement);
 			break;
 		default:
 			break;
@@ -242,15 +242,15 @@ is_commit_prepared(Node *statement)
 }
 
 /*
- * What became due with a prepared transaction.  Its queues, and the parked runs that
- * it has something for, are in xact_wakeups.c, unless it was prepared before the
- * start and that is not known yet.
+ * Makes the duties due that a prepared transaction may have requested.  Its queues
+ * and its run wake-ups are in xact_wakeups.c, unless it was prepared before the
+ * server started and has not been read yet.
  */
 static void
-note_prepared(bool is_known)
+publish_prepared(bool is_known)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
-		if (!is_known || (kind != DUTY_RUN_WAKEUPS && kind != DUE_QUEUES))
+		if (!is_known || (kind != DUTY_RUN_WAKEUPS && kind != DUTY_QUEUES))
 			pgqrs_database_poke(kind, 0);
 }
 
@@ -268,22 +268,22 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 	if (IsA(statement, DropdbStmt))
 		dropped = get_database_oid(((DropdbStmt *) statement)->dbname, true);
 	hold_database(statement);
-	note_changes(statement);
+	publish_changes(statement);
 	if (previous_hook != NULL)
 		previous_hook(planned, query, read_only_tree, context, params,
 					  environment, receiver, completion);
 	else
 		standard_ProcessUtility(planned, query, read_only_tree, context, params,
 								environment, receiver, completion);
-	note_writes(statement);
+	publish_writes(statement);
 	if (OidIsValid(dropped))
 		pgqrs_floor_forget_database(dropped);
 	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
-		note_prepared(is_known);
+		publish_prepared(is_known);
 }
 
 static bool
-is_pgqrs(Oid extension)
+is_own_extension(Oid extension)
 {
 	char *name = get_extension_name(extension);
 
@@ -291,12 +291,13 @@ is_pgqrs(Oid extension)
 }
 
 static void
-access_object(ObjectAccessType access, Oid class, Oid object, int sub_object,
+object_access(ObjectAccessType access, Oid class, Oid object, int sub_object,
 			  void *arg)
 {
 	if (previous_access_hook != NULL)
 		previous_access_hook(access, class, object, sub_object, arg);
-	if (access == OAT_DROP && class == ExtensionRelationId && is_pgqrs(object))
+	if (access == OAT_DROP && class == ExtensionRelationId &&
+		is_own_extension(object))
 	{
 		pgqrs_commit_probe();
 		pgqrs_floor_forget_database(MyDatabaseId);
@@ -308,7 +309,7 @@ void
 pgqrs_ddl_hooks_init(void)
 {
 	previous_access_hook = object_access_hook;
-	object_access_hook = access_object;
+	object_access_hook = object_access;
 	previous_hook = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }

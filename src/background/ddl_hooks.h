@@ -1,13 +1,13 @@
 /*
  * ddl_hooks.h
- *	  Commands that the background processes have to know of.
+ *	  DDL hooks: utility commands that concern the background processes.
  */
 #ifndef PGQRS_DDL_HOOKS_H
 #define PGQRS_DDL_HOOKS_H
 
 #include "postgres.h"
 
-/* When the library is preloaded: hooks into utility commands. */
+/* Installs the hooks, if the library is preloaded. */
 extern void pgqrs_ddl_hooks_init(void);
 
 #endif /* PGQRS_DDL_HOOKS_H */

@@ -1,26 +1,24 @@
 /*
  * duties.c
- *	  What has to happen though nobody calls for it.
+ *	  Background duties: expiry, deadlines, schedules, retention.
  *
- * Silent workers are stopped and what stopped ones hold is given back.  What
- * no claim may deliver any more is ended: messages that were held once too
- * often, runs past their deadline, runs that were asked to stop and whose lease
- * ran out.  An expired lease on anything else is left alone, since its holder
- * may still finish until somebody claims.  Children of runs that ended badly
- * are cancelled, and parked runs woken for which something has come.  Grants to
- * roles that were dropped are removed, so that no other role of that name comes
- * by them.  What ended long enough ago is removed.
+ * Runs in a background worker and in pgqrs_maintain().  Silent workers are
+ * stopped, and the messages of stopped workers are released.  Messages that no
+ * claim may deliver again are ended: exhausted messages, runs past their
+ * deadline, cancelled runs with an expired lease.  Any other expired lease is
+ * left alone, since its holder may still finish until the next claim.  Children
+ * of failed and cancelled runs are cancelled; parked runs are woken.  Grants to
+ * dropped roles are removed before another role gets the same name.
  *
- * When deadlines pass and last leases end is in indexes.  A lease that became
- * the last one after it was given, because a limit was lowered since, is not;
- * those are looked for among what could be claimed, as are, by the sweep,
- * messages that claims would not find.
+ * Deadlines and the ends of last leases are indexed.  A lease that became the
+ * last one later, because max_attempts was lowered, is not in the index: such
+ * messages are searched for in the claim index.
  *
- * Any number of batches may run in parallel and against everybody else.  Each
- * first collects a bounded number of ids, then takes them in ascending order:
- * locks the row, unless somebody else has it, and looks again at what it has
- * locked.  Nothing waits, and what was skipped is left to the next batch or to
- * the next claim.  A batch that fails at one row is done again without it.
+ * Any number of batches may run at the same time.  Each batch collects a bounded
+ * number of ids, locks the rows in ascending order of id, skips rows that another
+ * transaction has locked, and rechecks the locked row.  No batch waits: skipped
+ * rows are left to the next batch or the next claim.  If a row raises an error,
+ * the batch is repeated without it.
  */
 #include "background/duties.h"
 
@@ -47,60 +45,58 @@
 #include "workflow/run_wakeup.h"
 #include "workflow/schedule.h"
 
-#define MAX_ROWS	1000  /* changed by one duty */
-#define MAX_WORKERS 10000 /* looked at for what they hold */
+/* Limits of one batch. */
+#define MAX_ROWS	1000  /* changed rows */
+#define MAX_WORKERS 10000 /* workers with messages */
 #define MAX_FIRED	500	  /* runs that schedules trigger */
-#define MAX_ENTRIES 20000 /* messages looked at for being used up */
-#define MAX_SWEPT	20000 /* index entries looked at below floors */
-#define MAX_PARKED	5000  /* parked runs looked at */
-#define MAX_AHEAD	100	  /* index entries looked at for what is due next */
+#define MAX_ENTRIES 20000 /* index entries of expired or exhausted messages */
+#define MAX_SWEPT	20000 /* index entries below floors */
+#define MAX_PARKED	5000  /* parked runs */
+#define MAX_AHEAD	100	  /* dead index entries before the next expiry */
 
-/* What somebody has locked is tried again after this. */
-#define RETRY (1 * USECS_PER_SEC)
-
-/* The oldest entries of what may be due to end are looked at this often. */
+/* The expiry indexes are scanned from their beginning this often. */
 #define FULL_INTERVAL (60 * USECS_PER_SEC)
 
-/* What stopped workers hold is looked for at least this often. */
+/* The messages of stopped workers are searched for at least this often. */
 #define REAP_INTERVAL (60 * USECS_PER_SEC)
 
-/* So many batches of parked runs follow each other before other duties are done. */
+/* Consecutive batches of run wake-ups before other duties have their turn. */
 #define PARKED_BATCHES 90
 
-/* Where the search for used-up messages goes on: a hint, of this backend. */
-typedef struct Position
+/* The position where this backend continues its search for exhausted messages: a hint. */
+typedef struct ClaimIndexPosition
 {
 	int64 queue_id;
 	int priority;
 	TimestampTz visible_after;
 	int64 message_id;
-} Position;
+} ClaimIndexPosition;
 
-typedef struct Search
+typedef struct MessageSearch
 {
 	PgqrsRunRows rows;
 	TimestampTz now;
-	TimestampTz next; /* when there is more */
-	int budget;		  /* entries that may still be looked at */
+	TimestampTz next; /* when the duty is due again */
+	int budget;		  /* index entries left to scan */
 	int count;
 	int64 found[MAX_ROWS];
-} Search;
+} MessageSearch;
 
 /*
  * Running duties
  */
 
-typedef struct Batch
+typedef struct DutyBatch
 {
 	PgqrsDutyFunction duty;
 	int64 *done;
 	TimestampTz next;
-} Batch;
+} DutyBatch;
 
 static bool
 run_batch(void *arg)
 {
-	Batch *batch = arg;
+	DutyBatch *batch = arg;
 
 	pgqrs_faulty_begin();
 	batch->next = batch->duty(batch->done);
@@ -110,7 +106,7 @@ run_batch(void *arg)
 TimestampTz
 pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done)
 {
-	Batch batch = {.duty = duty, .done = done};
+	DutyBatch batch = {.duty = duty, .done = done};
 	int64 before[DONE_COUNT];
 
 	memcpy(before, done, sizeof(before));
@@ -132,7 +128,7 @@ failures_of(PgqrsRunRows *rows)
  * Workers
  */
 
-/* The workers that hold messages: one descent of the index for each. */
+/* The ids of workers that hold messages, by one index descent per worker. */
 static int
 find_holders(int64 *ids, int max)
 {
@@ -154,12 +150,9 @@ find_holders(int64 *ids, int max)
 	return count;
 }
 
-/*
- * Gives back what workers hold that are stopped, or whose rows somebody
- * deleted.  When there may be more of it.
- */
+/* Releases the messages of stopped and of deleted workers. */
 static TimestampTz
-reap(int64 *done)
+reap_workers(int64 *done)
 {
 	int64 *ids = palloc(MAX_WORKERS * sizeof(int64));
 	int count = find_holders(ids, MAX_WORKERS);
@@ -181,7 +174,7 @@ reap(int64 *done)
 	if (reaped.given_back + reaped.ended >= MAX_ROWS)
 		next = 0;
 	else if (reaped.skipped > 0)
-		next = pgqrs_clock() + RETRY;
+		next = pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
 	else if (count > 0)
 		next = pgqrs_clock() + REAP_INTERVAL;
 	else
@@ -190,7 +183,7 @@ reap(int64 *done)
 }
 
 static TimestampTz
-maintain_workers(int64 *done)
+duty_workers(int64 *done)
 {
 	int64 ids[MAX_ROWS];
 	TimestampTz next_silent;
@@ -199,22 +192,19 @@ maintain_workers(int64 *done)
 
 	done[DONE_WORKERS_STOPPED] += pgqrs_worker_stop_silent(ids, MAX_ROWS, &all,
 														   &next_silent);
-	next = reap(done);
+	next = reap_workers(done);
 	if (!all)
-		next = Min(next, pgqrs_clock() + RETRY);
+		next = Min(next, pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY);
 	return Min(next, next_silent);
 }
 
 /*
- * Used up, past the deadline or cancelled
+ * Messages that are exhausted, past their deadline or cancelled
  */
 
-/*
- * Whether the message that was read is held under a lease that has run out and
- * was the last one.
- */
+/* Whether the lease of the message in the slot was its last one, and has expired. */
 static bool
-is_used_up(PgqrsRunRows *rows, TimestampTz now)
+is_exhausted(PgqrsRunRows *rows, TimestampTz now)
 {
 	return !pgqrs_is_null(rows->message, Messages_lease) &&
 		!pgqrs_lease_live(rows->message, now) &&
@@ -223,9 +213,9 @@ is_used_up(PgqrsRunRows *rows, TimestampTz now)
 		 pgqrs_message_is_cancelling(rows->message));
 }
 
-/* Ends the message that is locked, which is used up. */
+/* Ends the locked message. */
 static void
-end_used_up(PgqrsRunRows *rows, int64 *done)
+end_exhausted(PgqrsRunRows *rows, int64 *done)
 {
 	bool cancelled = pgqrs_claim_is_cancelled(rows);
 
@@ -235,26 +225,26 @@ end_used_up(PgqrsRunRows *rows, int64 *done)
 }
 
 /*
- * Ends by the indexes
+ * Expired messages by the indexes of deadlines and last leases
  */
 
-/* Where a search by one of the indexes goes on: a hint, of this backend. */
-typedef struct EndsPlace
+/* The position where this backend continues the scan of an expiry index: a hint. */
+typedef struct ExpiryScanPosition
 {
-	TimestampTz from;	 /* of a search that had enough; else DT_NOBEGIN */
-	TimestampTz reached; /* a search from the beginning on found all before it */
-	int64 full_at;		 /* when that search began; 0: there was none */
-	bool passed_locked;	 /* something before it that a transaction had locked */
-} EndsPlace;
+	TimestampTz from;	 /* of a scan with a spent budget; else DT_NOBEGIN */
+	TimestampTz reached; /* the last full scan handled everything before */
+	int64 full_at;		 /* start of the last full scan; 0: none */
+	bool passed_locked;	 /* that scan skipped a locked message */
+} ExpiryScanPosition;
 
 /*
- * Where the search begins.  While an old snapshot is there, so are the entries
- * of all that has ended: a search begins with what is due by the commits that
- * told of it, which name the earliest instant, and not with the oldest entry.
- * But once in a while it does, since what tells it is a hint.
+ * The instant at which the scan begins.  An old snapshot keeps the index entries
+ * of ended messages, so a scan does not begin with the oldest entry, but with
+ * the earliest instant for which a commit has requested the duty.  Requests are
+ * hints, therefore a full scan follows every FULL_INTERVAL.
  */
 static TimestampTz
-begin_ends(EndsPlace *place)
+expiry_scan_start(ExpiryScanPosition *place)
 {
 	int64 now = pgqrs_monotonic();
 
@@ -267,18 +257,17 @@ begin_ends(EndsPlace *place)
 }
 
 /*
- * Collects and locks what is due by one of the indexes, after what was
- * collected before, and notes when more is.  Entries of what has ended long ago
- * may still be there, while an old snapshot is, and others are locked: some are
- * looked at, and the next batch of this backend goes on from there, unless this
- * one fails.
+ * Locks the messages that are due by one of the indexes, adds their ids to the
+ * search and sets when the duty is due again.  The budget covers entries of ended
+ * messages, which an old snapshot keeps, and of locked ones; the next batch of
+ * this backend continues at the position, unless this batch fails.
  */
 static void
-find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
+lock_expired(MessageSearch *search, PgqrsIndexId index, ExpiryScanPosition *place)
 {
 	PgqrsRunRows *rows = &search->rows;
 	PgqrsKey key = {1, BTGreaterEqualStrategyNumber,
-					TimestampTzGetDatum(begin_ends(place))};
+					TimestampTzGetDatum(expiry_scan_start(place))};
 	TimestampTz next = DT_NOEND;
 	int budget = MAX_ENTRIES;
 	int ahead = MAX_AHEAD;
@@ -317,7 +306,7 @@ find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
 		place->reached = search->now;
 	if (place->from == DT_NOBEGIN && place->passed_locked)
 	{
-		next = Min(next, search->now + RETRY);
+		next = Min(next, search->now + PGQRS_LOCKED_ROW_RETRY);
 		place->passed_locked = false;
 		place->full_at = 0;
 	}
@@ -325,11 +314,11 @@ find_ends(Search *search, PgqrsIndexId index, EndsPlace *place)
 }
 
 /*
- * The lease is not the last one any more, since the limit was raised, or it is
- * and somebody wrote the row past the functions.
+ * Corrects exhausted_at: max_attempts was raised after the claim, or a statement
+ * wrote the row without the functions of pgqrs.
  */
 static void
-correct_exhausted(PgqrsRunRows *rows, TimestampTz now)
+correct_exhausted_at(PgqrsRunRows *rows, TimestampTz now)
 {
 	PgqrsRow row;
 
@@ -344,9 +333,9 @@ correct_exhausted(PgqrsRunRows *rows, TimestampTz now)
 	pgqrs_row_update(rows->messages, rows->message, &row);
 }
 
-/* A deadline counts under a live lease too, and while the run is parked. */
+/* A deadline applies under a live lease, too, and while the run is parked. */
 static void
-end_message(Search *search, int64 *done)
+end_expired(MessageSearch *search, int64 *done)
 {
 	PgqrsRunRows *rows = &search->rows;
 	TimestampTz now = pgqrs_clock();
@@ -356,28 +345,30 @@ end_message(Search *search, int64 *done)
 		if (pgqrs_claim_end_if_due(rows, failures_of(rows), now))
 			done[DONE_RUNS_TIMED_OUT]++;
 	}
-	else if (is_used_up(rows, now))
-		end_used_up(rows, done);
+	else if (is_exhausted(rows, now))
+		end_exhausted(rows, done);
 	else
-		correct_exhausted(rows, now);
+		correct_exhausted_at(rows, now);
 }
 
 static TimestampTz
-maintain_ends(int64 *done)
+duty_expiry(int64 *done)
 {
-	static EndsPlace deadlines_place = {.from = DT_NOBEGIN, .reached = DT_NOBEGIN};
-	static EndsPlace exhausted_place = {.from = DT_NOBEGIN, .reached = DT_NOBEGIN};
-	EndsPlace deadlines = deadlines_place;
-	EndsPlace exhausted = exhausted_place;
-	Search *search = palloc0(sizeof(Search));
+	static ExpiryScanPosition deadlines_place = {.from = DT_NOBEGIN,
+												 .reached = DT_NOBEGIN};
+	static ExpiryScanPosition exhausted_place = {.from = DT_NOBEGIN,
+												 .reached = DT_NOBEGIN};
+	ExpiryScanPosition deadlines = deadlines_place;
+	ExpiryScanPosition exhausted = exhausted_place;
+	MessageSearch *search = palloc0(sizeof(MessageSearch));
 	TimestampTz next;
 
 	search->now = pgqrs_clock();
 	pgqrs_run_open(&search->rows);
 	search->next = DT_NOEND;
-	find_ends(search, INDEX_MESSAGES_DEADLINE, &deadlines);
+	lock_expired(search, INDEX_MESSAGES_DEADLINE, &deadlines);
 	if (search->count < MAX_ROWS)
-		find_ends(search, INDEX_MESSAGES_EXHAUSTED, &exhausted);
+		lock_expired(search, INDEX_MESSAGES_EXHAUSTED, &exhausted);
 	next = search->next;
 	pgqrs_numbers_sort(search->found, search->count);
 	for (int i = 0; i < search->count; i++)
@@ -385,10 +376,10 @@ maintain_ends(int64 *done)
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]))
 			next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
 		else if (pgqrs_worker_try_lock_message(&search->rows, search->found[i]))
-			end_message(search, done);
+			end_expired(search, done);
 		else
 		{
-			next = Min(next, search->now + RETRY);
+			next = Min(next, search->now + PGQRS_LOCKED_ROW_RETRY);
 			deadlines.full_at = exhausted.full_at = 0;
 		}
 	}
@@ -400,18 +391,18 @@ maintain_ends(int64 *done)
 }
 
 /*
- * Used up by a search
+ * Exhausted messages by a search of the claim index
  */
 
 /*
- * Looks at the claimable messages of one priority from a position on; false,
- * and the position to go on from, when enough was looked at.
+ * Scans the claimable messages of one priority from the position on; false, with
+ * the new position, when the budget is spent.
  */
 static bool
-search_priority(Search *search, Position *at)
+search_priority(MessageSearch *search, ClaimIndexPosition *at)
 {
 	PgqrsRunRows *rows = &search->rows;
-	Position start = *at;
+	ClaimIndexPosition start = *at;
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(at->queue_id)},
 		{2, BTEqualStrategyNumber, Int16GetDatum(at->priority)},
@@ -433,7 +424,8 @@ search_priority(Search *search, Position *at)
 			continue;
 		at->visible_after = visible_after;
 		at->message_id = id;
-		if (pgqrs_scan_fetch(&scan, rows->message) && is_used_up(rows, search->now))
+		if (pgqrs_scan_fetch(&scan, rows->message) &&
+			is_exhausted(rows, search->now))
 			search->found[search->count++] = id;
 		more = --search->budget > 0 && search->count < MAX_ROWS;
 	}
@@ -441,9 +433,9 @@ search_priority(Search *search, Position *at)
 	return more;
 }
 
-/* The same for all priorities of the queue that the position is in. */
+/* Scans the priorities of the position's queue, beginning with the position's. */
 static bool
-search_queue(Search *search, Position *at)
+search_queue(MessageSearch *search, ClaimIndexPosition *at)
 {
 	int priority = at->priority;
 
@@ -452,7 +444,7 @@ search_queue(Search *search, Position *at)
 									   search->rows.queue.queue_id, &priority))
 	{
 		if (priority != at->priority)
-			*at = (Position){at->queue_id, priority, DT_NOBEGIN, 0};
+			*at = (ClaimIndexPosition){at->queue_id, priority, DT_NOBEGIN, 0};
 		if (!search_priority(search, at))
 			return false;
 		priority--;
@@ -461,13 +453,13 @@ search_queue(Search *search, Position *at)
 }
 
 /*
- * Collects messages that are used up.  Only a look at the row tells them from
- * those that wait to be claimed, so each pass looks at some and the next one
- * of this backend goes on from there if this one does not fail, around all
- * queues and, if it began in the middle of one, once more at that.
+ * Collects exhausted messages.  Only the row tells them from claimable messages,
+ * so each batch scans a part of the claim index and the next batch of this
+ * backend continues there.  The scan wraps around all queues, and ends with the
+ * queue in which it began.
  */
 static void
-find_used_up(Search *search, Position *at)
+find_exhausted(MessageSearch *search, ClaimIndexPosition *at)
 {
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	int count = list_length(queues);
@@ -485,33 +477,33 @@ find_used_up(Search *search, Position *at)
 	{
 		search->rows.queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
 		if (search->rows.queue.queue_id != at->queue_id)
-			*at = (Position){search->rows.queue.queue_id, PG_INT16_MAX,
-							 DT_NOBEGIN, 0};
+			*at = (ClaimIndexPosition){search->rows.queue.queue_id,
+									   PG_INT16_MAX, DT_NOBEGIN, 0};
 		if (!search_queue(search, at))
 			break;
-		*at = (Position){0};
+		*at = (ClaimIndexPosition){0};
 	}
 	list_free_deep(queues);
 	pgqrs_numbers_sort(search->found, search->count);
 }
 
 static TimestampTz
-maintain_used_up(int64 *done)
+duty_exhausted(int64 *done)
 {
-	static Position reached;
-	Position at = reached;
-	Search *search = palloc0(sizeof(Search));
+	static ClaimIndexPosition reached;
+	ClaimIndexPosition at = reached;
+	MessageSearch *search = palloc0(sizeof(MessageSearch));
 	PgqrsRunRows *rows = &search->rows;
 	bool all;
 
 	search->now = pgqrs_clock();
 	pgqrs_run_open(rows);
-	find_used_up(search, &at);
+	find_exhausted(search, &at);
 	for (int i = 0; i < search->count; i++)
 		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]) &&
 			pgqrs_worker_try_lock_message(rows, search->found[i]) &&
-			is_used_up(rows, pgqrs_clock()))
-			end_used_up(rows, done);
+			is_exhausted(rows, pgqrs_clock()))
+			end_exhausted(rows, done);
 	all = search->count < MAX_ROWS;
 	pgqrs_run_close(rows);
 	pfree(search);
@@ -520,25 +512,25 @@ maintain_used_up(int64 *done)
 }
 
 /*
- * The rest
+ * Other duties
  */
 
 static TimestampTz
-maintain_floors(int64 *done)
+duty_floor_sweep(int64 *done)
 {
 	bool mended = pgqrs_triggers_mend();
 
 	done[DONE_FLOORS_LOWERED] += pgqrs_floor_sweep_run(MAX_SWEPT);
-	return mended ? DT_NOEND : pgqrs_clock() + RETRY;
+	return mended ? DT_NOEND : pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
 }
 
 /*
- * A queue that is deleted has no place in shared memory any more; but one is
- * made again when somebody tells just then of what he did to it, and when the
- * transaction that created it and claimed from it is rolled back.
+ * Removes the shared memory slots of queues that do not exist.  A backend that
+ * reports a change at the same time as the deletion, or whose transaction created
+ * the queue and rolled back, leaves such a slot.
  */
 static TimestampTz
-maintain_ready(int64 *done)
+duty_queue_wakeups(int64 *done)
 {
 	int64 *ids = palloc(PGQRS_QUEUE_SLOTS * sizeof(int64));
 	int count = pgqrs_wakeup_list_queues(ids);
@@ -552,7 +544,7 @@ maintain_ready(int64 *done)
 }
 
 static TimestampTz
-maintain_grants(int64 *done)
+duty_roles(int64 *done)
 {
 	int removed;
 	bool all = pgqrs_grants_follow_roles(MAX_ROWS, &removed);
@@ -560,11 +552,12 @@ maintain_grants(int64 *done)
 	all &= pgqrs_workers_follow_roles(MAX_ROWS);
 	all &= pgqrs_schedule_follow_roles(MAX_ROWS);
 	done[DONE_GRANTS_REMOVED] += removed;
-	return all && removed < MAX_ROWS ? DT_NOEND : pgqrs_clock() + RETRY;
+	return all && removed < MAX_ROWS ? DT_NOEND :
+									   pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
 }
 
 static TimestampTz
-maintain_children(int64 *done)
+duty_children(int64 *done)
 {
 	TimestampTz next;
 
@@ -573,7 +566,7 @@ maintain_children(int64 *done)
 }
 
 static TimestampTz
-maintain_parked(int64 *done)
+duty_run_wakeups(int64 *done)
 {
 	bool more;
 
@@ -582,11 +575,11 @@ maintain_parked(int64 *done)
 }
 
 /*
- * For the background worker, which else is told of each run that is to be looked
- * at: all of them, from the first one on if it was told so since.
+ * For the background worker, which is otherwise told the single runs: rechecks all
+ * parked runs, beginning with the first after each request to recheck all.
  */
 static TimestampTz
-all_parked(int64 *done)
+worker_duty_run_wakeups(int64 *done)
 {
 	static uint32 taken = 0;
 	static int batches = 0;
@@ -599,25 +592,26 @@ all_parked(int64 *done)
 		if (pgqrs_database_taken(DUTY_RUN_WAKEUPS) == 0)
 			pgqrs_run_wakeup_restart();
 	}
-	next = maintain_parked(done);
+	next = duty_run_wakeups(done);
 	return next == 0 && ++batches == PARKED_BATCHES ? pgqrs_clock() : next;
 }
 
 static TimestampTz
-maintain_clock(int64 *done)
+duty_realign(int64 *done)
 {
 	return pgqrs_realign_pass(&done[DONE_MESSAGES_REALIGNED]);
 }
 
 static TimestampTz
-maintain_schedules(int64 *done)
+duty_schedules(int64 *done)
 {
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
 }
 
-/* A pass of retention, whose counts are added; when it is due again. */
+/* Runs a pass of retention and adds its counts; returns when the next one is due. */
 static TimestampTz
-remove_rows(TimestampTz (*pass)(bool, PgqrsRetained *), bool gently, int64 *done)
+run_retention_pass(TimestampTz (*pass)(bool, PgqrsRetained *), bool gently,
+				   int64 *done)
 {
 	PgqrsRetained removed;
 	TimestampTz next = pass(gently, &removed);
@@ -630,28 +624,28 @@ remove_rows(TimestampTz (*pass)(bool, PgqrsRetained *), bool gently, int64 *done
 }
 
 static TimestampTz
-maintain_deleted(int64 *done)
+duty_deleted_queues(int64 *done)
 {
-	return remove_rows(pgqrs_retention_of_deleted, false, done);
+	return run_retention_pass(pgqrs_retention_of_deleted, false, done);
 }
 
 static TimestampTz
-deleted_gently(int64 *done)
+worker_duty_deleted_queues(int64 *done)
 {
-	return remove_rows(pgqrs_retention_of_deleted, true, done);
+	return run_retention_pass(pgqrs_retention_of_deleted, true, done);
 }
 
 static TimestampTz
-maintain_retention(int64 *done)
+duty_retention(int64 *done)
 {
-	return remove_rows(pgqrs_retention_pass, false, done);
+	return run_retention_pass(pgqrs_retention_pass, false, done);
 }
 
-/* For a caller that comes again soon, and has other duties between two batches. */
+/* The variant of the background worker, which has other duties between two batches. */
 static TimestampTz
-retention_gently(int64 *done)
+worker_duty_retention(int64 *done)
 {
-	TimestampTz next = remove_rows(pgqrs_retention_pass, true, done);
+	TimestampTz next = run_retention_pass(pgqrs_retention_pass, true, done);
 
 	return next == 0 ? pgqrs_clock() : next;
 }
@@ -659,8 +653,8 @@ retention_gently(int64 *done)
 TimestampTz
 pgqrs_duty_retention(int64 *done)
 {
-	TimestampTz deleted = pgqrs_duty_run_batch(maintain_deleted, done);
-	TimestampTz retained = pgqrs_duty_run_batch(maintain_retention, done);
+	TimestampTz deleted = pgqrs_duty_run_batch(duty_deleted_queues, done);
+	TimestampTz retained = pgqrs_duty_run_batch(duty_retention, done);
 
 	return Min(deleted, retained);
 }
@@ -670,23 +664,23 @@ pgqrs_duty_retention(int64 *done)
  */
 
 const PgqrsDutyEntry pgqrs_duties[] = {
-	{DUTY_FLOOR_SWEEP, maintain_floors, NULL, "floors", "sweeping below the floors"},
-	{DUTY_REALIGN, maintain_clock, NULL, "clock", "looking for work of a wrong time"},
-	{DUTY_WORKERS, maintain_workers, NULL, "workers", "stopping silent workers"},
-	{DUTY_EXPIRY, maintain_ends, NULL, "ends", "ending what is due to end"},
-	{DUTY_DELETED_QUEUES, maintain_deleted, deleted_gently, "deletions",
-	 "removing what deleted queues have left"},
-	{DUTY_CHILDREN, maintain_children, NULL, "children", "cancelling children"},
-	{DUTY_RUN_WAKEUPS, maintain_parked, all_parked, "parked runs",
-	 "looking at parked runs"},
-	{DUTY_ROLES, maintain_grants, NULL, "grants",
+	{DUTY_FLOOR_SWEEP, duty_floor_sweep, NULL, "floors", "sweeping below the floors"},
+	{DUTY_REALIGN, duty_realign, NULL, "clock", "realigning rows after a clock step"},
+	{DUTY_WORKERS, duty_workers, NULL, "workers", "stopping silent workers"},
+	{DUTY_EXPIRY, duty_expiry, NULL, "ends", "ending expired messages"},
+	{DUTY_DELETED_QUEUES, duty_deleted_queues, worker_duty_deleted_queues,
+	 "deletions", "removing rows of deleted queues"},
+	{DUTY_CHILDREN, duty_children, NULL, "children", "cancelling children"},
+	{DUTY_RUN_WAKEUPS, duty_run_wakeups, worker_duty_run_wakeups, "parked runs",
+	 "rechecking parked runs"},
+	{DUTY_ROLES, duty_roles, NULL, "grants",
 	 "following roles that were renamed or dropped"},
-	{DUTY_SCHEDULES, maintain_schedules, NULL, "schedules", "firing schedules"},
-	{DUTY_RETENTION, maintain_retention, retention_gently, "retention",
-	 "removing what was kept long enough"},
-	{DUTY_EXHAUSTED, maintain_used_up, NULL, "exhausted messages",
-	 "looking for used up messages"},
-	{DUTY_QUEUE_WAKEUPS, maintain_ready, NULL, "deleted queues",
+	{DUTY_SCHEDULES, duty_schedules, NULL, "schedules", "firing schedules"},
+	{DUTY_RETENTION, duty_retention, worker_duty_retention, "retention",
+	 "removing rows after their retention"},
+	{DUTY_EXHAUSTED, duty_exhausted, NULL, "exhausted messages",
+	 "searching for exhausted messages"},
+	{DUTY_QUEUE_WAKEUPS, duty_queue_wakeups, NULL, "deleted queues",
 	 "forgetting deleted queues"},
 };
 
@@ -701,27 +695,27 @@ pgqrs_duty_find(PgqrsDutyId id)
 	return NULL;
 }
 
-typedef struct Attempt
+typedef struct DutyAttempt
 {
 	PgqrsDutyFunction duty;
 	int64 *done;
-} Attempt;
+} DutyAttempt;
 
 static bool
 attempt_duty(void *arg)
 {
-	Attempt *attempt = arg;
+	DutyAttempt *attempt = arg;
 
 	(void) pgqrs_duty_run_batch(attempt->duty, attempt->done);
 	return true;
 }
 
-/* A duty, in a subtransaction; its error, or NULL. */
+/* Runs a duty in a subtransaction; returns its error, or NULL. */
 static ErrorData *
 try_duty(const PgqrsDutyEntry *entry, int64 *done)
 {
 	int64 before[DONE_COUNT];
-	Attempt attempt = {.duty = entry->duty, .done = done};
+	DutyAttempt attempt = {.duty = entry->duty, .done = done};
 	ErrorData *error;
 
 	memcpy(before, done, sizeof(before));
@@ -733,7 +727,7 @@ try_duty(const PgqrsDutyEntry *entry, int64 *done)
 			(errcode(error->sqlerrcode),
 			 errmsg("duty \"%s\" of pgqrs_maintain() failed: %s", entry->name,
 					error->message),
-			 errdetail("What it had done in this call is undone. The other duties are done."),
+			 errdetail("The changes of this duty were rolled back. The other duties continue."),
 			 error->hint != NULL ? errhint("%s", error->hint) : 0));
 	return error;
 }

@@ -1,6 +1,6 @@
 /*
  * duties.h
- *	  What has to happen though nobody calls for it.
+ *	  Background duties: expiry, deadlines, schedules, retention.
  */
 #ifndef PGQRS_DUTIES_H
 #define PGQRS_DUTIES_H
@@ -11,22 +11,22 @@
 #include "shmem/database_registry.h"
 
 /*
- * One bounded batch of a duty, which adds to done[] what it did.  Returns when
- * the duty is due again: 0 if at once, DT_NOEND if nothing is known to be.
+ * One bounded batch of a duty, which adds its counts to done[].  Returns when the
+ * duty is due again: 0 at once, DT_NOEND if no instant is known.
  */
 typedef TimestampTz (*PgqrsDutyFunction)(int64 *done);
 
 /*
- * All duties, in the order of a pass.  They are independent of each other:
- * whatever the error, it ends the batch of the one that failed.
+ * All duties, in the order of pgqrs_maintain().  They are independent of each
+ * other: an error ends only the batch of the duty that raised it.
  */
 typedef struct PgqrsDutyEntry
 {
 	PgqrsDutyId id;
 	PgqrsDutyFunction duty;
-	PgqrsDutyFunction gentle; /* for one that comes again soon and has other duties */
+	PgqrsDutyFunction worker_duty; /* variant of the background worker, or NULL */
 	const char *name;
-	const char *activity; /* what a background worker says that it does */
+	const char *activity; /* "query" of the background worker in pg_stat_activity */
 } PgqrsDutyEntry;
 
 extern const PgqrsDutyEntry pgqrs_duties[];
@@ -34,19 +34,19 @@ extern const int pgqrs_duty_count;
 
 extern const PgqrsDutyEntry *pgqrs_duty_find(PgqrsDutyId id);
 
-/* One batch of both duties that remove rows. */
+/* Runs one batch of each of the two duties that remove rows. */
 extern TimestampTz pgqrs_duty_retention(int64 *done);
 
-/* One batch, whatever single rows are in its way. */
+/* Runs one batch; rows that raise an error are put into quarantine. */
 extern TimestampTz pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done);
 
 /*
- * One batch of each; calling again soon enough leaves nothing undone.  A duty
- * that fails is told as a WARNING.  Returns the errors by PgqrsDutyId, or NULL.
+ * Runs one batch of each duty.  An error of a duty becomes a WARNING.  Returns the
+ * errors by PgqrsDutyId, or NULL if there are none.
  */
 extern ErrorData **pgqrs_duty_run_all(int64 *done);
 
-/* What a count is called in the result of pgqrs_maintain(). */
+/* The key of a count in the result of pgqrs_maintain(). */
 extern const char *pgqrs_duty_done_label(PgqrsDone count);
 
 #endif /* PGQRS_DUTIES_H */

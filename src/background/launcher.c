@@ -1,33 +1,36 @@
 /*
  * launcher.c
- *	  The process that starts background workers where they are needed.
+ *	  Launcher: starts a background worker for each database with due duties.
  *
- * One per server, while it is no standby.  It is connected to no database and
- * reads nothing but pg_database, once a minute and when somebody changed it.
- * What each database needs, and when, is in shared memory (database_registry.c); the
- * launcher sleeps until the earliest of it or until it is woken.
+ * One process per server, except on a standby.  The launcher is connected to no
+ * database and reads only pg_database, once a minute and after a change.  The due
+ * instants of each database are in shared memory (database_registry.c); the
+ * launcher sleeps until the earliest of them or until its latch is set.
  *
- * There are at most pgqrs.max_workers workers.  Where more databases need one,
- * those that waited longest come first, and workers that see others wait leave
- * after a turn.  A database whose worker failed is left alone for a while,
- * longer each time; so is the server when it has no room for a worker.
+ * At most pgqrs.max_workers background workers run.  If more databases have due
+ * duties, the database that was served the longest ago comes first, and background
+ * workers exit after a turn.  After the failure of a background worker its
+ * database is retried with a growing backoff; so is the server while it has no
+ * free background worker slot.
  *
- * What happens when:
+ *	Event							Effect
  *
- *	CREATE EXTENSION, committed		the database is probed: a worker looks
- *	... rolled back					nothing
- *	DROP EXTENSION, committed		the worker finds nothing and leaves
+ *	CREATE EXTENSION, committed		the database is probed by a background worker
+ *	... rolled back					none
+ *	DROP EXTENSION, committed		the background worker exits
  *	CREATE DATABASE, ALTER DATABASE	pg_database is read
- *	DROP DATABASE					its entry is forgotten
- *	too many databases				some get no entry: what is not to be served
- *									makes room, and so does what is dropped
+ *	DROP DATABASE					the database's entry is removed
+ *	too many databases				some get no entry; entries of dropped
+ *									databases, and of those that are not to be
+ *									served, are replaced
  *	DROP, RENAME, SET TABLESPACE,
- *	or use as a TEMPLATE			held by ddl_hooks.c: the worker leaves first
- *	a worker ends in an error		tried again after 1 s, 2 s ... 60 s
- *	the launcher ends				the postmaster starts another, which finds
- *									the workers in shared memory
- *	promotion						it starts, and probes every database
- *	pgqrs.paused					it starts nobody, and workers leave
+ *	or use as a TEMPLATE			held by ddl_hooks.c: the background worker
+ *									exits first
+ *	error of a background worker	retry after 1 s, 2 s ... 60 s
+ *	exit of the launcher			the postmaster starts another one, which
+ *									finds the background workers in shared memory
+ *	promotion						the launcher starts and probes every database
+ *	pgqrs.paused					no background worker starts, all exit
  */
 #include "background/launcher.h"
 
@@ -59,34 +62,34 @@
 /* pg_database is read at least this often. */
 #define READ_INTERVAL (60 * USECS_PER_SEC)
 
-/* At most so many databases that are not served are named in the log. */
+/* Databases without an entry that one log message names. */
 #define MAX_NAMED 20
 
-/* How long to wait when the server has no room for a worker. */
+/* The backoff while the server has no free background worker slot. */
 #define MIN_BACKOFF (1 * USECS_PER_SEC)
 #define MAX_BACKOFF (10 * USECS_PER_SEC)
 
-/* As pgqrs.max_workers may be; more may be leaving. */
+/* The maximum of pgqrs.max_workers, and as many that are about to exit. */
 #define MAX_HANDLES 128
 
 PGDLLEXPORT void pgqrs_launcher_main(Datum arg);
 
-/* A worker that was started by this process and has not ended. */
-typedef struct Started
+/* A background worker that this process started and that has not exited. */
+typedef struct StartedWorker
 {
 	BackgroundWorkerHandle *handle;
 	Oid db;
-} Started;
+} StartedWorker;
 
-static Started started[MAX_HANDLES];
+static StartedWorker started_workers[MAX_HANDLES];
 static int started_count = 0;
 
-/* The databases that may be served, of the last look at pg_database. */
+/* The databases to serve, as of the last read of pg_database. */
 static Oid served[PGQRS_MAX_DATABASES];
 static int served_count = 0;
 static TimestampTz read_at = 0;
 
-/* No room for a worker: how long to wait this time, and until when. */
+/* Without a free background worker slot: the current backoff and its end. */
 static int64 backoff = 0;
 static TimestampTz retry_at = 0;
 
@@ -94,16 +97,16 @@ static TimestampTz retry_at = 0;
  * The list of databases
  */
 
-/* A connection limit of -2 marks what a DROP DATABASE left half dropped. */
+/* A connection limit of -2 marks a database whose DROP DATABASE was interrupted. */
 static bool
-may_serve(Form_pg_database form)
+is_to_be_served(Form_pg_database form)
 {
 	return form->datallowconn && !form->datistemplate &&
 		form->datconnlimit >= -1 && pgqrs_guc_serves(NameStr(form->datname));
 }
 
 static void
-forget_dropped(void)
+forget_dropped_databases(void)
 {
 	Oid *dropped = palloc(PGQRS_MAX_DATABASES * sizeof(Oid));
 	int count = pgqrs_databases_sweep(dropped);
@@ -113,7 +116,7 @@ forget_dropped(void)
 	pfree(dropped);
 }
 
-/* The databases that are to be served, and their names. */
+/* Lists the databases to serve, and their names. */
 static void
 scan_databases(List **ids, List **names)
 {
@@ -127,7 +130,7 @@ scan_databases(List **ids, List **names)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-		bool serve = may_serve(form);
+		bool serve = is_to_be_served(form);
 
 		pgqrs_databases_see(form->oid, serve);
 		if (!serve)
@@ -139,9 +142,9 @@ scan_databases(List **ids, List **names)
 	table_close(rel, AccessShareLock);
 }
 
-/* Those without a place; logged when there is one that was not among them last time. */
+/* Logs the databases without an entry, if the last list lacks one of them. */
 static void
-note_left_out(List *ids, List *names)
+log_left_out(List *ids, List *names)
 {
 	static List *last = NIL;
 	int count = list_length(names);
@@ -159,9 +162,9 @@ note_left_out(List *ids, List *names)
 			appendStringInfo(&list, " and %d more", count - named);
 		ereport(LOG,
 				(errmsg("there are more databases than pgqrs can serve"),
-				 errdetail("There is room for %d. Nothing is done in the background in %s.",
+				 errdetail("At most %d databases are served. No background work is done in %s.",
 						   PGQRS_MAX_DATABASES, list.data),
-				 errhint("Name those that have the extension in pgqrs.databases.")));
+				 errhint("List the databases that have the extension in pgqrs.databases.")));
 	}
 	list_free(last);
 	old = MemoryContextSwitchTo(TopMemoryContext);
@@ -169,7 +172,7 @@ note_left_out(List *ids, List *names)
 	MemoryContextSwitchTo(old);
 }
 
-/* Those that have no place get one, as far as there is room. */
+/* Gives each database an entry, while there are free ones. */
 static void
 place_databases(List *ids, List *names)
 {
@@ -193,12 +196,12 @@ place_databases(List *ids, List *names)
 		if (OidIsValid(displaced))
 			pgqrs_wakeup_forget_database(displaced);
 	}
-	note_left_out(left_out, left_out_names);
+	log_left_out(left_out, left_out_names);
 }
 
 /*
- * What backends add to the list meanwhile stays there; the snapshot may be too
- * old to know of it.
+ * Entries that backends add meanwhile are kept, since the snapshot may be older
+ * than their databases.
  */
 static void
 read_databases(void)
@@ -209,7 +212,7 @@ read_databases(void)
 	pgqrs_databases_mark();
 	StartTransactionCommand();
 	scan_databases(&ids, &names);
-	forget_dropped();
+	forget_dropped_databases();
 	place_databases(ids, names);
 	CommitTransactionCommand();
 	read_at = pgqrs_clock();
@@ -225,15 +228,15 @@ is_served(Oid db)
 }
 
 /*
- * Workers
+ * Background workers
  */
 
 /*
- * Forgets workers that have ended, each of which leaves room for another; of
- * those that never attached, takes note.
+ * Removes the handles of background workers that have exited, and records those
+ * that exited before they attached to their database.
  */
 static void
-forget_ended(void)
+forget_exited_workers(void)
 {
 	int count = 0;
 
@@ -241,57 +244,58 @@ forget_ended(void)
 	{
 		pid_t pid;
 
-		switch (GetBackgroundWorkerPid(started[i].handle, &pid))
+		switch (GetBackgroundWorkerPid(started_workers[i].handle, &pid))
 		{
 			case BGWH_STOPPED:
-				pgqrs_databases_not_started(started[i].db, true);
-				pfree(started[i].handle);
+				pgqrs_databases_not_started(started_workers[i].db, true);
+				pfree(started_workers[i].handle);
 				retry_at = 0;
 				break;
 			case BGWH_POSTMASTER_DIED:
 				proc_exit(1);
 				break;
 			default:
-				started[count++] = started[i];
+				started_workers[count++] = started_workers[i];
 		}
 	}
 	started_count = count;
 }
 
 static bool
-is_started(Oid db)
+has_started_worker(Oid db)
 {
 	for (int i = 0; i < started_count; i++)
-		if (started[i].db == db)
+		if (started_workers[i].db == db)
 			return true;
 	return false;
 }
 
-/* Workers that there are, those of an earlier launcher included. */
+/* The number of background workers, including those of an earlier launcher. */
 static int
 count_workers(const PgqrsDatabase *list, int count)
 {
 	int workers = started_count;
 
 	for (int i = 0; i < count; i++)
-		if ((list[i].attached || list[i].starting) && !is_started(list[i].db))
+		if ((list[i].attached || list[i].starting) &&
+			!has_started_worker(list[i].db))
 			workers++;
 	return workers;
 }
 
-/* Logs the first time only. */
+/* Begins or doubles the backoff; logs the first one. */
 static void
-no_room(TimestampTz now)
+begin_backoff(TimestampTz now)
 {
 	if (backoff == 0)
 		ereport(LOG,
-				(errmsg("no room for a background worker of pgqrs"),
+				(errmsg("no free slot for a background worker of pgqrs"),
 				 errhint("Raise max_worker_processes and restart the server.")));
 	backoff = backoff == 0 ? MIN_BACKOFF : Min(2 * backoff, MAX_BACKOFF);
 	retry_at = now + backoff;
 }
 
-/* False: there is no room for it. */
+/* False if the server has no free background worker slot. */
 static bool
 start_worker(Oid db, TimestampTz now)
 {
@@ -314,12 +318,12 @@ start_worker(Oid db, TimestampTz now)
 		!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{
 		pgqrs_databases_not_started(db, false);
-		no_room(now);
+		begin_backoff(now);
 		return false;
 	}
 	backoff = 0;
-	started[started_count].handle = handle;
-	started[started_count++].db = db;
+	started_workers[started_count].handle = handle;
+	started_workers[started_count++].db = db;
 	return true;
 }
 
@@ -329,10 +333,10 @@ needs_worker(const PgqrsDatabase *database)
 	return (database->state == DATABASE_UNKNOWN ||
 			database->state == DATABASE_SERVED) &&
 		!database->held && !database->starting && !database->attached &&
-		!is_started(database->db) && is_served(database->db);
+		!has_started_worker(database->db) && is_served(database->db);
 }
 
-/* Who was served the longest ago comes first. */
+/* The database that was served the longest ago comes first. */
 static int
 compare_served(const void *a, const void *b)
 {
@@ -343,11 +347,11 @@ compare_served(const void *a, const void *b)
 }
 
 /*
- * Workers leave whose database is not to be served any more, or that are too
- * many; which ones does not matter.
+ * Dismisses the background workers of databases that are no longer to be served,
+ * and any others up to the surplus.
  */
 static void
-dismiss(const PgqrsDatabase *list, int count, int surplus)
+dismiss_workers(const PgqrsDatabase *list, int count, int surplus)
 {
 	for (int i = 0; i < count; i++)
 	{
@@ -358,7 +362,7 @@ dismiss(const PgqrsDatabase *list, int count, int surplus)
 	}
 }
 
-/* Starts what is due; when to look again, if nobody wakes us before. */
+/* Starts the due background workers; returns when the next one is due. */
 static TimestampTz
 start_workers(void)
 {
@@ -369,7 +373,7 @@ start_workers(void)
 	TimestampTz next = DT_NOEND;
 	int waiting = 0;
 
-	dismiss(list, count, -room);
+	dismiss_workers(list, count, -room);
 	qsort(list, count, sizeof(PgqrsDatabase), compare_served);
 	for (int i = 0; i < count; i++)
 	{
@@ -393,20 +397,23 @@ start_workers(void)
  * The process
  */
 
-/* When duties are due may have changed; queues and parked runs have no such time. */
+/*
+ * After a change of the configuration or of the clock: makes all duties due whose
+ * instants may have changed.  Queues and run wake-ups have no such instant.
+ */
 static void
-look_at_everything(void)
+make_everything_due(void)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
-		if (kind != DUTY_RUN_WAKEUPS && kind != DUE_QUEUES)
+		if (kind != DUTY_RUN_WAKEUPS && kind != DUTY_QUEUES)
 			pgqrs_databases_poke_all(kind);
 	read_at = 0;
 }
 
 static void
-heed_signals(void)
+apply_signals(void)
 {
-	/* quietly, with a status that has the postmaster start another */
+	/* without a message; the exit status makes the postmaster restart the launcher */
 	if (ProcDiePending)
 		proc_exit(1);
 	CHECK_FOR_INTERRUPTS();
@@ -414,7 +421,7 @@ heed_signals(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
-		look_at_everything();
+		make_everything_due();
 	}
 }
 
@@ -428,7 +435,7 @@ milliseconds_until(TimestampTz at)
 }
 
 static bool
-is_read(void)
+is_database_list_fresh(void)
 {
 	return read_at > pgqrs_clock() - READ_INTERVAL;
 }
@@ -450,16 +457,16 @@ pgqrs_launcher_main(Datum arg)
 	{
 		TimestampTz next = DT_NOEND;
 
-		heed_signals();
+		apply_signals();
 		(void) pgqrs_clock();
 		if (stepped_at != pgqrs_clock_stepped_at())
 		{
 			stepped_at = pgqrs_clock_stepped_at();
 			retry_at = 0;
-			look_at_everything();
+			make_everything_due();
 		}
-		forget_ended();
-		if (pgqrs_databases_take_changed() || !is_read())
+		forget_exited_workers();
+		if (pgqrs_databases_take_changed() || !is_database_list_fresh())
 			read_databases();
 		if (!pgqrs_paused)
 			next = start_workers();

@@ -1,13 +1,13 @@
 /*
  * launcher.h
- *	  The process that starts background workers where they are needed.
+ *	  Launcher: starts a background worker for each database with due duties.
  */
 #ifndef PGQRS_LAUNCHER_H
 #define PGQRS_LAUNCHER_H
 
 #include "postgres.h"
 
-/* When the library is preloaded: has the postmaster start it. */
+/* Registers the launcher with the postmaster, if the library is preloaded. */
 extern void pgqrs_launcher_init(void);
 
 #endif /* PGQRS_LAUNCHER_H */

@@ -173,7 +173,7 @@ look_at_all_queues(TimestampTz now, bool placed)
 static TimestampTz
 all_queues_due(TimestampTz now)
 {
-	TimestampTz due = pgqrs_database_due(DUE_QUEUES);
+	TimestampTz due = pgqrs_database_due(DUTY_QUEUES);
 
 	return due == 0 || unplaced_at > now ? due :
 										   Max(due, unplaced_at + UNPLACED_PAUSE);
@@ -466,7 +466,7 @@ pgqrs_notify_put_back(void)
 	if (pass == NULL)
 		return;
 	publish_again();
-	pgqrs_database_lower(DUE_QUEUES, 0);
+	pgqrs_database_lower(DUTY_QUEUES, 0);
 	pass->unplaced = (PgqrsNumbers){0};
 	MemoryContextReset(pass->context);
 }
@@ -518,8 +518,8 @@ pgqrs_notify_pass(void)
 		begin_passes();
 	pass->more = false;
 	old = MemoryContextSwitchTo(pass->context);
-	if (all_queues_due(now) <= now && pgqrs_database_take(DUE_QUEUES, now))
-		look_at_all_queues(now, pgqrs_database_taken(DUE_QUEUES) == 0);
+	if (all_queues_due(now) <= now && pgqrs_database_take(DUTY_QUEUES, now))
+		look_at_all_queues(now, pgqrs_database_taken(DUTY_QUEUES) == 0);
 	MemoryContextSwitchTo(pass->context);
 	look_at_due_queues(now);
 	pass->queues = pgqrs_wakeup_take_queues(pass->queue_ids, MAX_QUEUES);

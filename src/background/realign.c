@@ -1,23 +1,23 @@
 /*
  * realign.c
- *	  Rows that were written while the clock was ahead, once it has been set
- *	  back: without this they would wait until it is there again.
+ *	  Realignment: moves rows that were written while the clock was ahead.
  *
- * A message whose enqueued_at or dequeued_at is later than now was written in
- * the wrong time.  It is moved earlier by the step, with its deadline and with
- * the end of its sleep: a delay that was asked for stays a delay, a lease keeps
- * its length, and messages that were ready stay in their order.  Where the step
- * is not known, since no server was there to see it, each message is moved by
- * what its own writing is ahead of now.
+ * After the clock was set back, such rows would become due only when the clock
+ * reaches their instants again.  A message with enqueued_at or dequeued_at in the
+ * future was written while the clock was ahead.  It is moved back by the clock
+ * step, with its deadline and the end of its sleep: delays and leases keep their
+ * length, and ready messages keep their order.  If no server observed the step,
+ * each message is moved by the distance of its own instant from now.
  *
- * A message that was only given back or extended in the wrong time does not
- * tell by itself.  Where the server has seen since when the clock was ahead, one
- * that had been delivered before and became due in that time is moved as well,
- * and a lease that could have been extended then ends no later than a new one.
+ * A message that was only released or extended while the clock was ahead has no
+ * such instant.  If the server knows when the clock got ahead, a message that had
+ * been delivered before and became due in that time is moved as well, and a lease
+ * that may have been extended in that time ends no later than a new lease.
  *
- * Runs in a background worker and in pgqrs_maintain().  Never waits for a lock;
- * what another transaction has is left to another look.  A new key is never
- * earlier than the reading of the clock for it, as claim_floor.c demands.
+ * Runs in a background worker and in pgqrs_maintain().  Never waits for a lock:
+ * rows that another transaction has locked are left to another batch.  A new key
+ * of the claim index is never earlier than the clock reading for it, as the
+ * protocol in claim_floor.c requires.
  */
 #include "background/realign.h"
 
@@ -37,22 +37,20 @@
 #include "workflow/run_wakeup.h"
 #include "workflow/wait_step.h"
 
-#define MAX_MOVED	1000  /* messages changed by one batch */
-#define MAX_ENTRIES 20000 /* index entries looked at by one batch */
-#define MAX_LATEST	1000 /* messages looked at for whether the clock went back */
+/* Limits of one batch. */
+#define MAX_MOVED	1000  /* messages to move */
+#define MAX_ENTRIES 20000 /* index entries to scan */
+#define MAX_LATEST	1000  /* newest messages to check for a clock step */
 
-/* What another transaction has locked is looked at again after this. */
-#define RETRY (1 * USECS_PER_SEC)
-
-/* No retry comes later than this by itself. */
+/* The longest retry delay: max_interval of the default policy, with jitter. */
 #define MAX_BACKOFF (75 * USECS_PER_SEC)
 
-/* Where the look at all messages goes on: of this backend. */
+/* The position where this backend continues its scan of all messages. */
 typedef struct Position
 {
 	bool under_way;
-	bool passed_over; /* something that was locked */
-	uint32 epoch;	  /* of the clock, when it began */
+	bool passed_over; /* skipped a locked message */
+	uint32 epoch;	  /* the clock's epoch at the start of the scan */
 	int64 queue_id;
 	int priority;
 	TimestampTz visible_after;
@@ -65,7 +63,7 @@ typedef struct Realign
 	PgqrsTable *steps;
 	TupleTableSlot *step_slot;
 	PgqrsClockStep step;
-	int64 step_size; /* 0: not known */
+	int64 step_size; /* 0: unknown */
 	TimestampTz now;
 	Position at;
 	int budget;
@@ -82,12 +80,12 @@ is_ahead(TupleTableSlot *slot, AttrNumber column, TimestampTz now)
 }
 
 /*
- * Whether anything is to be done
+ * Detection of a clock step
  */
 
-/* Whether one of the latest messages was sent or claimed later than now. */
+/* Whether one of the newest messages was sent or claimed in the future. */
 static bool
-any_from_the_future(TimestampTz now)
+has_future_messages(TimestampTz now)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
@@ -106,11 +104,11 @@ any_from_the_future(TimestampTz now)
 }
 
 /*
- * Whether all messages have to be looked at.  A server that has just started
- * does not know; without shared memory some of the messages have to tell.
+ * Whether a scan of all messages is necessary.  After the start of the server it
+ * is; without shared memory the newest messages show whether the clock was ahead.
  */
 static bool
-is_needed(uint32 epoch, TimestampTz now)
+is_scan_needed(uint32 epoch, TimestampTz now)
 {
 	static uint32 handled = 0;
 	bool known;
@@ -119,25 +117,22 @@ is_needed(uint32 epoch, TimestampTz now)
 		return !pgqrs_database_is_realigned(epoch);
 	known = handled == epoch;
 	handled = epoch;
-	return !known || any_from_the_future(now);
+	return !known || has_future_messages(now);
 }
 
 /*
- * Finding
+ * Searching
  */
 
 static int64
-size_of(const PgqrsClockStep *step)
+step_size_of(const PgqrsClockStep *step)
 {
 	return step->from - step->to;
 }
 
-/*
- * How much earlier the message in the slot has to be; 0: it is right.  Only a
- * message of a later time than now is asked for.
- */
+/* The time by which the message in the slot is to be moved back, or 0. */
 static int64
-shift_of(Realign *r, TupleTableSlot *message, TimestampTz now)
+message_shift(Realign *r, TupleTableSlot *message, TimestampTz now)
 {
 	TimestampTz due = DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after));
 	TimestampTz written = DatumGetTimestampTz(
@@ -162,7 +157,7 @@ shift_of(Realign *r, TupleTableSlot *message, TimestampTz now)
 	return Max(0, Min(r->step_size, due - (now + r->rows.queue.visibility_timeout)));
 }
 
-/* Looks at what is due later than now; false: that is enough for a batch. */
+/* Scans the messages of one priority that are due after now; false on a full batch. */
 static bool
 search_priority(Realign *r)
 {
@@ -191,7 +186,7 @@ search_priority(Realign *r)
 		r->at.visible_after = due;
 		r->at.message_id = id;
 		if (pgqrs_scan_fetch(&scan, r->rows.message) &&
-			shift_of(r, r->rows.message, r->now) > 0)
+			message_shift(r, r->rows.message, r->now) > 0)
 			r->found[r->count++] = id;
 		more = --r->budget > 0 && r->count < MAX_MOVED;
 	}
@@ -220,9 +215,9 @@ search_queue(Realign *r)
 	return true;
 }
 
-/* In order of queue, priority and key; false: there is more. */
+/* Collects the messages to move, in order of the claim index; false on a full batch. */
 static bool
-search(Realign *r)
+collect_messages(Realign *r)
 {
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	bool all = true;
@@ -263,7 +258,7 @@ move_column(PgqrsRow *row, AttrNumber column, int64 shift)
 					  DatumGetTimestampTz(row->values[column - 1]) - shift));
 }
 
-/* The deadline of a run that was triggered in the wrong time. */
+/* Moves the deadline of a run that was triggered while the clock was ahead. */
 static void
 move_run_deadline(Realign *r, int64 shift)
 {
@@ -283,9 +278,9 @@ move_run_deadline(Realign *r, int64 shift)
 	} while (pgqrs_row_try_update(rows->runs, rows->run, &row) != ROW_LOCKED);
 }
 
-/* What the step of a sleep, or of a wait for a signal, has fixed. */
+/* Moves the instant in the input of a step that sleeps or waits for a signal. */
 static bool
-moved_wait(TupleTableSlot *step, int64 shift, Datum *input)
+move_wait_input(TupleTableSlot *step, int64 shift, Datum *input)
 {
 	TimestampTz at;
 
@@ -301,9 +296,9 @@ moved_wait(TupleTableSlot *step, int64 shift, Datum *input)
 	return true;
 }
 
-/* Steps of the run at which it is parked since the wrong time. */
+/* Moves the wait steps of the run that began while the clock was ahead. */
 static void
-move_waits(Realign *r, int64 shift)
+move_wait_steps(Realign *r, int64 shift)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber,
 					pgqrs_get(r->rows.message, Messages_message_id)};
@@ -316,7 +311,7 @@ move_waits(Realign *r, int64 shift)
 		Datum input;
 
 		if (!is_ahead(r->step_slot, Steps_started_at, r->now) ||
-			!moved_wait(r->step_slot, shift, &input) ||
+			!move_wait_input(r->step_slot, shift, &input) ||
 			pgqrs_row_lock(r->steps, r->step_slot, LockTupleNoKeyExclusive,
 						   LockWaitSkip) != ROW_LOCKED)
 			continue;
@@ -328,7 +323,7 @@ move_waits(Realign *r, int64 shift)
 	pgqrs_scan_end(&scan);
 }
 
-/* The message is locked, and was found by shift_of(). */
+/* Moves the locked message back. */
 static void
 move_message(Realign *r, int64 shift)
 {
@@ -345,7 +340,7 @@ move_message(Realign *r, int64 shift)
 	{
 		if (was_sent_ahead)
 			move_run_deadline(r, shift);
-		move_waits(r, shift);
+		move_wait_steps(r, shift);
 	}
 	pgqrs_row_copy(&row, rows->messages, message);
 	pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(Max(due, now)));
@@ -367,7 +362,7 @@ move_message(Realign *r, int64 shift)
 }
 
 static void
-move_found(Realign *r)
+move_collected(Realign *r)
 {
 	for (int i = 0; i < r->count; i++)
 	{
@@ -381,14 +376,14 @@ move_found(Realign *r)
 													r->found[i], r->rows.message);
 			continue;
 		}
-		shift = shift_of(r, r->rows.message, pgqrs_clock());
+		shift = message_shift(r, r->rows.message, pgqrs_clock());
 		if (shift > 0)
 			move_message(r, shift);
 	}
 }
 
 /*
- * Workers whose last call seems to be yet to come
+ * Workers with a heartbeat in the future
  */
 
 static void
@@ -420,7 +415,7 @@ move_heartbeats(TimestampTz now)
  */
 
 static void
-begin(Realign *r, Position *reached, uint32 epoch)
+begin_batch(Realign *r, Position *reached, uint32 epoch)
 {
 	if (!reached->under_way || reached->epoch != epoch)
 	{
@@ -434,7 +429,7 @@ begin(Realign *r, Position *reached, uint32 epoch)
 	r->at = *reached;
 	r->budget = MAX_ENTRIES;
 	if (pgqrs_clock_last_step_back(&r->step))
-		r->step_size = size_of(&r->step);
+		r->step_size = step_size_of(&r->step);
 	pgqrs_run_open(&r->rows);
 	r->steps = pgqrs_table_open(TABLE_STEPS, true);
 	r->step_slot = pgqrs_table_slot(r->steps);
@@ -449,20 +444,20 @@ pgqrs_realign_pass(int64 *moved)
 	Realign *r;
 	TimestampTz next;
 
-	if (!(reached.under_way && reached.epoch == epoch) && !is_needed(epoch, now))
+	if (!(reached.under_way && reached.epoch == epoch) && !is_scan_needed(epoch, now))
 		return DT_NOEND;
 	r = palloc0(sizeof(Realign));
 	r->now = now;
-	begin(r, &reached, epoch);
-	if (!search(r))
+	begin_batch(r, &reached, epoch);
+	if (!collect_messages(r))
 		next = 0;
 	else if (r->at.passed_over)
-		next = now + RETRY;
+		next = now + PGQRS_LOCKED_ROW_RETRY;
 	else
 		next = DT_NOEND;
-	move_found(r);
+	move_collected(r);
 	if (next == DT_NOEND && r->at.passed_over)
-		next = now + RETRY;
+		next = now + PGQRS_LOCKED_ROW_RETRY;
 	*moved += r->moved;
 	if (next == DT_NOEND)
 		pgqrs_database_set_realigned(epoch);

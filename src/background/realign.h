@@ -1,6 +1,6 @@
 /*
  * realign.h
- *	  Rows that were written while the clock was ahead.
+ *	  Realignment: moves rows that were written while the clock was ahead.
  */
 #ifndef PGQRS_REALIGN_H
 #define PGQRS_REALIGN_H
@@ -10,8 +10,8 @@
 #include "datatype/timestamp.h"
 
 /*
- * One bounded batch; *moved counts messages.  Returns when to go on: 0 if there
- * is more, DT_NOEND if nothing is left.
+ * Runs one bounded batch and adds the number of moved messages to *moved.  Returns
+ * when the next batch is due: 0 at once, DT_NOEND if no message is left.
  */
 extern TimestampTz pgqrs_realign_pass(int64 *moved);
 

@@ -1,11 +1,10 @@
 /*
  * worker_xact.c
- *	  The transaction in which a background worker does something.
+ *	  Transactions of a background worker.
  *
- * Runs in the worker of a database.  The extension is locked against being
- * dropped, looked up anew, and worked on as its owner under
- * SECURITY_RESTRICTED_OPERATION; all of that to the end of the transaction,
- * however it ends.
+ * Each transaction locks the extension against DROP EXTENSION, looks it up again,
+ * and runs with the privileges of the extension's owner under
+ * SECURITY_RESTRICTED_OPERATION.  An error ends all of that with the transaction.
  */
 #include "background/worker_xact.h"
 
@@ -19,10 +18,10 @@
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-static Oid owner_before;
-static int security_before;
+static Oid saved_user;
+static int saved_security_context;
 
-/* What is here, locked for the rest of the transaction. */
+/* Locks the extension until the end of the transaction; the database's state. */
 static PgqrsDatabaseState
 lock_extension(char **version)
 {
@@ -39,21 +38,21 @@ lock_extension(char **version)
 }
 
 static void
-note_state(PgqrsDatabaseState state, const char *version, uint32 probes)
+set_database_state(PgqrsDatabaseState state, const char *version, uint32 probes)
 {
 	if (state == DATABASE_OUTDATED && pgqrs_database_state() != DATABASE_OUTDATED)
 		ereport(LOG,
-				(errmsg("nothing is done in the background in database \"%s\"",
+				(errmsg("pgqrs does no background work in database \"%s\"",
 						get_database_name(MyDatabaseId)),
-				 errdetail("Version %s of extension pgqrs is installed there, the library's is %s.",
+				 errdetail("The installed version of extension pgqrs is %s, the version of the library is %s.",
 						   version, PGQRS_VERSION),
-				 errhint("Run ALTER EXTENSION pgqrs UPDATE there, or if the library is the older one, restart the server.")));
+				 errhint("Run ALTER EXTENSION pgqrs UPDATE in the database, or restart the server if the library is older.")));
 	if (state == DATABASE_SUBSCRIBED && pgqrs_database_state() != DATABASE_SUBSCRIBED)
 		ereport(LOG,
-				(errmsg("nothing is done in the background in database \"%s\"",
+				(errmsg("pgqrs does no background work in database \"%s\"",
 						get_database_name(MyDatabaseId)),
-				 errdetail("A subscription writes the tables of extension pgqrs there."),
-				 errhint("When the publisher is not to do the work any more, drop the subscription.")));
+				 errdetail("A subscription writes the tables of extension pgqrs in the database."),
+				 errhint("To move the work from the publisher to this database, drop the subscription.")));
 	pgqrs_database_set_state(state, probes);
 }
 
@@ -69,12 +68,13 @@ pgqrs_worker_xact_begin(const char *activity)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_report_activity(STATE_RUNNING, activity);
 	state = lock_extension(&version);
-	note_state(state, version, probes);
+	set_database_state(state, version, probes);
 	if (state == DATABASE_SERVED)
 	{
-		GetUserIdAndSecContext(&owner_before, &security_before);
+		GetUserIdAndSecContext(&saved_user, &saved_security_context);
 		SetUserIdAndSecContext(pgqrs_catalog_owner(),
-							   security_before | SECURITY_RESTRICTED_OPERATION);
+							   saved_security_context |
+								   SECURITY_RESTRICTED_OPERATION);
 		return true;
 	}
 	PopActiveSnapshot();
@@ -85,7 +85,7 @@ pgqrs_worker_xact_begin(const char *activity)
 void
 pgqrs_worker_xact_end(void)
 {
-	SetUserIdAndSecContext(owner_before, security_before);
+	SetUserIdAndSecContext(saved_user, saved_security_context);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	pgstat_report_stat(false);

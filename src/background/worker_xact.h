@@ -1,6 +1,6 @@
 /*
  * worker_xact.h
- *	  The transaction in which a background worker does something.
+ *	  Transactions of a background worker.
  */
 #ifndef PGQRS_WORKER_XACT_H
 #define PGQRS_WORKER_XACT_H
@@ -8,8 +8,9 @@
 #include "postgres.h"
 
 /*
- * Begins one, with a snapshot and the rights of the extension's owner; activity:
- * what is shown of it.  False: there is nothing to work on, and no transaction.
+ * Begins a transaction with a snapshot and the privileges of the extension's
+ * owner.  activity: "query" in pg_stat_activity.  False, without a transaction, if
+ * the database has no extension to serve.
  */
 extern bool pgqrs_worker_xact_begin(const char *activity);
 extern void pgqrs_worker_xact_end(void);

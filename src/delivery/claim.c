@@ -1,18 +1,19 @@
 /*
  * claim.c
- *	  Claiming messages, and what becomes of a claim that was lost.
+ *	  Claims: leases on due messages, and messages whose lease was lost.
  *
- * Runs in any backend.  Walks the claim index itself: per priority, from high
- * to low, what is due, in order of visible_after and id.  Never waits: a row
- * that somebody has locked is passed over.  The version that was locked is the
- * version that was found due, so nothing needs to be looked at twice.
+ * Runs in any backend.  A claim scans the claim index itself: for each priority,
+ * from high to low, the due messages in order of visible_after and id.  It never
+ * waits: rows that another transaction has locked are skipped.  The row version
+ * that the claim locks is the version that the scan found due, so no recheck is
+ * necessary.
  *
- * A message that was held is locked exclusively first, so that the holder and
- * the claim exclude each other.  One without a lease is updated at once, if it is
- * free; see claim_hints.c.
+ * A message with an expired lease is locked exclusively first, so that its
+ * holder and the claim exclude each other.  An unleased message needs no prior
+ * lock: the UPDATE's row lock is sufficient; see claim_hints.c.
  *
- * What may not be delivered is ended, in a subtransaction, so that one that
- * cannot be ended keeps nobody from the others.
+ * Messages that must not be delivered again are ended in a subtransaction, so
+ * that an error at one of them does not block the others.
  */
 #include "delivery/claim.h"
 
@@ -38,23 +39,23 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/* One call may end this many messages that are due to end. */
+/* Messages that one call may end. */
 #define MAX_ENDED 1000
 
 /*
- * And deliver from so many queues with a limit, each of which it locks until the
- * transaction ends: all of the server share the table of locks.
+ * Queues with max_in_flight that one call may claim from.  The call locks each
+ * until the transaction ends, and the server's lock table is limited.
  */
 #define MAX_LIMITED 100
 
 typedef struct Claim
 {
 	PgqrsRunRows rows;
-	bool is_clean;	 /* the transaction had modified no message before */
+	bool is_clean;	 /* the transaction had not modified any message before */
 	int64 worker_id; /* 0: none */
 	const char *worker_version;
 	const PgqrsQueueIds *matching; /* NULL: one queue */
-	int64 timeout;				   /* < 0: the queue's */
+	int64 timeout;				   /* < 0: the queue's visibility_timeout */
 	int wanted;
 	int may_end;
 	int may_limit;
@@ -63,7 +64,7 @@ typedef struct Claim
 } Claim;
 
 /*
- * Ends
+ * Ending messages that must not be delivered again
  */
 
 static void
@@ -71,11 +72,11 @@ end_message(PgqrsRunRows *rows, int failures)
 {
 	NullableDatum error = PGQRS_NULL;
 
-	/* the last error that a consumer reported says more than ours */
+	/* an error that a worker reported says more than ours */
 	if (pgqrs_is_null(rows->message, Messages_last_error))
 		error = pgqrs_value(
 			pgqrs_json_error("max_attempts",
-							 psprintf("the lease ran out; failures: %d", failures)));
+							 psprintf("the lease expired; failures: %d", failures)));
 	pgqrs_message_end(rows->messages, rows->message, &rows->queue, OUTCOME_DEAD,
 					  failures, error);
 }
@@ -87,7 +88,7 @@ pgqrs_claim_is_cancelled(PgqrsRunRows *rows)
 		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
 }
 
-/* Whether a message may not be delivered any more. */
+/* Whether the message must not be delivered again. */
 static bool
 is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
@@ -111,7 +112,7 @@ end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 								 "the run did not end before its deadline");
 	else
 		error = pgqrs_json_error("max_crashes",
-								 psprintf("%d leases in a row ran out or were revoked",
+								 psprintf("%d consecutive leases expired or were revoked",
 										  failures));
 	pgqrs_run_end(rows, RUN_ERROR, PGQRS_NULL, pgqrs_value(error));
 }
@@ -172,8 +173,8 @@ lock_message(PgqrsRunRows *rows)
 }
 
 /*
- * Reads the run of the message in the slot.  False, and that is told once: there
- * is none, or none that could be claimed.
+ * Reads the run of the message in the slot.  False if the run is missing or
+ * damaged; the first time, the message is reported and put into quarantine.
  */
 static bool
 fetch_run(PgqrsRunRows *rows)
@@ -191,7 +192,7 @@ fetch_run(PgqrsRunRows *rows)
 	return false;
 }
 
-/* The run's new version; false: it has changed since it was read. */
+/* Updates the run; false if it has changed since it was read. */
 static bool
 update_run(Claim *claim, const PgqrsRow *message, TimestampTz now)
 {
@@ -223,18 +224,19 @@ lease_time(const Claim *claim)
 								 claim->rows.queue.visibility_timeout;
 }
 
-/* Writes the new version of a message that is locked. */
+/* Updates a message that this transaction has locked. */
 static void
-take_locked(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
-			TimestampTz now)
+update_locked_message(PgqrsRunRows *rows, const PgqrsRow *row,
+					  PgqrsFloorKey key, TimestampTz now)
 {
 	pgqrs_row_update(rows->messages, rows->message, row);
 	pgqrs_taken_note(key, now);
 }
 
-/* The same for one that is not; false: another transaction has it. */
+/* Updates an unlocked message; false if another transaction has locked it. */
 static bool
-take(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key, TimestampTz now)
+update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
+			   TimestampTz now)
 {
 	PgqrsTake how = pgqrs_taken_begin(key, now);
 
@@ -250,13 +252,13 @@ take(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key, TimestampTz now
 	}
 	if (how == TAKE_UPDATE)
 		pgqrs_taken_end(false);
-	if (!lock_message(rows)) /* it may be locked by this transaction */
+	if (!lock_message(rows)) /* the locker may be this transaction */
 		return false;
-	take_locked(rows, row, key, now);
+	update_locked_message(rows, row, key, now);
 	return true;
 }
 
-/* The message's new version. */
+/* Fills the row version with the new lease. */
 static void
 fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
@@ -307,7 +309,7 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 	claim->deliver(claim->arg, &d);
 }
 
-/* An end, in a subtransaction with tables of its own. */
+/* A message to end, in a subtransaction that opens the tables itself. */
 typedef struct End
 {
 	const PgqrsRunRows *found;
@@ -315,9 +317,9 @@ typedef struct End
 	TimestampTz now;
 } End;
 
-/* Unless it is not the version that was found, or somebody has it locked. */
+/* Does nothing if the message has a newer version or another transaction has locked it. */
 static bool
-end_found(void *arg)
+end_found_message(void *arg)
 {
 	const End *end = arg;
 	TupleTableSlot *found = end->found->message;
@@ -339,8 +341,8 @@ end_found(void *arg)
 }
 
 /*
- * Ends the message if it may not be delivered; false if it may.  One at which
- * that fails is in nobody's way.
+ * Ends the message if it must not be delivered again; else returns false.  An
+ * error puts the message into quarantine.
  */
 static bool
 end_if_due(Claim *claim, int failures, TimestampTz now)
@@ -353,13 +355,13 @@ end_if_due(Claim *claim, int failures, TimestampTz now)
 		return false;
 	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, id))
 	{
-		(void) pgqrs_faulty_try(end_found, &end);
+		(void) pgqrs_faulty_try(end_found_message, &end);
 		claim->may_end--;
 	}
 	return true;
 }
 
-/* Claims the message in the slot, or ends it, or passes it over. */
+/* Claims, ends or skips the message in the slot. */
 static void
 claim_message(Claim *claim, PgqrsFloorKey key)
 {
@@ -374,9 +376,9 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	{
 		if (!lock_message(rows))
 			return;
-		failures = pgqrs_claim_failures_after_loss(rows->message); /* it has run out */
+		failures = pgqrs_claim_failures_after_loss(rows->message);
 	}
-	/* nothing of pgqrs has the run's row locked then, but SQL by hand may */
+	/* no function of pgqrs locks the run's row without the message, but a user may */
 	if (is_run && (!fetch_run(rows) || pgqrs_row_update_waits(rows->run)))
 		return;
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id, lease_time(claim),
@@ -385,14 +387,14 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 		return;
 	fill_message(claim, &row, failures, now);
 	if (held)
-		take_locked(rows, &row, key, now);
-	else if (!take(rows, &row, key, now))
+		update_locked_message(rows, &row, key, now);
+	else if (!update_message(rows, &row, key, now))
 		return;
 	while (is_run && !update_run(claim, &row, now))
 		if (!fetch_run(rows))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("a run has vanished while it was claimed"),
+					 errmsg("a run disappeared while it was claimed"),
 					 errhint(PGQRS_DAMAGED_HINT)));
 	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
 						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
@@ -405,14 +407,14 @@ claim_message(Claim *claim, PgqrsFloorKey key)
  * One queue
  */
 
-/* Whether the call may claim or end another message. */
+/* Whether the call may claim or end more messages. */
 static bool
 wants_more(const Claim *claim)
 {
 	return claim->wanted > 0 && claim->may_end > 0;
 }
 
-/* What the scan finds up to a bound. */
+/* Claims the messages of one part of the scan. */
 static void
 claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 {
@@ -441,9 +443,9 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 }
 
 /*
- * What is due at one priority, from its floor on.  What the floor's protocol
- * asks of a scan is in claim_floor.c: the clock and what is pending are read before
- * the snapshot is taken.
+ * Claims the due messages of one priority, beginning at its floor.  The floor's
+ * protocol is in claim_floor.c: the scan reads the clock and the pending writers
+ * before it takes its snapshot.
  */
 static void
 scan_priority(Claim *claim, int priority)
@@ -479,11 +481,7 @@ scan_priority(Claim *claim, int priority)
 	pgqrs_floor_scan_end(&floor);
 }
 
-/*
- * The priorities of a queue from high to low.  They are found by index entries
- * whose rows may be dead, so that a level of nothing else costs one of them.
- * False: there is none.
- */
+/* Claims from the priorities high to low; false if none of them has an entry. */
 static bool
 scan_priorities(Claim *claim, int high, int low)
 {
@@ -513,8 +511,8 @@ scan_priorities(Claim *claim, int high, int low)
 }
 
 /*
- * Most messages have the usual priority, so that it is worth not to look for
- * it, and to remember that there is none above.
+ * Most messages have the usual priority: it is scanned without a search for its
+ * entries, and the absence of higher priorities is cached.
  */
 static void
 scan_queue(Claim *claim)
@@ -532,7 +530,7 @@ scan_queue(Claim *claim)
 		(void) scan_priorities(claim, PGQRS_USUAL_PRIORITY - 1, PG_INT16_MIN);
 }
 
-/* No more than the queue has room for. */
+/* Claims no more messages than max_in_flight of the queue allows. */
 static void
 claim_limited(Claim *claim)
 {
@@ -554,7 +552,7 @@ claim_limited(Claim *claim)
 		claim->may_limit--;
 }
 
-/* From the queue of the rows. */
+/* Claims from the queue in claim->rows. */
 static void
 claim_queue(Claim *claim)
 {
@@ -570,9 +568,9 @@ claim_queue(Claim *claim)
  * Many queues
  */
 
-/* The one queue of that name. */
+/* The queue of that name, to which the worker must subscribe. */
 static void
-find_named(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
+find_named_queue(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
 {
 	pgqrs_queue_require(name, PRIVILEGE_WORK, queue);
 	if (worker != NULL && !pgqrs_worker_subscribes(worker, name))
@@ -584,7 +582,7 @@ find_named(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
 }
 
 static const PgqrsQueueIds *
-find_matching(const char *pattern, const PgqrsWorker *worker)
+find_matching_queues(const char *pattern, const PgqrsWorker *worker)
 {
 	List *subscribed = worker != NULL ? worker->queues : NIL;
 
@@ -603,16 +601,16 @@ pgqrs_claim_queues(const char *queue, const PgqrsWorker *worker)
 	PgqrsQueue q;
 
 	if (queue == NULL || pgqrs_is_pattern(queue))
-		return find_matching(queue, worker);
-	find_named(queue, worker, &q);
+		return find_matching_queues(queue, worker);
+	find_named_queue(queue, worker, &q);
 	id = q.queue_id;
 	slot = pgqrs_wakeup_slot(id);
 	return &one;
 }
 
-/* Each call of a session starts at the next queue, so that none starves. */
+/* Each call of a session starts at the next queue, so that no queue starves. */
 static int
-next_start(int count)
+next_start_queue(int count)
 {
 	static uint32 turn = 0;
 
@@ -621,12 +619,9 @@ next_start(int count)
 	return turn++ % count;
 }
 
-/*
- * Whether the queue is known to have nothing, also for a transaction that may
- * have written to it.
- */
+/* Whether the queue is known to be empty, including this transaction's messages. */
 static bool
-is_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
+is_known_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
 {
 	return pgqrs_wakeup_is_idle(slot, queue_id, now) &&
 		(claim->is_clean || !pgqrs_xact_has_woken(queue_id));
@@ -635,7 +630,7 @@ is_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
 static void
 claim_matching(Claim *claim, const PgqrsQueueIds *queues)
 {
-	int at = queues->count > 1 ? next_start(queues->count) : 0;
+	int at = queues->count > 1 ? next_start_queue(queues->count) : 0;
 	TimestampTz now = pgqrs_clock_peek();
 	PgqrsRunRows *rows = &claim->rows;
 
@@ -645,7 +640,7 @@ claim_matching(Claim *claim, const PgqrsQueueIds *queues)
 
 		if (at == queues->count)
 			at = 0;
-		if (is_idle(claim, queues->ids[at], queues->slots[at], now) ||
+		if (is_known_idle(claim, queues->ids[at], queues->slots[at], now) ||
 			!pgqrs_queue_by_id(queues->ids[at], &rows->queue) ||
 			(rows->queue.max_in_flight > 0 && claim->may_limit == 0))
 			continue;
@@ -666,7 +661,7 @@ claim_all(Claim *claim)
 		claim_queue(claim);
 }
 
-/* No more than the worker may hold. */
+/* Claims no more messages than max_concurrent of the worker allows. */
 static void
 claim_for_worker(Claim *claim, const PgqrsWorker *worker)
 {
@@ -717,9 +712,9 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 		claim.worker_version = worker.version;
 	}
 	if (queue == NULL || pgqrs_is_pattern(queue))
-		claim.matching = find_matching(queue, w);
+		claim.matching = find_matching_queues(queue, w);
 	else
-		find_named(queue, w, &claim.rows.queue);
+		find_named_queue(queue, w, &claim.rows.queue);
 	if (w != NULL)
 		claim_for_worker(&claim, w);
 	else

@@ -1,6 +1,6 @@
 /*
  * claim.h
- *	  Claiming messages, and what becomes of a claim that was lost.
+ *	  Claims: leases on due messages, and messages whose lease was lost.
  */
 #ifndef PGQRS_CLAIM_H
 #define PGQRS_CLAIM_H
@@ -10,7 +10,7 @@
 #include "queue/worker_registry.h"
 #include "workflow/run.h"
 
-/* A message handed out.  What it points to is good during the call only. */
+/* A claimed message.  Its pointers are valid only during the call. */
 typedef struct PgqrsDelivery
 {
 	int64 message_id;
@@ -30,38 +30,40 @@ typedef struct PgqrsDelivery
 typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
 
 /*
- * Claims up to batch_size messages.  queue: a name, a pattern, or NULL for
- * what the worker subscribes to; worker_id 0: none; timeout < 0: the queue's.
+ * Claims up to batch_size messages.  queue: a name, a pattern, or NULL for the
+ * queues to which the worker subscribes; worker_id 0: no worker; timeout < 0: the
+ * queue's visibility_timeout.
  */
 extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
 						int64 timeout, PgqrsDeliver deliver, void *arg);
 
 /*
- * The queues that it would claim from; worker: NULL for none.  Good until the
- * next call.
+ * The queues that pgqrs_claim() would claim from; worker: or NULL.  Valid until
+ * the next call.
  */
 extern const PgqrsQueueIds *pgqrs_claim_queues(const char *queue,
 											   const PgqrsWorker *worker);
 
-/* The run, which is read, was asked to stop; false for a message. */
+/* Whether a cancellation of the run in rows->run was requested; false without a run. */
 extern bool pgqrs_claim_is_cancelled(PgqrsRunRows *rows);
 
 /*
- * For a message that is locked exclusively and not under a live lease, with
- * the failures it has by now: ends it if it was cancelled, is past its
- * deadline or has failed too often, and says so.
+ * Ends the message if its run was cancelled, its deadline has passed or its
+ * failures reach the limit; else returns false.  The caller holds an exclusive
+ * lock on the message, which must not have a live lease unless its deadline has
+ * passed.
  */
 extern bool pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures,
 								   TimestampTz now);
 
 /*
- * The failures of a message whose lease ran out or is taken away: one more than
- * before, unless its worker was stopped by its own pgqrs_stop_worker().
+ * The failures of a message whose lease expired or is revoked: one more than
+ * before, unless its worker had called pgqrs_stop_worker().
  */
 extern int pgqrs_claim_failures_after_loss(TupleTableSlot *message);
 
 /*
- * A lease was taken away, from a message that is locked exclusively: counts a
+ * Revokes the lease of a message that the caller has locked exclusively: counts a
  * failure and makes the message claimable at once, or ends it and returns true.
  */
 extern bool pgqrs_claim_revoke(PgqrsRunRows *rows);

@@ -1,13 +1,13 @@
 /*
  * consume.c
- *	  Working off a queue with a function, in the caller's transaction.
+ *	  Consumption: a handler function processes messages in the caller's transaction.
  *
- * Runs in any backend.  The claim, what the handler does and the end of the
- * message are one transaction: all of it happens once, or the message is there
- * as it was before.  Each message has a subtransaction of its own; if the
- * handler fails, that is rolled back, and the failure counted as a nack.  Errors
- * that say that the whole transaction has to be repeated, or that the caller
- * does not want to wait any longer, are passed on.
+ * Runs in any backend.  The claim, the effects of the handler and the end of the
+ * message are one transaction: either all of them commit, or the message stays
+ * as it was.  Each message is processed in a subtransaction; if the handler
+ * raises an error, the subtransaction is rolled back and the failure is counted
+ * as by a nack.  Serialization failures, deadlocks, cancellations and shutdowns
+ * concern the whole transaction and are raised to the caller.
  */
 #include "delivery/consume.h"
 
@@ -29,19 +29,18 @@
 #include "utils/memutils.h"
 #include "utils/varlena.h"
 
-/* What was claimed. */
-typedef struct Claimed
+typedef struct ClaimedMessage
 {
 	int64 message_id;
 	int64 lease;
 	Datum payload;
-} Claimed;
+} ClaimedMessage;
 
-typedef struct Batch
+typedef struct ClaimedBatch
 {
 	int count;
-	Claimed *items;
-} Batch;
+	ClaimedMessage *items;
+} ClaimedBatch;
 
 /*
  * The handler
@@ -57,7 +56,7 @@ refuse_handler(const char *handler, const char *why)
 			 errhint("Name a function that takes one jsonb, such as \"schema.function\".")));
 }
 
-/* The parts of the name, which may have a schema. */
+/* The parts of a name with an optional schema. */
 static List *
 split_name(const char *handler)
 {
@@ -91,7 +90,7 @@ handler_query(const char *handler)
 				 errhint("Name a function that takes one jsonb, such as \"schema.function\".")));
 	if (get_func_prokind(oid) != PROKIND_FUNCTION || get_func_retset(oid))
 		refuse_handler(handler,
-					   "It is a procedure, an aggregate, a window function or returns a set.");
+					   "Procedures, aggregates, window functions and set-returning functions cannot be handlers.");
 	return psprintf("SELECT %s($1)",
 					quote_qualified_identifier(get_namespace_name(
 												   get_func_namespace(oid)),
@@ -115,19 +114,19 @@ prepare_handler(const char *handler)
  */
 
 static void
-collect(void *arg, const PgqrsDelivery *d)
+collect_message(void *arg, const PgqrsDelivery *d)
 {
-	Batch *batch = arg;
-	Claimed *item = &batch->items[batch->count++];
+	ClaimedBatch *batch = arg;
+	ClaimedMessage *item = &batch->items[batch->count++];
 
 	item->message_id = d->message_id;
 	item->lease = d->lease;
 	item->payload = PointerGetDatum(PG_DETOAST_DATUM_COPY(d->payload));
 }
 
-/* Whether an error is the caller's affair and no failure of the message. */
+/* Whether an error concerns the whole transaction instead of the message. */
 static bool
-is_callers(const ErrorData *error)
+is_callers_error(const ErrorData *error)
 {
 	return ERRCODE_TO_CATEGORY(error->sqlerrcode) ==
 		ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) ||
@@ -137,23 +136,23 @@ is_callers(const ErrorData *error)
 
 /* {"type": SQLSTATE, "message": message} */
 static Datum
-describe(const ErrorData *error)
+error_json(const ErrorData *error)
 {
 	return pgqrs_json_cap_error(
 		pgqrs_json_error(unpack_sql_state(error->sqlerrcode),
 						 error->message != NULL ? error->message : ""));
 }
 
-typedef struct Handling
+typedef struct HandlerCall
 {
 	SPIPlanPtr plan;
-	const Claimed *item;
-} Handling;
+	const ClaimedMessage *item;
+} HandlerCall;
 
 static bool
 call_handler(void *arg)
 {
-	const Handling *h = arg;
+	const HandlerCall *h = arg;
 	Datum payload = h->item->payload;
 	int result = SPI_execute_plan(h->plan, &payload, NULL, false, 0);
 
@@ -165,27 +164,27 @@ call_handler(void *arg)
 	return true;
 }
 
-/* Whether the handler took it. */
+/* Calls the handler and archives the message; false if it failed and was nacked. */
 static bool
-handle(SPIPlanPtr plan, const Claimed *item)
+handle_message(SPIPlanPtr plan, const ClaimedMessage *item)
 {
-	Handling handling = {.plan = plan, .item = item};
+	HandlerCall handling = {.plan = plan, .item = item};
 	ErrorData *error = pgqrs_subtransaction(call_handler, &handling);
 	PgqrsNack nack = {.retryable = true, .delay = -1};
 	TimestampTz retry_at;
 
 	if (error == NULL)
 		return true;
-	if (is_callers(error))
+	if (is_callers_error(error))
 		ReThrowError(error);
-	nack.error = pgqrs_value(describe(error));
+	nack.error = pgqrs_value(error_json(error));
 	pgqrs_message_nack(item->message_id, item->lease, &nack, &retry_at);
 	FreeErrorData(error);
 	return false;
 }
 
 static void
-refuse_workflow(const char *name)
+refuse_workflow_queue(const char *name)
 {
 	PgqrsQueue queue;
 
@@ -194,25 +193,25 @@ refuse_workflow(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" is the queue of a workflow", name),
-				 errdetail("Its messages end with their runs."),
-				 errhint("Work on its runs with pgqrs_dequeue().")));
+				 errdetail("The messages of a workflow end with their runs."),
+				 errhint("Claim the runs with pgqrs_dequeue().")));
 }
 
 int
 pgqrs_consume_batch(const char *queue, const char *handler, int batch_size)
 {
-	Batch batch = {0};
+	ClaimedBatch batch = {0};
 	MemoryContext context;
 	SPIPlanPtr plan;
-	int taken = 0;
+	int handled = 0;
 
 	pgqrs_require_writable();
-	refuse_workflow(queue);
-	batch.items = palloc(batch_size * sizeof(Claimed));
+	refuse_workflow_queue(queue);
+	batch.items = palloc(batch_size * sizeof(ClaimedMessage));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	plan = prepare_handler(handler);
-	pgqrs_claim(queue, 0, batch_size, -1, collect, &batch);
+	pgqrs_claim(queue, 0, batch_size, -1, collect_message, &batch);
 	pgqrs_commit_must_last();
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs consumed message",
 									ALLOCSET_DEFAULT_SIZES);
@@ -221,11 +220,11 @@ pgqrs_consume_batch(const char *queue, const char *handler, int batch_size)
 		MemoryContext old = MemoryContextSwitchTo(context);
 
 		CHECK_FOR_INTERRUPTS();
-		if (handle(plan, &batch.items[i]))
-			taken++;
+		if (handle_message(plan, &batch.items[i]))
+			handled++;
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
 	}
 	SPI_finish();
-	return taken;
+	return handled;
 }

@@ -1,15 +1,15 @@
 /*
  * floor_sweep.c
- *	  The search for messages that claims would not find.
+ *	  Floor sweep: the search for messages below the floors of claims.
  *
- * Below a floor there is nothing to claim, or claim_floor.c is wrong, or somebody
- * wrote to pgqrs_messages with its trigger disabled.  The sweep looks for it
- * where claims no longer do, and lowers the floor to the first message that it
- * finds.  Or it only lists what it finds.  For the same reason it has every session
- * look above the usual priority again.
+ * Claims do not scan below a floor.  A message can be there only after an error
+ * in claim_floor.c, or if a transaction wrote pgqrs_messages with its trigger
+ * disabled.  The sweep scans below the floors and lowers each floor to the first
+ * message that it finds, or only lists the messages.  For the same reasons it
+ * clears the cached absence of priorities above the usual one.
  *
- * Runs in any backend, any number at a time, and locks nothing.  It goes on
- * where the last one, of whatever backend, had looked at enough.
+ * Runs in any backend, any number at a time, and locks nothing.  A sweep with a
+ * spent budget is continued by the next sweep, in any backend.
  */
 #include "delivery/floor_sweep.h"
 
@@ -21,7 +21,7 @@
 #include "store/table.h"
 #include "utils/timestamp.h"
 
-/* A floor with nothing below it costs as much as this many entries. */
+/* The cost of one floor in units of index entries. */
 #define FLOOR_COST 10
 
 typedef struct Sweep
@@ -55,9 +55,9 @@ begin_scan(PgqrsScan *scan, Sweep *sweep)
 					 lengthof(keys), keys);
 }
 
-/* The next entry of the scan; false: it is above the floor and its gaps. */
+/* The next entry of the scan; false beyond the floor and its gaps. */
 static bool
-next_below(PgqrsScan *scan, Sweep *sweep, PgqrsFloorKey *key)
+next_entry_below(PgqrsScan *scan, Sweep *sweep, PgqrsFloorKey *key)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (!pgqrs_scan_next_key(scan))
@@ -67,7 +67,7 @@ next_below(PgqrsScan *scan, Sweep *sweep, PgqrsFloorKey *key)
 	return pgqrs_floor_compare(*key, sweep->at.to) < 0;
 }
 
-/* Looks for a message below a floor. */
+/* Scans below one floor until the first message or the end of the budget. */
 static void
 sweep_floor(Sweep *sweep)
 {
@@ -77,7 +77,7 @@ sweep_floor(Sweep *sweep)
 
 	sweep->budget -= FLOOR_COST;
 	begin_scan(&scan, sweep);
-	while (next_below(&scan, sweep, &key))
+	while (next_entry_below(&scan, sweep, &key))
 	{
 		if (pgqrs_floor_sweep_covers(at, key) && pgqrs_scan_fetch(&scan, sweep->slot))
 		{
@@ -124,7 +124,7 @@ pgqrs_floor_sweep_list(Tuplestorestate *store, TupleDesc desc)
 		PgqrsScan scan;
 
 		begin_scan(&scan, &sweep);
-		while (next_below(&scan, &sweep, &key))
+		while (next_entry_below(&scan, &sweep, &key))
 		{
 			Datum id = Int64GetDatum(key.message_id);
 			bool is_null = false;

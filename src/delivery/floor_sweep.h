@@ -1,6 +1,6 @@
 /*
  * floor_sweep.h
- *	  The search for messages that claims would not find.
+ *	  Floor sweep: the search for messages below the floors of claims.
  */
 #ifndef PGQRS_FLOOR_SWEEP_H
 #define PGQRS_FLOOR_SWEEP_H
@@ -11,12 +11,12 @@
 #include "utils/tuplestore.h"
 
 /*
- * Looks at up to that many index entries below the floors; how many floors
- * were lowered.
+ * Scans up to that many index entries below the floors; returns the number of
+ * floors that were lowered.
  */
 extern int pgqrs_floor_sweep_run(int max_entries);
 
-/* The ids of all messages below the floors, which stay where they are. */
+/* Lists the ids of all messages below the floors, without lowering a floor. */
 extern void pgqrs_floor_sweep_list(Tuplestorestate *store, TupleDesc desc);
 
 #endif /* PGQRS_FLOOR_SWEEP_H */

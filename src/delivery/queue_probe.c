@@ -1,14 +1,14 @@
 /*
  * queue_probe.c
- *	  Looking whether a queue has something to claim, without claiming it.
+ *	  Queue probe: counts claimable messages of a queue without claiming them.
  *
- * Runs in any backend, locks nothing.  Walks the claim index from the floors,
- * as a claim does, and raises them as a claim does.  What it costs depends on
- * what is ready, at most as much of it as is asked for, and never on what is
- * delayed: of that only the first is looked for, and given up after some
- * entries that turn out to be dead.  A look that finds nothing says so in
- * wakeup_table.c, unless its transaction had modified messages before: that may be
- * undone.
+ * Runs in any backend and locks nothing.  Scans the claim index from the floors
+ * and raises the floors, as a claim does.  The cost depends on the number of
+ * ready messages, limited by the number that the caller asks for, and not on the
+ * number of delayed messages: the search for the first delayed message ends after
+ * MAX_DEAD dead entries.  A probe that finds nothing publishes that in
+ * wakeup_table.c, unless its transaction had modified messages, since it may
+ * still roll back.
  */
 #include "delivery/queue_probe.h"
 
@@ -23,30 +23,30 @@
 
 #define HIGHEST_PRIORITY 100
 
-/* So many dead entries before the next that is delayed; then look again there. */
+/* The search for the first delayed message ends after this many dead entries. */
 #define MAX_DEAD 200
 
-/* Messages that are due but locked are looked at again after this. */
-#define BUSY_PAUSE (200 * INT64CONST(1000))
+/* The next probe of a queue with due but locked messages comes after this time. */
+#define LOCKED_PAUSE (200 * INT64CONST(1000))
 
-/* A queue is looked at no sooner than this after it was. */
+/* The shortest time between two probes of a queue. */
 #define MIN_PAUSE (5 * INT64CONST(1000))
 
-typedef struct Probe
+typedef struct ProbeState
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
-	PgqrsTable *runs; /* NULL: not open */
+	PgqrsTable *runs; /* NULL until opened */
 	TupleTableSlot *run;
 	const PgqrsQueue *queue;
 	int wanted;
-	bool busy;
-	bool passed_over; /* a message that no claim would deliver or end */
+	bool found_locked;
+	bool found_undeliverable; /* a message that no claim would deliver or end */
 	PgqrsQueueProbe *result;
-} Probe;
+} ProbeState;
 
 static const char *
-run_damage(Probe *p)
+run_damage(ProbeState *p)
 {
 	if (p->runs == NULL)
 	{
@@ -59,11 +59,12 @@ run_damage(Probe *p)
 }
 
 /*
- * Whether a claim would deliver the message in the slot, or try to end it.
- * Where work at it has failed, that was its end, unless it needs none.
+ * Whether a claim would deliver the message in the slot, or try to end it.  A
+ * message in quarantine is one that a claim failed to end, or one that a claim
+ * can deliver.
  */
 static bool
-is_claimable(Probe *p, int64 id)
+is_claimable(ProbeState *p, int64 id)
 {
 	bool is_run = !pgqrs_is_null(p->slot, Messages_run_id);
 
@@ -71,7 +72,7 @@ is_claimable(Probe *p, int64 id)
 		return false;
 	if (is_run && pgqrs_row_update_waits(p->run))
 	{
-		p->busy = true;
+		p->found_locked = true;
 		return false;
 	}
 	if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, id))
@@ -83,9 +84,9 @@ is_claimable(Probe *p, int64 id)
 		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at));
 }
 
-/* What the scan finds in a part. */
+/* Counts the messages of one part of the scan. */
 static void
-probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
+probe_part(ProbeState *p, PgqrsFloorScan *floor, PgqrsScan *scan)
 {
 	while (p->result->ready < p->wanted && pgqrs_scan_next_key(scan))
 	{
@@ -103,17 +104,20 @@ probe_part(Probe *p, PgqrsFloorScan *floor, PgqrsScan *scan)
 		}
 		pgqrs_floor_scan_saw(floor, key);
 		if (pgqrs_row_is_busy(p->slot))
-			p->busy = true;
+			p->found_locked = true;
 		else if (is_claimable(p, key.message_id))
 			p->result->ready++;
 		else
-			p->passed_over = true;
+			p->found_undeliverable = true;
 	}
 }
 
-/* What is due at one priority, from its floor on; when the scan ended. */
+/*
+ * Counts the due messages of one priority, beginning at its floor; returns the
+ * instant until which messages were due.
+ */
 static TimestampTz
-probe_ready(Probe *p, int priority)
+probe_ready(ProbeState *p, int priority)
 {
 	PgqrsFloorScan floor;
 	PgqrsScan scan;
@@ -143,9 +147,9 @@ probe_ready(Probe *p, int priority)
 	return floor.now;
 }
 
-/* The first that is due after an instant. */
+/* Lowers result->next to the first message that is due after an instant. */
 static void
-probe_next(Probe *p, int priority, TimestampTz after)
+probe_next(ProbeState *p, int priority, TimestampTz after)
 {
 	PgqrsScan scan;
 	PgqrsKey keys[3] = {
@@ -173,11 +177,11 @@ probe_next(Probe *p, int priority, TimestampTz after)
 }
 
 /*
- * The entry that the scan has found is the first of its priority, dead or not.
- * If that is delayed, nothing is due there; if it has a message, that is next.
+ * Whether the first entry of the priority, at which the scan stands, is delayed,
+ * so that no message of the priority is due.  Lowers result->next.
  */
 static bool
-is_all_delayed(Probe *p, PgqrsScan *levels)
+is_priority_delayed(ProbeState *p, PgqrsScan *levels)
 {
 	TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
 
@@ -192,9 +196,8 @@ is_all_delayed(Probe *p, PgqrsScan *levels)
 	return true;
 }
 
-/* At one priority. */
 static void
-probe_priority(Probe *p, int priority)
+probe_priority(ProbeState *p, int priority)
 {
 	TimestampTz now = p->result->ready < p->wanted ? probe_ready(p, priority) :
 													 pgqrs_clock();
@@ -202,9 +205,9 @@ probe_priority(Probe *p, int priority)
 	probe_next(p, priority, now);
 }
 
-/* The priorities from high to low, as a claim finds them. */
+/* Probes the priorities from high to low, as a claim does. */
 static void
-probe_priorities(Probe *p)
+probe_priorities(ProbeState *p)
 {
 	int priority = HIGHEST_PRIORITY;
 	PgqrsScan levels;
@@ -219,7 +222,7 @@ probe_priorities(Probe *p)
 	{
 		CHECK_FOR_INTERRUPTS();
 		priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
-		if (!is_all_delayed(p, &levels))
+		if (!is_priority_delayed(p, &levels))
 			probe_priority(p, priority);
 		if (!pgqrs_scan_restart_below(&levels, 1, priority))
 			break;
@@ -227,12 +230,12 @@ probe_priorities(Probe *p)
 	pgqrs_scan_end(&levels);
 }
 
-/* What a call finds that has begun. */
+/* The probe of a call that has begun with pgqrs_floor_call_begin(). */
 static void
 probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
-			int max, int place, PgqrsQueueProbe *result)
+			int max, int wakeup_slot, PgqrsQueueProbe *result)
 {
-	Probe p = {
+	ProbeState p = {
 		.messages = messages,
 		.slot = slot,
 		.queue = queue,
@@ -240,29 +243,29 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 		.result = result,
 	};
 	TimestampTz start = pgqrs_clock();
-	uint64 look;
+	uint64 probe_number;
 
 	*result = (PgqrsQueueProbe){.next = DT_NOEND};
 	if (queue->paused)
 		return;
-	look = pgqrs_wakeup_begin_look(place);
+	probe_number = pgqrs_wakeup_begin_look(wakeup_slot);
 	if (queue->max_in_flight > 0)
 	{
 		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
 											 queue->queue_id, queue->max_in_flight);
 
-		p.busy = room == PGQRS_LIMIT_LOCKED;
+		p.found_locked = room == PGQRS_LIMIT_LOCKED;
 		p.wanted = Max(0, Min(max, room));
 	}
 	probe_priorities(&p);
 	if (p.runs != NULL)
 		pgqrs_table_close(p.runs);
-	if (p.passed_over)
+	if (p.found_undeliverable)
 		result->next = Min(result->next, start + PGQRS_FAULTY_PAUSE);
-	if (result->ready == 0 && p.busy)
-		result->next = Min(result->next, start + BUSY_PAUSE);
+	if (result->ready == 0 && p.found_locked)
+		result->next = Min(result->next, start + LOCKED_PAUSE);
 	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())
-		pgqrs_wakeup_end_look(place, look, result->next);
+		pgqrs_wakeup_end_look(wakeup_slot, probe_number, result->next);
 	result->next = Max(result->next, start + MIN_PAUSE);
 }
 
@@ -277,13 +280,13 @@ pgqrs_queue_probe(PgqrsTable *messages, TupleTableSlot *slot,
 
 void
 pgqrs_queue_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
-					   const PgqrsQueue *queue, int place)
+					   const PgqrsQueue *queue, int wakeup_slot)
 {
 	PgqrsQueueProbe probe;
 
-	if (place < 0 || queue->paused || !pgqrs_floor_call_is_clean())
+	if (wakeup_slot < 0 || queue->paused || !pgqrs_floor_call_is_clean())
 		return;
-	probe_queue(messages, slot, queue, 1, place, &probe);
+	probe_queue(messages, slot, queue, 1, wakeup_slot, &probe);
 	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 }
 

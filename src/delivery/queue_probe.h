@@ -1,6 +1,6 @@
 /*
  * queue_probe.h
- *	  Looking whether a queue has something to claim, without claiming it.
+ *	  Queue probe: counts claimable messages of a queue without claiming them.
  */
 #ifndef PGQRS_QUEUE_PROBE_H
 #define PGQRS_QUEUE_PROBE_H
@@ -13,36 +13,36 @@
 
 typedef struct PgqrsQueueProbe
 {
-	int ready; /* messages that can be claimed; at most as many as asked for */
-	TimestampTz next; /* when to look again, if nothing is marked until then */
+	int ready;		  /* claimable messages, at most max */
+	TimestampTz next; /* the next probe, unless a wake-up comes before */
 } PgqrsQueueProbe;
 
 /*
- * Looks at a queue, whoever asks.  Messages that somebody has locked count as
- * none, but next is soon then.  max: more ready ones need not be counted.
+ * Counts up to max claimable messages, without a check of privileges.  Messages
+ * that another transaction has locked are not counted, and make "next" soon.
  */
 extern void pgqrs_queue_probe(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, int max,
 							  PgqrsQueueProbe *probe);
 
 /*
- * After a claim of a call that found nothing: tells the claims of others that
- * there is nothing.  slot: the queue's slot in wakeup_table.c, or -1.
+ * After a claim that found nothing: publishes to other claims that the queue is
+ * empty.  wakeup_slot: the queue's slot in wakeup_table.c, or -1.
  */
 extern void pgqrs_queue_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
-								   const PgqrsQueue *queue, int place);
+								   const PgqrsQueue *queue, int wakeup_slot);
 
 /*
- * The same when the queue's due instant was taken: lowers it again, and tells
- * the background worker and those that wait what is ready; the caller takes
- * own of it for himself.  How many are ready, at most max.
+ * Probes a queue whose due instant the caller has taken: sets it again, and wakes
+ * the background worker and waiting workers for the ready messages, except for
+ * "own" that the caller claims.  Returns the number of ready messages, at most max.
  */
 extern int pgqrs_queue_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
 								 const PgqrsQueue *queue, int max, int own);
 
 /*
- * Forgets the due instant of a queue that is not there.  Should it be by now,
- * all queues are looked at: somebody may have told of it in between.
+ * Removes the due instant of a deleted queue.  If the queue exists by now, all
+ * queues are probed, since a sender may have set the instant in between.
  */
 extern void pgqrs_queue_probe_deleted(int64 queue_id);
 

@@ -1,13 +1,13 @@
 /*
  * worker.c
- *	  Workers and what they hold: registering, extending, stopping.
+ *	  Workers and their leases: registration, heartbeat, extension, stop.
  *
- * Runs in any backend.  Locks the worker's row first and its messages after
- * that, in ascending order of id, and never waits for a message: what somebody
- * else has locked at that moment is being ended, given up, extended, or is
- * under an open step transaction.  What a stopped worker still holds after
- * that, be it skipped here or claimed at the very same moment, maintenance
- * ends; its lease runs out on its own at the latest.
+ * Runs in any backend.  Locks the worker's row first, then its messages in
+ * ascending order of id, and never waits for a message: a transaction that has
+ * locked it ends, releases or extends it, or is an open step transaction.
+ * Messages that a stopped worker still holds afterwards, because they were
+ * skipped here or claimed at the same moment, are released by the duty
+ * DUTY_WORKERS, or by the end of their lease.
  */
 #include "delivery/worker.h"
 
@@ -22,12 +22,12 @@
 #include "utils/timestamp.h"
 #include "workflow/cancel.h"
 
-/* Time for those who have a message of a stopped worker locked. */
-#define LEFTOVERS_AFTER (1 * USECS_PER_SEC)
+/* DUTY_WORKERS releases the skipped messages of a stopped worker after this time. */
+#define REAP_DELAY (1 * USECS_PER_SEC)
 
 /* The ids of up to max messages that a worker holds, ascending. */
 static PgqrsNumbers
-held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
+messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
 	PgqrsNumbers held = {0};
@@ -51,18 +51,18 @@ is_held_by(TupleTableSlot *slot, int64 worker_id)
 }
 
 /*
- * Locks a message that the worker holds, unless somebody else has it;
- * ROW_CHANGED: the worker does not hold it any more.
+ * Locks a message that the worker holds.  ROW_CHANGED if the worker no longer
+ * holds it, another result if another transaction has locked it.
  */
 static PgqrsLockResult
-lock_held(PgqrsTable *messages, TupleTableSlot *slot, int64 id, int64 worker_id,
-		  LockTupleMode mode)
+lock_held_message(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
+				  int64 worker_id, LockTupleMode mode)
 {
 	while (pgqrs_row_fetch_id(messages, id, slot) && is_held_by(slot, worker_id))
 	{
 		PgqrsLockResult result = pgqrs_row_lock(messages, slot, mode, LockWaitSkip);
 
-		/* what somebody has extended meanwhile is held still */
+		/* after a concurrent extension the worker still holds the message */
 		if (result != ROW_CHANGED)
 			return result;
 	}
@@ -92,7 +92,7 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	PgqrsNumbers held;
 
 	pgqrs_run_open(&rows);
-	held = held_by(rows.messages, rows.message, worker_id, max);
+	held = messages_held_by(rows.messages, rows.message, worker_id, max);
 	for (int i = 0; i < held.count; i++)
 	{
 		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, held.values[i]))
@@ -109,11 +109,11 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	pgqrs_run_close(&rows);
 }
 
-/* Maintenance looks soon at what a stopped worker still holds. */
+/* Asks the background worker to release skipped messages of a stopped worker. */
 static void
-expect_leftovers(void)
+request_reap(void)
 {
-	pgqrs_commit_due(DUTY_WORKERS, pgqrs_clock() + LEFTOVERS_AFTER);
+	pgqrs_commit_due(DUTY_WORKERS, pgqrs_clock() + REAP_DELAY);
 }
 
 int64
@@ -122,7 +122,7 @@ pgqrs_worker_register(const PgqrsNewWorker *w)
 	int64 worker_id;
 	int64 old;
 
-	/* until no live worker of that name, committed or ours, is in the way */
+	/* until the name is free of live workers, committed or of this transaction */
 	do
 	{
 		PgqrsReaped reaped = {0};
@@ -130,7 +130,7 @@ pgqrs_worker_register(const PgqrsNewWorker *w)
 		while (pgqrs_worker_stop_named(w->name, &old))
 		{
 			pgqrs_worker_reap(old, PG_INT32_MAX, &reaped);
-			expect_leftovers();
+			request_reap();
 		}
 	} while (!pgqrs_worker_add(w, &worker_id));
 	return worker_id;
@@ -141,7 +141,7 @@ pgqrs_worker_heartbeat(int64 worker_id)
 {
 	PgqrsWorker worker;
 
-	/* also where this call would not write */
+	/* an error on a standby even if this call would not write */
 	pgqrs_require_writable();
 	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
@@ -162,7 +162,7 @@ may_work_on(TupleTableSlot *message)
 }
 
 int
-pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
+pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
@@ -173,23 +173,23 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **answers)
 	pgqrs_commit_claim_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_touch(worker_id);
-	held = held_by(messages, slot, worker_id, PG_INT32_MAX);
+	held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
 	pgqrs_message_lock_limits(messages, slot, held.count, held.values, NULL);
-	*answers = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
+	*results = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
 							   MCXT_ALLOC_HUGE);
 	for (int i = 0; i < held.count; i++)
 	{
 		int64 id = held.values[i];
-		PgqrsExtended *answer = &(*answers)[count++];
+		PgqrsExtended *result = &(*results)[count++];
 
-		*answer = (PgqrsExtended){.message_id = id};
+		*result = (PgqrsExtended){.message_id = id};
 		if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
 			continue;
-		answer->is_run = !pgqrs_is_null(slot, Messages_run_id);
-		answer->extended = may_work_on(slot) &&
+		result->is_run = !pgqrs_is_null(slot, Messages_run_id);
+		result->extended = may_work_on(slot) &&
 			pgqrs_message_extend(messages, slot, id,
 								 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
-								 timeout, &answer->cancel_requested);
+								 timeout, &result->cancel_requested);
 	}
 	pgqrs_table_close(messages);
 	pgqrs_commit_claim_end();
@@ -210,21 +210,21 @@ pgqrs_worker_resume(int64 worker_id)
 	pgqrs_worker_touch(worker_id);
 }
 
-/* Gives back what a worker holds that nobody has locked; how many. */
+/* Releases the messages that a worker holds, except locked ones; returns their number. */
 static int64
-give_back(int64 worker_id)
+release_held_messages(int64 worker_id)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsNumbers held = held_by(messages, slot, worker_id, PG_INT32_MAX);
+	PgqrsNumbers held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
 	int64 released = 0;
 
 	for (int i = 0; i < held.count; i++)
 	{
 		PgqrsRow row;
 
-		if (lock_held(messages, slot, held.values[i], worker_id,
-					  LockTupleExclusive) != ROW_LOCKED)
+		if (lock_held_message(messages, slot, held.values[i], worker_id,
+							  LockTupleExclusive) != ROW_LOCKED)
 			continue;
 		released++;
 		if (pgqrs_message_is_cancelling(slot))
@@ -252,8 +252,8 @@ pgqrs_worker_stop(int64 worker_id)
 
 	if (pgqrs_worker_move(worker_id, WORKER_STOPPED))
 	{
-		released = give_back(worker_id);
-		expect_leftovers();
+		released = release_held_messages(worker_id);
+		request_reap();
 	}
 	return released;
 }

@@ -1,6 +1,6 @@
 /*
  * worker.h
- *	  Workers and what they hold: registering, extending, stopping.
+ *	  Workers and their leases: registration, heartbeat, extension, stop.
  */
 #ifndef PGQRS_WORKER_H
 #define PGQRS_WORKER_H
@@ -11,50 +11,53 @@
 #include "queue/worker_registry.h"
 #include "workflow/run.h"
 
-/* What became of one lease when a worker extended all of its. */
+/* The result of one lease, when a worker extended all its leases. */
 typedef struct PgqrsExtended
 {
 	int64 message_id;
-	bool is_run; /* its run has the same id */
+	bool is_run; /* message_id is also the id of the run */
 	bool extended;
 	bool cancel_requested;
 } PgqrsExtended;
 
-/* What became of the messages of a worker that is gone. */
+/* The numbers of messages of a stopped worker, by what happened to them. */
 typedef struct PgqrsReaped
 {
 	int given_back; /* claimable again */
-	int ended;		/* that was one failure too many */
-	int skipped;	/* somebody has it locked */
+	int ended;		/* the failures reached the limit */
+	int skipped;	/* locked by another transaction */
 } PgqrsReaped;
 
-/* Supersedes the current role's live worker of that name; the new one's id. */
+/* Supersedes the current role's live worker of that name; returns the new id. */
 extern int64 pgqrs_worker_register(const PgqrsNewWorker *w);
 
-/* A sign of life; the status.  PQ005, PQ014. */
+/* Records a heartbeat and returns the worker's status.  PQ005, PQ014. */
 extern PgqrsWorkerStatus pgqrs_worker_heartbeat(int64 worker_id);
 
 /*
- * Extends every lease the worker holds, expired ones that are still current
- * included, in ascending order of id; timeout < 0: each queue's.  Returns how
- * many, and one answer each.  PQ005, PQ014.
+ * Extends all leases of the worker, including expired ones that are still
+ * current, in ascending order of id.  timeout < 0: the visibility_timeout of each
+ * queue.  Returns the number of results.  PQ005, PQ014.
  */
 extern int pgqrs_worker_extend(int64 worker_id, int64 timeout,
-							   PgqrsExtended **answers);
+							   PgqrsExtended **results);
 
 extern void pgqrs_worker_suspend(int64 worker_id);
 extern void pgqrs_worker_resume(int64 worker_id);
 
-/* Stops the worker and gives back what it holds, without a failure; how many. */
+/*
+ * Stops the worker and releases its messages without counting a failure; returns
+ * their number.
+ */
 extern int64 pgqrs_worker_stop(int64 worker_id);
 
 /*
- * Reads and locks a message exclusively, with its queue and run; false if
- * somebody else has it or it is gone.
+ * Locks a message exclusively and reads its queue and run.  False if it does not
+ * exist or another transaction has locked it.
  */
 extern bool pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id);
 
-/* Ends up to max leases of a worker that is gone, as if they had expired. */
+/* Revokes up to max leases of a worker that was stopped or deleted. */
 extern void pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped);
 
 #endif /* PGQRS_WORKER_H */

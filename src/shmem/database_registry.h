@@ -17,7 +17,7 @@
 typedef enum PgqrsDutyId
 {
 	DUTY_NOTIFY, /* to tell who listens */
-	DUE_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
+	DUTY_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
 	DUTY_REALIGN,	  /* rows of a time when the clock was ahead */
 	DUTY_WORKERS,	  /* silent ones, and what stopped ones hold */
 	DUTY_EXPIRY,	  /* deadlines, and leases that were the last */

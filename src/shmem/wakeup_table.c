@@ -16,7 +16,7 @@
  * as that can be seen.  A look first puts a number of its own there: a transaction
  * that commits after that, unseen by the look, finds the number, and writes it over.
  *
- * Queues that find no slot share the due instant of DUE_QUEUES, at which the
+ * Queues that find no slot share the due instant of DUTY_QUEUES, at which the
  * background worker looks at all of them; backends that wait for one look once in
  * a while.
  *
@@ -246,7 +246,7 @@ end_idle(int slot, TimestampTz at)
 static void
 request_look(TimestampTz due)
 {
-	pgqrs_database_poke(DUE_QUEUES, due);
+	pgqrs_database_poke(DUTY_QUEUES, due);
 	pgqrs_database_poke(DUTY_NOTIFY, due);
 }
 

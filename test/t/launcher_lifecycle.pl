@@ -140,12 +140,12 @@ sql('CREATE DATABASE template IS_TEMPLATE true');
 # Another version: one line, and quiet until it is right again.
 sql("UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'pgqrs'", 'd');
 sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd');
-ok(await_log($node, qr/LOG:  nothing is done in the background in database "d"/), 'another version is logged');
+ok(await_log($node, qr/LOG:  pgqrs does no background work in database "d"/), 'another version is logged');
 is(idle_reason('d'), 'version', 'and shown');
 ok(poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND datname = 'd'"), 'no worker stays');
 sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')", 'd') for 1 .. 3;
 ok(is_served($node, 'postgres'), 'others are served');
-is(log_count($node, qr/nothing is done in the background/), 1, 'once');
+is(log_count($node, qr/pgqrs does no background work/), 1, 'once');
 is(sql('SELECT count(*) FROM pgqrs_messages', 'd'), 4, 'nothing is done');
 sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs'; ALTER EXTENSION pgqrs UPDATE", 'd');
 ok(poll('SELECT count(*) = 0 FROM pgqrs_messages', 'd'), 'until it is updated');

@@ -141,13 +141,13 @@ my $blocker = start_client($node, "SET application_name = 'blocker'; SET $settin
 ok(poll(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}), 'there is room for one more worker, and somebody else has it');
 set('pgqrs.paused', 'off');
 $run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')");
-ok(await_log($node, qr/LOG:  no room for a background worker of pgqrs\n.*HINT:  Raise max_worker_processes/), 'what is logged');
+ok(await_log($node, qr/LOG:  no free slot for a background worker of pgqrs\n.*HINT:  Raise max_worker_processes/), 'what is logged');
 is(sql('SELECT payload FROM pgqrs_dequeue(\'jobs\')', 'a') // '', '1', 'all else works') if sql("SELECT pgqrs_create_queue('jobs'); SELECT pgqrs_enqueue('jobs', '1')", 'a');
 is(sql("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'what is due waits');
 # more attempts
 clock($node, '1 h');
 select undef, undef, undef, 3.5;
-is(log_count($node, qr/no room for a background worker/), 1, 'it is logged once');
+is(log_count($node, qr/no free slot for a background worker/), 1, 'it is logged once');
 step_clock($node, '0 s');
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'blocker' AND backend_type = 'client backend'});
 finish_client($blocker);
@@ -173,7 +173,7 @@ sql(q{SET allow_system_table_mods = on;
 	INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 100000 + g, 'datname', 'none' || g))).*
 	FROM pg_database d, generate_series(1, 1021) g WHERE datname = 'a'});
 sql('SELECT pg_reload_conf()');
-ok(await_log($node, qr/LOG:  there are more databases than pgqrs can serve\n.*DETAIL:  There is room for 1024. Nothing is done in the background in "none\d+"\.\n.*HINT:  Name those/),
+ok(await_log($node, qr/LOG:  there are more databases than pgqrs can serve\n.*DETAIL:  At most 1024 databases are served. No background work is done in "none\d+"\.\n.*HINT:  Name those/),
 	'one database that is too many');
 sql('CREATE DATABASE late');
 ok(await_log($node, qr/in the background in ("none\d+", )?"late"(, "none\d+")?\.\n/), 'and another');

@@ -7,7 +7,7 @@ DO $$
 BEGIN
 	LOOP
 		INSERT INTO batches SELECT xact_start, clock_timestamp() - xact_start FROM pg_stat_activity
-			WHERE backend_type = 'pgqrs worker' AND state = 'active' AND query = 'removing what was kept long enough' AND xact_start IS NOT NULL
+			WHERE backend_type = 'pgqrs worker' AND state = 'active' AND query = 'removing rows after their retention' AND xact_start IS NOT NULL
 			ON CONFLICT (begun) DO UPDATE SET lasted = excluded.lasted;
 		COMMIT;
 		PERFORM pg_sleep(0.005);
