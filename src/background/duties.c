@@ -35,6 +35,7 @@
 #include "delivery/worker.h"
 #include "miscadmin.h"
 #include "queue/lease_limits.h"
+#include "queue/priority_scan.h"
 #include "queue/privileges.h"
 #include "shmem/quarantine.h"
 #include "shmem/wakeup_table.h"
@@ -373,14 +374,18 @@ duty_expiry(int64 *done)
 	pgqrs_numbers_sort(search->found, search->count);
 	for (int i = 0; i < search->count; i++)
 	{
-		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]))
-			next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
-		else if (pgqrs_worker_try_lock_message(&search->rows, search->found[i]))
-			end_expired(search, done);
-		else
+		switch (pgqrs_worker_lock_message(&search->rows, search->found[i]))
 		{
-			next = Min(next, search->now + PGQRS_LOCKED_ROW_RETRY);
-			deadlines.full_at = exhausted.full_at = 0;
+			case MESSAGE_LOCKED:
+				end_expired(search, done);
+				break;
+			case MESSAGE_SKIPPED:
+				next = Min(next, search->now + PGQRS_LOCKED_ROW_RETRY);
+				deadlines.full_at = exhausted.full_at = 0;
+				break;
+			case MESSAGE_QUARANTINED:
+				next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
+				break;
 		}
 	}
 	pgqrs_run_close(&search->rows);
@@ -437,19 +442,20 @@ search_priority(MessageSearch *search, ClaimIndexPosition *at)
 static bool
 search_queue(MessageSearch *search, ClaimIndexPosition *at)
 {
-	int priority = at->priority;
+	PgqrsPriorityScan priorities;
+	int priority;
+	bool all = true;
 
-	while (priority >= PG_INT16_MIN &&
-		   pgqrs_message_next_priority(search->rows.messages,
-									   search->rows.queue.queue_id, &priority))
+	pgqrs_priority_scan_begin(&priorities, search->rows.messages, at->queue_id,
+							  at->priority, PG_INT16_MIN);
+	while (all && pgqrs_priority_scan_next(&priorities, &priority))
 	{
 		if (priority != at->priority)
 			*at = (ClaimIndexPosition){at->queue_id, priority, DT_NOBEGIN, 0};
-		if (!search_priority(search, at))
-			return false;
-		priority--;
+		all = search_priority(search, at);
 	}
-	return true;
+	pgqrs_priority_scan_end(&priorities);
+	return all;
 }
 
 /*
@@ -500,8 +506,7 @@ duty_exhausted(int64 *done)
 	pgqrs_run_open(rows);
 	find_exhausted(search, &at);
 	for (int i = 0; i < search->count; i++)
-		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, search->found[i]) &&
-			pgqrs_worker_try_lock_message(rows, search->found[i]) &&
+		if (pgqrs_worker_lock_message(rows, search->found[i]) == MESSAGE_LOCKED &&
 			is_exhausted(rows, pgqrs_clock()))
 			end_exhausted(rows, done);
 	all = search->count < MAX_ROWS;

@@ -27,6 +27,7 @@
 #include "delivery/worker.h"
 #include "miscadmin.h"
 #include "queue/message.h"
+#include "queue/priority_scan.h"
 #include "shmem/claim_floor.h"
 #include "shmem/database_registry.h"
 #include "shmem/quarantine.h"
@@ -197,10 +198,13 @@ search_priority(Realign *r)
 static bool
 search_queue(Realign *r)
 {
-	int priority = r->at.priority;
+	PgqrsPriorityScan priorities;
+	int priority;
+	bool all = true;
 
-	while (priority >= PG_INT16_MIN &&
-		   pgqrs_message_next_priority(r->rows.messages, r->at.queue_id, &priority))
+	pgqrs_priority_scan_begin(&priorities, r->rows.messages, r->at.queue_id,
+							  r->at.priority, PG_INT16_MIN);
+	while (all && pgqrs_priority_scan_next(&priorities, &priority))
 	{
 		if (priority != r->at.priority)
 		{
@@ -208,11 +212,10 @@ search_queue(Realign *r)
 			r->at.visible_after = DT_NOBEGIN;
 			r->at.message_id = PG_INT64_MIN;
 		}
-		if (!search_priority(r))
-			return false;
-		priority--;
+		all = search_priority(r);
 	}
-	return true;
+	pgqrs_priority_scan_end(&priorities);
+	return all;
 }
 
 /* Collects the messages to move, in order of the claim index; false on a full batch. */
@@ -366,16 +369,14 @@ move_collected(Realign *r)
 {
 	for (int i = 0; i < r->count; i++)
 	{
+		PgqrsMessageLock lock = pgqrs_worker_lock_message(&r->rows, r->found[i]);
 		int64 shift;
 
-		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, r->found[i]))
-			continue;
-		if (!pgqrs_worker_try_lock_message(&r->rows, r->found[i]))
-		{
+		if (lock == MESSAGE_SKIPPED)
 			r->at.passed_over |= pgqrs_row_fetch_id(r->rows.messages,
 													r->found[i], r->rows.message);
+		if (lock != MESSAGE_LOCKED)
 			continue;
-		}
 		shift = message_shift(r, r->rows.message, pgqrs_clock());
 		if (shift > 0)
 			move_message(r, shift);

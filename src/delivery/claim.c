@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "queue/audit.h"
 #include "queue/lease_limits.h"
+#include "queue/priority_scan.h"
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
@@ -485,28 +486,18 @@ scan_priority(Claim *claim, int priority)
 static bool
 scan_priorities(Claim *claim, int high, int low)
 {
-	PgqrsRunRows *rows = &claim->rows;
+	PgqrsPriorityScan priorities;
 	int priority;
 	bool found = false;
-	PgqrsScan scan;
-	PgqrsKey keys[] = {
-		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(rows->queue.queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(high)},
-		{CLAIM_PRIORITY, BTGreaterEqualStrategyNumber, Int16GetDatum(low)},
-	};
 
-	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	pgqrs_scan_raw(&scan);
-	while (wants_more(claim) && pgqrs_scan_next_key(&scan))
+	pgqrs_priority_scan_begin(&priorities, claim->rows.messages,
+							  claim->rows.queue.queue_id, high, low);
+	while (wants_more(claim) && pgqrs_priority_scan_next(&priorities, &priority))
 	{
 		found = true;
-		priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
 		scan_priority(claim, priority);
-		if (!pgqrs_scan_restart_below(&scan, 1, priority))
-			break;
 	}
-	pgqrs_scan_end(&scan);
+	pgqrs_priority_scan_end(&priorities);
 	return found;
 }
 

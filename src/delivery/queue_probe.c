@@ -15,13 +15,12 @@
 #include "base/clock.h"
 #include "miscadmin.h"
 #include "queue/lease_limits.h"
+#include "queue/priority_scan.h"
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/wakeup_table.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
-
-#define HIGHEST_PRIORITY 100
 
 /* The search for the first delayed message ends after this many dead entries. */
 #define MAX_DEAD 200
@@ -181,15 +180,15 @@ probe_next(ProbeState *p, int priority, TimestampTz after)
  * so that no message of the priority is due.  Lowers result->next.
  */
 static bool
-is_priority_delayed(ProbeState *p, PgqrsScan *levels)
+is_priority_delayed(ProbeState *p, PgqrsScan *scan)
 {
-	TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(levels, CLAIM_VISIBLE_AFTER));
+	TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER));
 
 	if (at <= pgqrs_clock())
 		return false;
 	if (at < p->result->next)
 	{
-		if (!pgqrs_scan_fetch(levels, p->slot))
+		if (!pgqrs_scan_fetch(scan, p->slot))
 			return false;
 		p->result->next = at;
 	}
@@ -209,25 +208,18 @@ probe_priority(ProbeState *p, int priority)
 static void
 probe_priorities(ProbeState *p)
 {
-	int priority = HIGHEST_PRIORITY;
-	PgqrsScan levels;
-	PgqrsKey keys[2] = {
-		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(p->queue->queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(priority)},
-	};
+	PgqrsPriorityScan priorities;
+	int priority;
 
-	pgqrs_scan_begin(&levels, p->messages, INDEX_MESSAGES_CLAIM, 2, keys);
-	pgqrs_scan_raw(&levels);
-	while (pgqrs_scan_next_key(&levels))
+	pgqrs_priority_scan_begin(&priorities, p->messages, p->queue->queue_id,
+							  PG_INT16_MAX, PG_INT16_MIN);
+	while (pgqrs_priority_scan_next(&priorities, &priority))
 	{
 		CHECK_FOR_INTERRUPTS();
-		priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
-		if (!is_priority_delayed(p, &levels))
+		if (!is_priority_delayed(p, &priorities.scan))
 			probe_priority(p, priority);
-		if (!pgqrs_scan_restart_below(&levels, 1, priority))
-			break;
 	}
-	pgqrs_scan_end(&levels);
+	pgqrs_priority_scan_end(&priorities);
 }
 
 /* The probe of a call that has begun with pgqrs_floor_call_begin(). */

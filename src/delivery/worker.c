@@ -69,8 +69,8 @@ lock_held_message(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	return ROW_CHANGED;
 }
 
-bool
-pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id)
+static bool
+try_lock_with_run(PgqrsRunRows *rows, int64 message_id)
 {
 	if (!pgqrs_row_fetch_id(rows->messages, message_id, rows->message) ||
 		pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
@@ -85,6 +85,14 @@ pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id)
 		  !pgqrs_row_update_waits(rows->run)));
 }
 
+PgqrsMessageLock
+pgqrs_worker_lock_message(PgqrsRunRows *rows, int64 message_id)
+{
+	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, message_id))
+		return MESSAGE_QUARANTINED;
+	return try_lock_with_run(rows, message_id) ? MESSAGE_LOCKED : MESSAGE_SKIPPED;
+}
+
 void
 pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 {
@@ -95,13 +103,13 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	held = messages_held_by(rows.messages, rows.message, worker_id, max);
 	for (int i = 0; i < held.count; i++)
 	{
-		if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, held.values[i]))
-			continue;
-		if (!pgqrs_worker_try_lock_message(&rows, held.values[i]))
+		PgqrsMessageLock lock = pgqrs_worker_lock_message(&rows, held.values[i]);
+
+		if (lock == MESSAGE_SKIPPED)
 			reaped->skipped++;
-		else if (!is_held_by(rows.message, worker_id))
+		if (lock != MESSAGE_LOCKED || !is_held_by(rows.message, worker_id))
 			continue;
-		else if (pgqrs_claim_revoke(&rows))
+		if (pgqrs_claim_revoke(&rows))
 			reaped->ended++;
 		else
 			reaped->given_back++;

@@ -51,11 +51,19 @@ extern void pgqrs_worker_resume(int64 worker_id);
  */
 extern int64 pgqrs_worker_stop(int64 worker_id);
 
+typedef enum PgqrsMessageLock
+{
+	MESSAGE_LOCKED,
+	MESSAGE_SKIPPED, /* deleted, or locked by another transaction */
+	MESSAGE_QUARANTINED
+} PgqrsMessageLock;
+
 /*
- * Locks a message exclusively and reads its queue and run.  False if it does not
- * exist or another transaction has locked it.
+ * For background work: locks a message exclusively, without waiting, and reads its
+ * queue and run.
  */
-extern bool pgqrs_worker_try_lock_message(PgqrsRunRows *rows, int64 message_id);
+extern PgqrsMessageLock pgqrs_worker_lock_message(PgqrsRunRows *rows,
+												  int64 message_id);
 
 /* Revokes up to max leases of a worker that was stopped or deleted. */
 extern void pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/int64_list.h"
 #include "miscadmin.h"
+#include "queue/priority_scan.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lock.h"
 #include "utils/timestamp.h"
@@ -166,24 +167,21 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsKey keys[3] = {
 		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(PG_INT16_MAX)},
+		{CLAIM_PRIORITY, BTEqualStrategyNumber},
 		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
 	};
 	PgqrsNumbers live = {0};
-	PgqrsScan levels;
+	PgqrsPriorityScan priorities;
+	int priority;
 
-	pgqrs_scan_begin(&levels, messages, INDEX_MESSAGES_CLAIM, 2, keys);
-	keys[1].strategy = BTEqualStrategyNumber;
-	while (pgqrs_scan_next_key(&levels))
+	pgqrs_priority_scan_begin(&priorities, messages, queue_id, PG_INT16_MAX,
+							  PG_INT16_MIN);
+	while (pgqrs_priority_scan_next(&priorities, &priority))
 	{
-		int priority = DatumGetInt16(pgqrs_scan_key(&levels, CLAIM_PRIORITY));
-
 		keys[1].value = Int16GetDatum(priority);
 		find_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now, &live);
-		if (!pgqrs_scan_restart_below(&levels, 1, priority))
-			break;
 	}
-	pgqrs_scan_end(&levels);
+	pgqrs_priority_scan_end(&priorities);
 	return count_distinct(&live);
 }
 

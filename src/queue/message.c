@@ -901,21 +901,3 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	pgqrs_table_close(messages);
 	return !cancelling;
 }
-
-bool
-pgqrs_message_next_priority(PgqrsTable *messages, int64 queue_id, int *priority)
-{
-	PgqrsKey keys[] = {
-		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
-		{CLAIM_PRIORITY, BTLessEqualStrategyNumber, Int16GetDatum(*priority)},
-	};
-	PgqrsScan scan;
-	bool found;
-
-	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, lengthof(keys), keys);
-	found = pgqrs_scan_next_key(&scan);
-	if (found)
-		*priority = DatumGetInt16(pgqrs_scan_key(&scan, CLAIM_PRIORITY));
-	pgqrs_scan_end(&scan);
-	return found;
-}

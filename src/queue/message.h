@@ -150,8 +150,4 @@ extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, NullableDatum error);
 
-/* The highest priority of a queue's messages that is at most *priority. */
-extern bool pgqrs_message_next_priority(PgqrsTable *messages, int64 queue_id,
-										int *priority);
-
 #endif /* PGQRS_MESSAGE_H */
