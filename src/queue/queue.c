@@ -213,6 +213,7 @@ pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
 		if (!TransactionIdIsValid(queue->deleter))
 			return true;
 		XactLockTableWait(queue->deleter, NULL, NULL, XLTW_None);
+		AcceptInvalidationMessages();
 	}
 	return false;
 }

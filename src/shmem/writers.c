@@ -20,6 +20,9 @@
 
 #define PAUSE 1000 /* microseconds between two looks */
 
+/* The longest wait of a caller that fails afterwards, in milliseconds. */
+#define AWAIT_TIMEOUT 900
+
 void
 pgqrs_writers_list(PgqrsWriters *writers)
 {
@@ -65,4 +68,12 @@ pgqrs_writers_ended(PgqrsWriters *writers, int patience)
 			return false;
 		pg_usleep(PAUSE);
 	}
+}
+
+bool
+pgqrs_writers_await(PgqrsWriters *writers)
+{
+	return pgqrs_writers_ended(writers,
+							   LockTimeout > 0 ? Min(LockTimeout, AWAIT_TIMEOUT) :
+												 AWAIT_TIMEOUT);
 }

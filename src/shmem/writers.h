@@ -24,4 +24,7 @@ extern void pgqrs_writers_list(PgqrsWriters *writers);
 /* Waits up to so many milliseconds for their ends; keeps those that go on. */
 extern bool pgqrs_writers_ended(PgqrsWriters *writers, int patience);
 
+/* Waits for their ends up to lock_timeout, at most for a second. */
+extern bool pgqrs_writers_await(PgqrsWriters *writers);
+
 #endif /* PGQRS_WRITERS_H */

@@ -39,9 +39,6 @@
 #include "workflow/schedule.h"
 #include "workflow/workflow.h"
 
-/* How long a deletion waits for senders, in milliseconds. */
-#define MAX_SENDER_WAIT_MS 900
-
 /* Messages that are dropped with the same open tables and memory. */
 #define DROP_CHUNK 1000
 
@@ -236,17 +233,15 @@ pgqrs_queue_purge(const char *name)
 static void
 await_senders(void)
 {
-	int patience = LockTimeout > 0 ? Min(LockTimeout, MAX_SENDER_WAIT_MS) :
-									 MAX_SENDER_WAIT_MS;
 	PgqrsWriters writers;
 
 	pgqrs_catalog_changing(TABLE_QUEUES);
 	pgqrs_writers_list(&writers);
-	if (!pgqrs_writers_ended(&writers, patience))
+	if (!pgqrs_writers_await(&writers))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("transactions that wrote messages did not end within a second"),
-				 errdetail("Each of them may have sent something to what is to be deleted."),
+				 errdetail("Each of them may have sent a message to the queue."),
 				 errhint("Repeat the call when long transactions and prepared ones have ended, or pass force => true.")));
 }
 

@@ -136,8 +136,9 @@ cache_workflow(const PgqrsWorkflow *workflow)
 }
 
 /*
- * Reads a workflow.  Caches the row unless an invalidation arrived after the row
- * was read, as detoasting a long value may accept one.
+ * Reads a workflow.  Caches the row unless a transaction is changing it, or an
+ * invalidation arrived after the row was read, as detoasting a long value may
+ * accept one.
  */
 static bool
 load_workflow(int64 workflow_id, PgqrsWorkflow *workflow)
@@ -145,13 +146,15 @@ load_workflow(int64 workflow_id, PgqrsWorkflow *workflow)
 	PgqrsTable *table = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
 	bool found;
+	bool cacheable;
 
 	revalidate_cache(); /* opening the table may accept an invalidation, too */
 	found = pgqrs_row_fetch_id(table, workflow_id, slot);
+	cacheable = found && !pgqrs_row_update_waits(slot);
 	if (found)
 		read_workflow(slot, workflow);
 	pgqrs_table_close(table);
-	if (found && cache.generation == pgqrs_catalog_generation(TABLE_WORKFLOWS))
+	if (cacheable && cache.generation == pgqrs_catalog_generation(TABLE_WORKFLOWS))
 		cache_workflow(workflow);
 	return found;
 }

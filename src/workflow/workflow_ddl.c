@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
+#include "shmem/writers.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -138,17 +139,50 @@ lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
 							   LockTupleNoKeyExclusive, workflow);
 }
 
-static void
+/* Returns whether key_scope has changed. */
+static bool
 store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
 {
 	PgqrsRow row;
+	Oid key_scope;
 
 	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
-		return;
+		return false;
+	key_scope = DatumGetObjectId(pgqrs_get(slot, Workflows_key_scope));
 	pgqrs_row_copy(&row, workflows, slot);
 	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
 	pgqrs_row_update(workflows, slot, &row);
 	pgqrs_catalog_changed(TABLE_WORKFLOWS);
+	return DatumGetObjectId(row.values[Workflows_key_scope - 1]) != key_scope;
+}
+
+/*
+ * Keys of the two scopes are unique in different indexes, so triggers under the
+ * old and the new key_scope must not overlap.  Replacing the queue's row makes
+ * triggers that begin from now on wait for this transaction, as they wait for a
+ * deletion of the queue.  This transaction waits for the earlier ones.
+ */
+static void
+exclude_triggers(const char *name, PgqrsTable *queues, TupleTableSlot *queue)
+{
+	PgqrsWriters writers;
+	PgqrsRow row;
+
+	if (!pgqrs_queue_find(queues, name, queue))
+		elog(ERROR, "queue \"%s\" does not exist", name);
+	pgqrs_row_copy(&row, queues, queue);
+	pgqrs_row_delete(queues, queue);
+	pgqrs_row_insert(queues, &row);
+	pgqrs_catalog_changed(TABLE_QUEUES);
+	pgqrs_catalog_changing(TABLE_WORKFLOWS);
+	pgqrs_catalog_changing(TABLE_QUEUES);
+	pgqrs_writers_list(&writers);
+	if (!pgqrs_writers_await(&writers))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("transactions that wrote messages did not end within a second"),
+				 errdetail("Each of them may have triggered the workflow under its old \"key_scope\"."),
+				 errhint("Repeat the call when long transactions and prepared ones have ended.")));
 }
 
 static bool
@@ -168,14 +202,18 @@ replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 				 TupleTableSlot *queue, PgqrsTable *workflows,
 				 TupleTableSlot *workflow)
 {
+	bool new_key_scope;
+
 	if (!settings_differ(s, queues, queue, workflows, workflow))
 		return true;
 	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		return false;
-	if (pgqrs_settings_differ(s, workflows, workflow))
+	new_key_scope = pgqrs_settings_differ(s, workflows, workflow) &&
 		store_workflow(workflows, workflow, s);
 	if (pgqrs_settings_differ(s, queues, queue))
 		pgqrs_queue_store(queues, queue, s);
+	if (new_key_scope)
+		exclude_triggers(name, queues, queue);
 	return true;
 }
 
@@ -240,12 +278,15 @@ pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
 	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
 	TupleTableSlot *queue = pgqrs_table_slot(queues);
 	TupleTableSlot *workflow = pgqrs_table_slot(workflows);
+	bool new_key_scope;
 
 	check_outbox(s);
 	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		pgqrs_error_workflow_not_found(name);
-	store_workflow(workflows, workflow, s);
+	new_key_scope = store_workflow(workflows, workflow, s);
 	pgqrs_queue_store(queues, queue, s);
+	if (new_key_scope)
+		exclude_triggers(name, queues, queue);
 	pgqrs_table_close(workflows);
 	pgqrs_table_close(queues);
 }
