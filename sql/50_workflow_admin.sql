@@ -30,7 +30,7 @@ CREATE FUNCTION pgqrs_alter_workflow(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_alter_workflow';
 COMMENT ON FUNCTION pgqrs_alter_workflow(text, text, integer, interval, double precision, interval, double precision, text[], interval, interval, integer, text, text, text, integer, boolean, boolean, integer, interval, boolean, text[]) IS
-'Changes settings of a workflow; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_workflow(). Live runs follow the new retry policy, visibility_timeout and max_crashes; they keep their deadline, and their idempotency keys the key_scope of their trigger. Needs admin on the workflow. Waits for another transaction that changes the same workflow. Errors: 0A000, 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, PQ002.';
+'Changes settings of a workflow; NULL leaves one as it is, a name in reset sets it back to the default of pgqrs_create_workflow(). Live runs follow the new retry policy, visibility_timeout and max_crashes; they keep their deadline, and their idempotency keys the key_scope of their trigger. Needs admin on the workflow. Waits for another transaction that changes the same workflow; a new key_scope also waits up to a second for open transactions that wrote messages, and triggers wait for its commit. Errors: 0A000, 22004, 22023 (out of bounds, unknown name in reset, set and reset at once), 42501, 55P03 (such a transaction goes on), PQ002.';
 
 CREATE FUNCTION pgqrs_delete_workflow(workflow text, force boolean = false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
