@@ -108,16 +108,16 @@ SELECT is(pg_temp.why(cron), 'PQ015 ' || detail, 'the expression is refused with
 		'Field 1 (minute), "99999999999": 999999 is not from 0 to 59.'),
 	('* * * L *', 'Field 4 (month), "L": a number or a name is expected.'),
 		('* * * * 5L', 'Field 5 (day of week), "5L": only lists (1,2), ranges (1-5), steps (*/2) and names are '
-		'known.'),
+		'supported.'),
 	('* * LW * *', 'Field 3 (day of month), "LW": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
 	('* * L-2 * *', 'Field 3 (day of month), "L-2": only lists (1,2), ranges (1-5), steps (*/2) and names are '
-		'known.'),
+		'supported.'),
 	('* * 1-L * *', 'Field 3 (day of month), "1-L": a number or a name is expected.'),
 	(repeat('1,', 500) || '1 * * * *', 'The expression has 1009 bytes; at most 1000 are allowed.'),
 		(repeat('ä', 4096), 'The expression has 8192 bytes; at most 1000 are allowed.'),
 	('* * ? * *', 'Field 3 (day of month), "?": a number or a name is expected.'),
 	('* * * * monday', 'Field 5 (day of week), "monday": only lists (1,2), ranges (1-5), steps (*/2) and names are '
-		'known.'),
+		'supported.'),
 	('* * * * 1#2', 'Field 5 (day of week), "1#2": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
 	('** * * * *', 'Field 1 (minute), "**": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
 		('*-5 * * * *', 'Field 1 (minute), "*-5": only lists (1,2), ranges (1-5), steps (*/2) and names are supported.'),
