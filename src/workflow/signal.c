@@ -237,7 +237,7 @@ pgqrs_signal_await(int64 run_id, int64 lease, const char *step_id,
 	*content = (PgqrsSignalContent){PGQRS_NULL, PGQRS_NULL};
 	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_SIGNAL);
 	if (pgqrs_step_is_finished(&s))
-		result = answer(&s, content);
+		result = finished_result(&s, content);
 	else
 		result = consume_or_wait(&s, name, timeout, content);
 	pgqrs_wait_step_close(&s);
