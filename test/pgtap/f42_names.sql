@@ -170,8 +170,8 @@ BEGIN
 		pg_temp.call('SELECT public.pgqrs_delete_queue($1, force => true)', name));
 	PERFORM pgqrs_maintain();
 	RETURN concat_ws(' ', log,
-		(SELECT count(*) FROM pgqrs_queues) + (SELECT count(*) FROM pgqrs_messages) + (SELECT count(*)
-			FROM pgqrs_archive));
+		(SELECT count(*) FROM pgqrs_queues WHERE deleted_at IS NULL)
+			+ (SELECT count(*) FROM pgqrs_messages) + (SELECT count(*) FROM pgqrs_archive));
 END
 $$;
 
@@ -220,8 +220,8 @@ BEGIN
 		pg_temp.call('SELECT public.pgqrs_delete_workflow($1, force => true)', name));
 	PERFORM pgqrs_maintain();
 	RETURN concat_ws(' ', log,
-		(SELECT count(*) FROM pgqrs_queues) + (SELECT count(*) FROM pgqrs_workflows) + (SELECT count(*)
-			FROM pgqrs_workflow_runs)
+		(SELECT count(*) FROM pgqrs_queues WHERE deleted_at IS NULL)
+			+ (SELECT count(*) FROM pgqrs_workflow_runs)
 			+ (SELECT count(*) FROM pgqrs_workflow_steps) + (SELECT count(*) FROM pgqrs_messages) + (SELECT count(*)
 				FROM pgqrs_archive));
 END
@@ -238,7 +238,8 @@ SELECT is(count(DISTINCT pgqrs_create_queue(name)), count(DISTINCT name),
 	'names that look alike are different queues') FROM names;
 SELECT is(count(*), (SELECT count(*) FROM names), 'the statistics show each name') FROM pgqrs_queue_stats
 	JOIN names ON queue = name;
-SELECT bag_eq('SELECT name FROM pgqrs_queues', 'SELECT name FROM names', 'the table has each name as it was given');
+SELECT bag_eq('SELECT name FROM pgqrs_queues WHERE deleted_at IS NULL', 'SELECT name FROM names',
+	'the table has each name as it was given');
 SELECT count(pgqrs_enqueue(name, to_jsonb(name))) FROM names;
 SELECT is(count(*) FILTER (WHERE payload = to_jsonb(queue)), (SELECT count(*) FROM names),
 	'one pattern claims from each queue what was sent to it') FROM pgqrs_dequeue('*', batch_size => 1000);

@@ -121,7 +121,7 @@ SELECT ok(q.name = ANY (SELECT xpath_string FROM pages AS p,
 		LATERAL (SELECT trim(replace(replace(replace(replace(replace(x::text, '&lt;', '<'), '&gt;', '>'), '&quot;',
 			'"'), '&#39;', ''''), '&amp;', '&')) AS xpath_string) AS t
 		WHERE p.name = 'busy'), 'the page shows the name of a queue as it is: ' || left(q.name, 40))
-	FROM pgqrs_queues AS q;
+	FROM pgqrs_queues AS q WHERE q.deleted_at IS NULL;
 SELECT is(pg_temp.found('busy', '//h2[@id="queues"]/following-sibling::table[1]//th[span[@class="b warn"]]/text()'),
 	'{tenant.billing.exports}', 'the page marks a paused queue');
 
