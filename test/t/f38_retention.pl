@@ -18,7 +18,7 @@ sub sql
 }
 
 # A week of history, kept for a day, dead letters for two.
-sql('\set archived ' . ARCHIVED . "\n" . '\set live ' . LIVE . "\n" . '\i size/load.sql');
+sql('\set archived ' . ARCHIVED . "\n" . '\set live ' . LIVE . "\n" . '\i perf/size/load.sql');
 sql(<<'SQL');
 SELECT count(pgqrs_alter_queue(name, retention => '1 day', dead_retention => '2 days')) FROM pgqrs_queues;
 CREATE VIEW ages AS SELECT message_id, run_id, pgqrs_now() - CASE outcome WHEN 'DEAD' THEN interval '2 days' ELSE '1 day' END - archived_at AS expired FROM pgqrs_archive;
@@ -32,7 +32,7 @@ my ($messages, $runs) = split /\|/, sql('SELECT count(*) - count(run_id), count(
 cmp_ok($messages + $runs, '>', 100_000, "there is enough to remove: $messages messages and $runs runs");
 cmp_ok($runs, '>', 20_000, 'of both');
 
-my $watch = start_client($node, '\i retention/watch.sql');
+my $watch = start_client($node, '\i perf/retention/watch.sql');
 my $claims = start_client($node, <<'SQL');
 DO $$
 DECLARE
