@@ -36,7 +36,7 @@ SELECT * FROM pgqrs_dequeue('jobs') \gset
 SELECT pgqrs_archive_message(:message_id, :lease);
 SQL
 my $load = IPC::Run::start(
-	[ 'pgbench', '-n', '-M', 'prepared', '-c', 4, '-j', 2, '-T', 4, '-f', "$dir/life.sql", $node->connstr('postgres') ],
+	[ 'pgbench', '-n', '-M', 'prepared', '-c', 4, '-j', 2, '-T', 20, '-f', "$dir/life.sql", $node->connstr('postgres') ],
 	'<', '/dev/null', '>', "$dir/out", '2>', "$dir/err");
 my @waiting = (start_client($node, "CALL pgqrs_wait_for_work('other', timeout => '1 minute')"),
 	start_client($node, "CALL pgqrs_wait(1, '1 minute')"));
