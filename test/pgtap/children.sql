@@ -546,7 +546,6 @@ SELECT pgqrs_replay_message(:run), pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order') AS anew, pgqrs_start_children(:run,
 	:lease, 'm', 'child', '{1,2}', '{m1,m2}') AS again \gset
 SELECT isnt(:anew::bigint, :child::bigint, 'a failed child with a key is started again');
-<<<<<<< HEAD
 SELECT is(pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order'), :anew::bigint,
 	'a failed child with a key is started again once');
 SELECT is((status, idempotency_key)::text, '(QUEUED,order)',
@@ -562,15 +561,6 @@ SELECT is(array_agg(v::text)::text, :'wrong', 'pgqrs_verify() finds nothing wron
 	FROM pgqrs_verify() v WHERE NOT ok;
 SELECT pg_temp.finish(:anew, '{}'), pgqrs_await_child(:run, :lease, 'c'), pgqrs_fail_run(:run, :lease,
 	'{}') \g /dev/null
-=======
-SELECT is(pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order'), :anew::bigint, 'once');
-SELECT is((status, idempotency_key)::text, '(QUEUED,order)', 'with the key') FROM pgqrs_get_run(:anew);
-SELECT is(pgqrs_trigger('child', idempotency_key => 'order'), :anew::bigint, 'which is its own now');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :child)), 'PQ016 Another message has the same idempotency key.', 'so that the one that failed is not replayed beside it');
-SELECT is(((:'again'::bigint[])[1] = (:'ids'::bigint[])[1], (:'again'::bigint[])[2] = (:'ids'::bigint[])[2])::text, '(t,f)', 'of many with keys, those that failed');
-SELECT is(array_agg(v::text)::text, :'wrong', 'their rows agree') FROM pgqrs_verify() v WHERE NOT ok;
-SELECT pg_temp.finish(:anew, '{}'), pgqrs_await_child(:run, :lease, 'c'), pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
->>>>>>> af4ccb1 (Schedules, dead letters, signals, reruns and workflows in plain terms)
 SELECT pgqrs_rerun(:run) AS run \gset
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_start_child(:run, :lease, 'c', 'child', idempotency_key => 'order') AS other \gset
