@@ -70,10 +70,16 @@ pgqrs_writers_ended(PgqrsWriters *writers, int patience)
 	}
 }
 
-bool
-pgqrs_writers_await(PgqrsWriters *writers)
+void
+pgqrs_writers_await(const char *detail, const char *hint)
 {
-	return pgqrs_writers_ended(writers,
-							   LockTimeout > 0 ? Min(LockTimeout, AWAIT_TIMEOUT) :
-												 AWAIT_TIMEOUT);
+	int patience = LockTimeout > 0 ? Min(LockTimeout, AWAIT_TIMEOUT) : AWAIT_TIMEOUT;
+	PgqrsWriters writers;
+
+	pgqrs_writers_list(&writers);
+	if (!pgqrs_writers_ended(&writers, patience))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("transactions that wrote messages did not end within a second"),
+				 errdetail_internal("%s", detail), errhint("%s", hint)));
 }

@@ -24,7 +24,10 @@ extern void pgqrs_writers_list(PgqrsWriters *writers);
 /* Waits up to so many milliseconds for their ends; keeps those that go on. */
 extern bool pgqrs_writers_ended(PgqrsWriters *writers, int patience);
 
-/* Waits for their ends up to lock_timeout, at most for a second. */
-extern bool pgqrs_writers_await(PgqrsWriters *writers);
+/*
+ * Waits for the ends of all such transactions up to lock_timeout, at most for a
+ * second; else 55P03 with this detail and hint.
+ */
+extern void pgqrs_writers_await(const char *detail, const char *hint);
 
 #endif /* PGQRS_WRITERS_H */

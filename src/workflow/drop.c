@@ -233,16 +233,9 @@ pgqrs_queue_purge(const char *name)
 static void
 await_senders(void)
 {
-	PgqrsWriters writers;
-
 	pgqrs_catalog_changing(TABLE_QUEUES);
-	pgqrs_writers_list(&writers);
-	if (!pgqrs_writers_await(&writers))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("transactions that wrote messages did not end within a second"),
-				 errdetail("Each of them may have sent a message to the queue."),
-				 errhint("Repeat the call when long transactions and prepared ones have ended, or pass force => true.")));
+	pgqrs_writers_await("Each of them may have sent a message to the queue.",
+						"Repeat the call when long transactions and prepared ones have ended, or pass force => true.");
 }
 
 static bool

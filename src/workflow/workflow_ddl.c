@@ -165,7 +165,6 @@ store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings 
 static void
 exclude_triggers(const char *name, PgqrsTable *queues, TupleTableSlot *queue)
 {
-	PgqrsWriters writers;
 	PgqrsRow row;
 
 	if (!pgqrs_queue_find(queues, name, queue))
@@ -176,13 +175,8 @@ exclude_triggers(const char *name, PgqrsTable *queues, TupleTableSlot *queue)
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_catalog_changing(TABLE_WORKFLOWS);
 	pgqrs_catalog_changing(TABLE_QUEUES);
-	pgqrs_writers_list(&writers);
-	if (!pgqrs_writers_await(&writers))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("transactions that wrote messages did not end within a second"),
-				 errdetail("Each of them may have triggered the workflow under its old \"key_scope\"."),
-				 errhint("Repeat the call when long transactions and prepared ones have ended.")));
+	pgqrs_writers_await("Each of them may have triggered the workflow under its old \"key_scope\".",
+						"Repeat the call when long transactions and prepared ones have ended.");
 }
 
 static bool
