@@ -219,9 +219,22 @@ sql_below_floors(PG_FUNCTION_ARGS)
  * Rows written past the functions
  */
 
+static void
+require_row_trigger(FunctionCallInfo fcinfo, const char *function)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("%s() must be fired BEFORE, FOR EACH ROW", function),
+				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+}
+
 /*
- * Row trigger: somebody writes pgqrs_messages past our functions, by hand, by
- * COPY or as a subscriber.
+ * A transaction writes a message without pgqrs's functions: by hand, by COPY or as
+ * a subscriber.
  */
 PG_FUNCTION_INFO_V1(sql_messages_written);
 Datum
@@ -233,12 +246,7 @@ sql_messages_written(PG_FUNCTION_ARGS)
 	bool isnull[5];
 	Datum values[4];
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("pgqrs_messages_written() must be fired BEFORE, FOR EACH ROW"),
-				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+	require_row_trigger(fcinfo, "pgqrs_messages_written");
 	if (RelationGetRelid(trigger->tg_relation) != pgqrs_catalog_table(TABLE_MESSAGES))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -284,12 +292,7 @@ sql_settings_written(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		!TRIGGER_FIRED_BEFORE(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("pgqrs_settings_written() must be fired BEFORE, FOR EACH ROW"),
-				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+	require_row_trigger(fcinfo, "pgqrs_settings_written");
 	CacheInvalidateRelcache(trigger->tg_relation);
 	pgqrs_commit_due(DUTY_SCHEDULES, 0);
 	pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
