@@ -51,7 +51,7 @@ extern bool pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
-/* The clock for whoever writes a message that becomes visible then, see claim_floor.c. */
+/* The clock for a backend that writes a message that becomes visible then, see claim_floor.c. */
 extern TimestampTz pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when);
 
 /* Sending: the id of the new message, or what on_duplicate says where the key is taken. */

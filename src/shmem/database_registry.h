@@ -16,7 +16,7 @@
 /* What a database may need its background worker for. */
 typedef enum PgqrsDutyId
 {
-	DUTY_NOTIFY, /* to tell who listens */
+	DUTY_NOTIFY, /* to notify clients that listen */
 	DUTY_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
 	DUTY_REALIGN,	  /* rows of a time when the clock was ahead */
 	DUTY_WORKERS,	  /* silent ones, and what stopped ones hold */
