@@ -15,7 +15,7 @@
 #include "shmem/claim_hints.h"
 #include "shmem/database_registry.h"
 #include "shmem/heartbeats.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "shmem/quarantine.h"
 #include "shmem/wait_slots.h"
 #include "shmem/wakeup_table.h"
@@ -34,10 +34,12 @@ static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
 static const PgqrsShmemModule *const shmem_modules[] = {
-	&pgqrs_clock_shmem,		&pgqrs_floor_shmem,		  &pgqrs_taken_shmem,
-	&pgqrs_levels_shmem,	&pgqrs_commit_shmem,	  &pgqrs_databases_shmem,
-	&pgqrs_heartbeat_shmem, &pgqrs_faulty_shmem,	  &pgqrs_wait_shmem,
-	&pgqrs_wakeup_shmem,	&pgqrs_xact_wakeup_shmem, /* the last */
+	&pgqrs_clock_shmem,		  &pgqrs_floor_shmem,
+	&pgqrs_claim_hints_shmem, &pgqrs_priority_hints_shmem,
+	&pgqrs_xact_hooks_shmem,  &pgqrs_databases_shmem,
+	&pgqrs_heartbeat_shmem,	  &pgqrs_quarantine_shmem,
+	&pgqrs_wait_shmem,		  &pgqrs_wakeup_shmem,
+	&pgqrs_xact_wakeup_shmem, /* the last */
 };
 
 static Size
@@ -91,7 +93,7 @@ void
 _PG_init(void)
 {
 	pgqrs_guc_init();
-	pgqrs_commit_init();
+	pgqrs_xact_hooks_init();
 	pgqrs_catalog_init();
 	pgqrs_indexes_init();
 

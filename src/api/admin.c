@@ -22,7 +22,7 @@
 #include "queue/roles.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lmgr.h"
@@ -51,7 +51,7 @@ get_arguments(FunctionCallInfo fcinfo)
 	const char *labels[PRIVILEGE_COUNT];
 	Grant grant;
 
-	pgqrs_grants_require_owner();
+	pgqrs_require_extension_owner();
 	for (int i = 0; i < PRIVILEGE_COUNT; i++)
 		labels[i] = pgqrs_enum_label(ENUM_PRIVILEGE, i);
 	grant.pattern = pgqrs_arg_pattern(fcinfo, 0, "pattern");
@@ -64,7 +64,7 @@ get_arguments(FunctionCallInfo fcinfo)
 static void
 require_role(const char *role)
 {
-	if (!pgqrs_grants_role_exists(role))
+	if (!pgqrs_grantee_exists(role))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role \"%s\" does not exist", role),
@@ -78,7 +78,7 @@ sql_grant(PG_FUNCTION_ARGS)
 	Grant grant = get_arguments(fcinfo);
 
 	require_role(grant.role);
-	pgqrs_grants_add(grant.pattern, grant.role, grant.privilege);
+	pgqrs_grant_add(grant.pattern, grant.role, grant.privilege);
 	PG_RETURN_VOID();
 }
 
@@ -89,7 +89,7 @@ sql_revoke(PG_FUNCTION_ARGS)
 {
 	Grant grant = get_arguments(fcinfo);
 
-	if (pgqrs_grants_remove(grant.pattern, grant.role, grant.privilege))
+	if (pgqrs_grant_remove(grant.pattern, grant.role, grant.privilege))
 		PG_RETURN_VOID();
 
 	require_role(grant.role);
@@ -104,9 +104,9 @@ PG_FUNCTION_INFO_V1(sql_sync_grants);
 Datum
 sql_sync_grants(PG_FUNCTION_ARGS)
 {
-	pgqrs_called = fcinfo->flinfo->fn_oid;
-	pgqrs_grants_require_owner();
-	pgqrs_grants_sync_all();
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
+	pgqrs_require_extension_owner();
+	pgqrs_acl_sync_all();
 	PG_RETURN_VOID();
 }
 
@@ -115,7 +115,7 @@ Datum
 sql_function_privileges(PG_FUNCTION_ARGS)
 {
 	char *name = pgqrs_arg_text(fcinfo, 0, "function");
-	int mask = pgqrs_grants_for_function(name);
+	int mask = pgqrs_privileges_for_function(name);
 	Datum labels[PRIVILEGE_COUNT];
 	int count = 0;
 
@@ -180,8 +180,8 @@ sql_maintain(PG_FUNCTION_ARGS)
 	int64 done[DONE_COUNT] = {0};
 	ErrorData **errors;
 
-	pgqrs_called = fcinfo->flinfo->fn_oid;
-	pgqrs_grants_require_owner();
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
+	pgqrs_require_extension_owner();
 	pgqrs_require_writable();
 	errors = pgqrs_duty_run_all(done);
 	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, failed_member(errors)));
@@ -194,8 +194,8 @@ sql_apply_retention(PG_FUNCTION_ARGS)
 	int64 done[DONE_COUNT] = {0};
 	TimestampTz next;
 
-	pgqrs_called = fcinfo->flinfo->fn_oid;
-	pgqrs_grants_require_owner();
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
+	pgqrs_require_extension_owner();
 	pgqrs_require_writable();
 	next = pgqrs_duty_retention(done);
 	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
@@ -208,8 +208,8 @@ sql_below_floors(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
-	pgqrs_called = fcinfo->flinfo->fn_oid;
-	pgqrs_grants_require_owner();
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
+	pgqrs_require_extension_owner();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgqrs_floor_sweep_list(result->setResult, result->setDesc);
 	return (Datum) 0;
@@ -256,7 +256,7 @@ sql_messages_written(PG_FUNCTION_ARGS)
 						 RelationGetRelationName(trigger->tg_relation))));
 	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
 	{
-		pgqrs_floor_modified();
+		pgqrs_floor_mark_dirty();
 		return PointerGetDatum(trigger->tg_trigtuple);
 	}
 	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple :
@@ -267,12 +267,13 @@ sql_messages_written(PG_FUNCTION_ARGS)
 	values[2] = heap_getattr(row, Messages_visible_after, desc, &isnull[2]);
 	values[3] = heap_getattr(row, Messages_message_id, desc, &isnull[3]);
 	heap_getattr(row, Messages_lease, desc, &isnull[4]);
-	pgqrs_commit_due(DUTY_EXPIRY, 0);
+	pgqrs_xact_request_duty(DUTY_EXPIRY, 0);
 	/* a NULL is refused by the table */
 	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
 	{
-		pgqrs_taken_foreign_write(DatumGetInt64(values[3]));
-		pgqrs_levels_written(DatumGetInt64(values[0]), DatumGetInt16(values[1]));
+		pgqrs_claim_hint_foreign_write(DatumGetInt64(values[3]));
+		pgqrs_priority_hints_written(DatumGetInt64(values[0]),
+									 DatumGetInt16(values[1]));
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));
@@ -294,7 +295,7 @@ sql_settings_written(PG_FUNCTION_ARGS)
 
 	require_row_trigger(fcinfo, "pgqrs_settings_written");
 	CacheInvalidateRelcache(trigger->tg_relation);
-	pgqrs_commit_due(DUTY_SCHEDULES, 0);
+	pgqrs_xact_request_duty(DUTY_SCHEDULES, 0);
 	pgqrs_xact_wakeup(WAKEUP_QUEUES, 0);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
 							   trigger->tg_newtuple :
@@ -328,8 +329,8 @@ sql_advance_sequence(PG_FUNCTION_ARGS)
 	int64 last = PG_GETARG_INT64(1);
 	int64 past = PG_GETARG_INT64(2);
 
-	pgqrs_called = fcinfo->flinfo->fn_oid;
-	pgqrs_grants_require_owner();
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
+	pgqrs_require_extension_owner();
 	pgqrs_require_read_write();
 	if (last >= past)
 		PG_RETURN_INT64(last);

@@ -28,7 +28,7 @@
 static void
 require(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	pgqrs_called = fcinfo->flinfo->fn_oid;
+	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
 	if (PG_ARGISNULL(n))
 		pgqrs_error_null(name);
 }
@@ -338,7 +338,7 @@ pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n)
 								   labels, DUPLICATE_RETURN);
 
 	if (label > DUPLICATE_NULL)
-		pgqrs_error_not_built(psprintf("on_duplicate => '%s'", labels[label]));
+		pgqrs_error_not_supported(psprintf("on_duplicate => '%s'", labels[label]));
 	return label;
 }
 
@@ -383,7 +383,7 @@ void
 pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n)
 {
 	if (pgqrs_arg_key_or_null(fcinfo, n, "concurrency_key") != NULL)
-		pgqrs_error_not_built("concurrency_key");
+		pgqrs_error_not_supported("concurrency_key");
 }
 
 void
@@ -394,7 +394,7 @@ pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n, int count,
 
 	for (int i = 0; keys != NULL && i < count; i++)
 		if (keys[i] != NULL)
-			pgqrs_error_not_built("concurrency_keys");
+			pgqrs_error_not_supported("concurrency_keys");
 }
 
 /* item and earlier: places from 0. */

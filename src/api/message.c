@@ -106,8 +106,8 @@ PG_FUNCTION_INFO_V1(sql_delete_message);
 Datum
 sql_delete_message(PG_FUNCTION_ARGS)
 {
-	pgqrs_message_discard(pgqrs_arg_int64(fcinfo, 0, "message_id"),
-						  pgqrs_arg_int64(fcinfo, 1, "lease"));
+	pgqrs_message_delete(pgqrs_arg_int64(fcinfo, 0, "message_id"),
+						 pgqrs_arg_int64(fcinfo, 1, "lease"));
 	PG_RETURN_VOID();
 }
 

@@ -52,7 +52,8 @@ arg_queue(FunctionCallInfo fcinfo, PgqrsQueue *queue)
 {
 	int64 queue_id = pgqrs_arg_int64(fcinfo, 0, "queue_id");
 
-	return pgqrs_queue_by_id(queue_id, queue) && pgqrs_grants_on(queue->name) != 0;
+	return pgqrs_queue_by_id(queue_id, queue) &&
+		pgqrs_privileges_on(queue->name) != 0;
 }
 
 PG_FUNCTION_INFO_V1(sql_count_messages);
@@ -126,7 +127,7 @@ PG_FUNCTION_INFO_V1(sql_readable_queues);
 Datum
 sql_readable_queues(PG_FUNCTION_ARGS)
 {
-	PgqrsNumbers ids = pgqrs_grants_readable_queues();
+	PgqrsInt64List ids = pgqrs_readable_queue_ids();
 
 	/* statistics ask for one after the other */
 	if (ids.count >= MANY_QUEUES)

@@ -117,7 +117,7 @@ static void
 refuse_unless(const PgqrsSettingArgs *args, int setting, bool is_default)
 {
 	if (!is_default)
-		pgqrs_error_not_built(
+		pgqrs_error_not_supported(
 			psprintf("argument \"%s\"", setting_name(args, setting)));
 }
 

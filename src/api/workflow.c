@@ -75,7 +75,7 @@ check_on_cancel(const PgqrsSettingArgs *args)
 
 	if (pgqrs_arg_label_or(args->fcinfo, WORKFLOW_ON_CANCEL + 1, "on_cancel",
 						   lengthof(labels), labels, 0) != 0)
-		pgqrs_error_not_built("on_cancel => 'deliver'");
+		pgqrs_error_not_supported("on_cancel => 'deliver'");
 }
 
 static void

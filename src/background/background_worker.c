@@ -175,9 +175,9 @@ run_if_due(PgqrsDutyId id, int64 *done)
 {
 	const PgqrsDutyEntry *entry = pgqrs_duty_find(id);
 
-	if (entry == NULL || !pgqrs_database_take(id, pgqrs_clock()))
+	if (entry == NULL || !pgqrs_database_take_duty(id, pgqrs_clock()))
 		return false;
-	pgqrs_database_lower(id, run_duty(entry, done));
+	pgqrs_database_set_earlier(id, run_duty(entry, done));
 	return true;
 }
 
@@ -220,7 +220,7 @@ run_pass(void)
 	if (!any)
 		return;
 	run_searches(done);
-	pgqrs_database_note_pass(done);
+	pgqrs_database_record_pass(done);
 	active_at = pass_at = pgqrs_monotonic();
 }
 
@@ -259,11 +259,11 @@ send_notifications(void)
 	TimestampTz next = 0;
 
 	if (pgqrs_notify_not_before() > pgqrs_clock_peek() ||
-		!pgqrs_database_take(DUTY_NOTIFY, pgqrs_clock()))
+		!pgqrs_database_take_duty(DUTY_NOTIFY, pgqrs_clock()))
 		return;
 	if (!try_step(run_notify, &entry, done, &next))
 		pgqrs_notify_put_back();
-	pgqrs_database_lower(DUTY_NOTIFY, next);
+	pgqrs_database_set_earlier(DUTY_NOTIFY, next);
 	active_at = pgqrs_monotonic();
 	MemoryContextSwitchTo(pass_context);
 }

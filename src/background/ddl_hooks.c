@@ -94,8 +94,8 @@ hold_database(Node *statement)
 	Oid db = name != NULL ? get_database_oid(name, true) : InvalidOid;
 
 	if (OidIsValid(db) && db != MyDatabaseId &&
-		pgqrs_owns_database(db, GetUserId()) && pgqrs_commit_hold(db))
-		pgqrs_database_await(db, HOLD_TIMEOUT);
+		pgqrs_owns_database(db, GetUserId()) && pgqrs_xact_hold_database(db))
+		pgqrs_database_await_exit(db, HOLD_TIMEOUT);
 }
 
 static void
@@ -106,23 +106,23 @@ publish_changes(Node *statement)
 		case T_CreatedbStmt:
 		case T_DropdbStmt:
 		case T_AlterDatabaseStmt:
-			pgqrs_commit_databases_changed();
+			pgqrs_xact_databases_changed();
 			break;
 		case T_RenameStmt:
 			if (((RenameStmt *) statement)->renameType == OBJECT_DATABASE)
-				pgqrs_commit_databases_changed();
+				pgqrs_xact_databases_changed();
 			if (((RenameStmt *) statement)->renameType == OBJECT_ROLE)
-				pgqrs_commit_roles_changed();
+				pgqrs_xact_roles_changed();
 			break;
 		case T_CreateExtensionStmt:
 		case T_AlterExtensionStmt:
 		case T_CreateSubscriptionStmt:
 		case T_AlterSubscriptionStmt:
 		case T_DropSubscriptionStmt:
-			pgqrs_commit_probe();
+			pgqrs_xact_request_probe();
 			break;
 		case T_DropRoleStmt:
-			pgqrs_commit_roles_changed();
+			pgqrs_xact_roles_changed();
 			break;
 		default:
 			break;
@@ -160,7 +160,7 @@ publish_rows_written(RangeVar *name)
 	if (rel == NULL)
 		return;
 	CacheInvalidateRelcache(rel);
-	pgqrs_commit_tables_written();
+	pgqrs_xact_tables_written();
 	table_close(rel, NoLock);
 }
 
@@ -202,11 +202,11 @@ publish_trigger_change(AlterTableStmt *statement)
 		return;
 	if (change > 0)
 	{
-		pgqrs_trigger_mend(rel, false);
-		pgqrs_commit_tables_written();
+		pgqrs_trigger_restore(rel, false);
+		pgqrs_xact_tables_written();
 	}
 	else
-		pgqrs_commit_due(DUTY_FLOOR_SWEEP, 0);
+		pgqrs_xact_request_duty(DUTY_FLOOR_SWEEP, 0);
 	table_close(rel, NoLock);
 }
 
@@ -251,7 +251,7 @@ publish_prepared(bool is_known)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		if (!is_known || (kind != DUTY_RUN_WAKEUPS && kind != DUTY_QUEUES))
-			pgqrs_database_poke(kind, 0);
+			pgqrs_database_request_duty(kind, 0);
 }
 
 static void
@@ -299,7 +299,7 @@ object_access(ObjectAccessType access, Oid class, Oid object, int sub_object,
 	if (access == OAT_DROP && class == ExtensionRelationId &&
 		is_own_extension(object))
 	{
-		pgqrs_commit_probe();
+		pgqrs_xact_request_probe();
 		pgqrs_floor_forget_database(MyDatabaseId);
 		pgqrs_xact_wakeup_everything();
 	}

@@ -99,7 +99,7 @@ run_batch(void *arg)
 {
 	DutyBatch *batch = arg;
 
-	pgqrs_faulty_begin();
+	pgqrs_quarantine_begin();
 	batch->next = batch->duty(batch->done);
 	return true;
 }
@@ -111,7 +111,7 @@ pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done)
 	int64 before[DONE_COUNT];
 
 	memcpy(before, done, sizeof(before));
-	while (!pgqrs_faulty_try(run_batch, &batch))
+	while (!pgqrs_quarantine_try(run_batch, &batch))
 	{
 		CHECK_FOR_INTERRUPTS();
 		memcpy(done, before, sizeof(before));
@@ -164,8 +164,8 @@ reap_workers(int64 *done)
 	{
 		int left = MAX_ROWS - reaped.given_back - reaped.ended;
 
-		if (left > 0 && pgqrs_faulty_come_to(FAULTY_WORKER, ids[i]) &&
-			pgqrs_worker_gone(ids[i]))
+		if (left > 0 && pgqrs_quarantine_begin_row(QUARANTINE_WORKER, ids[i]) &&
+			pgqrs_worker_is_gone(ids[i]))
 			pgqrs_worker_reap(ids[i], left, &reaped);
 	}
 	done[DONE_LEASES_REAPED] += reaped.given_back;
@@ -208,7 +208,7 @@ static bool
 is_exhausted(PgqrsRunRows *rows, TimestampTz now)
 {
 	return !pgqrs_is_null(rows->message, Messages_lease) &&
-		!pgqrs_lease_live(rows->message, now) &&
+		!pgqrs_lease_is_live(rows->message, now) &&
 		((failures_of(rows) + 1 >= rows->queue.max_attempts &&
 		  pgqrs_claim_failures_after_loss(rows->message) >= rows->queue.max_attempts) ||
 		 pgqrs_message_is_cancelling(rows->message));
@@ -252,7 +252,7 @@ expiry_scan_start(ExpiryScanPosition *place)
 	if (place->from != DT_NOBEGIN)
 		return place->from;
 	if (place->full_at != 0 && now < place->full_at + FULL_INTERVAL)
-		return Min(place->reached, pgqrs_database_taken(DUTY_EXPIRY));
+		return Min(place->reached, pgqrs_database_taken_due(DUTY_EXPIRY));
 	place->full_at = now;
 	return DT_NOBEGIN;
 }
@@ -328,7 +328,7 @@ correct_exhausted_at(PgqrsRunRows *rows, TimestampTz now)
 		return;
 	pgqrs_row_copy(&row, rows->messages, rows->message);
 	pgqrs_set_null(&row, Messages_exhausted_at);
-	if (pgqrs_lease_live(rows->message, now))
+	if (pgqrs_lease_is_live(rows->message, now))
 		pgqrs_set(&row, Messages_exhausted_at,
 				  pgqrs_get(rows->message, Messages_visible_after));
 	pgqrs_row_update(rows->messages, rows->message, &row);
@@ -371,7 +371,7 @@ duty_expiry(int64 *done)
 	if (search->count < MAX_ROWS)
 		lock_expired(search, INDEX_MESSAGES_EXHAUSTED, &exhausted);
 	next = search->next;
-	pgqrs_numbers_sort(search->found, search->count);
+	pgqrs_int64_sort(search->found, search->count);
 	for (int i = 0; i < search->count; i++)
 	{
 		switch (pgqrs_worker_lock_message(&search->rows, search->found[i]))
@@ -384,7 +384,7 @@ duty_expiry(int64 *done)
 				deadlines.full_at = exhausted.full_at = 0;
 				break;
 			case MESSAGE_QUARANTINED:
-				next = Min(next, search->now + PGQRS_FAULTY_PAUSE);
+				next = Min(next, search->now + PGQRS_QUARANTINE_PAUSE);
 				break;
 		}
 	}
@@ -490,7 +490,7 @@ find_exhausted(MessageSearch *search, ClaimIndexPosition *at)
 		*at = (ClaimIndexPosition){0};
 	}
 	list_free_deep(queues);
-	pgqrs_numbers_sort(search->found, search->count);
+	pgqrs_int64_sort(search->found, search->count);
 }
 
 static TimestampTz
@@ -523,7 +523,7 @@ duty_exhausted(int64 *done)
 static TimestampTz
 duty_floor_sweep(int64 *done)
 {
-	bool mended = pgqrs_triggers_mend();
+	bool mended = pgqrs_triggers_restore();
 
 	done[DONE_FLOORS_LOWERED] += pgqrs_floor_sweep_run(MAX_SWEPT);
 	return mended ? DT_NOEND : pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
@@ -590,11 +590,11 @@ worker_duty_run_wakeups(int64 *done)
 	static int batches = 0;
 	TimestampTz next;
 
-	if (taken != pgqrs_database_takes(DUTY_RUN_WAKEUPS))
+	if (taken != pgqrs_database_take_count(DUTY_RUN_WAKEUPS))
 	{
-		taken = pgqrs_database_takes(DUTY_RUN_WAKEUPS);
+		taken = pgqrs_database_take_count(DUTY_RUN_WAKEUPS);
 		batches = 0;
-		if (pgqrs_database_taken(DUTY_RUN_WAKEUPS) == 0)
+		if (pgqrs_database_taken_due(DUTY_RUN_WAKEUPS) == 0)
 			pgqrs_run_wakeup_restart();
 	}
 	next = duty_run_wakeups(done);

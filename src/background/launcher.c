@@ -132,7 +132,7 @@ scan_databases(List **ids, List **names)
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 		bool serve = is_to_be_served(form);
 
-		pgqrs_databases_see(form->oid, serve);
+		pgqrs_databases_record(form->oid, serve);
 		if (!serve)
 			continue;
 		*ids = lappend_oid(*ids, form->oid);
@@ -186,7 +186,7 @@ place_databases(List *ids, List *names)
 	{
 		Oid displaced;
 
-		if (pgqrs_databases_place(lfirst_oid(id), &displaced))
+		if (pgqrs_databases_assign_entry(lfirst_oid(id), &displaced))
 			served[served_count++] = lfirst_oid(id);
 		else
 		{
@@ -406,7 +406,7 @@ make_everything_due(void)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		if (kind != DUTY_RUN_WAKEUPS && kind != DUTY_QUEUES)
-			pgqrs_databases_poke_all(kind);
+			pgqrs_databases_request_duty(kind);
 	read_at = 0;
 }
 
@@ -466,7 +466,7 @@ pgqrs_launcher_main(Datum arg)
 			make_everything_due();
 		}
 		forget_exited_workers();
-		if (pgqrs_databases_take_changed() || !is_database_list_fresh())
+		if (pgqrs_databases_reset_changed() || !is_database_list_fresh())
 			read_databases();
 		if (!pgqrs_paused)
 			next = start_workers();

@@ -63,7 +63,7 @@
 typedef struct Pass
 {
 	MemoryContext context;
-	PgqrsNumbers unplaced; /* queues without a slot that have something */
+	PgqrsInt64List unplaced; /* queues without a slot that have something */
 	int queues;
 	int run_count;
 	bool more;
@@ -138,7 +138,7 @@ look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *q
 	if (probe.ready == 0)
 		return;
 	old = MemoryContextSwitchTo(pass->context);
-	pgqrs_numbers_add(&pass->unplaced, queue->queue_id);
+	pgqrs_int64_list_add(&pass->unplaced, queue->queue_id);
 	MemoryContextSwitchTo(old);
 }
 
@@ -230,7 +230,7 @@ take_runs(void)
 				(errmsg("pgqrs could not tell of all runs that ended"),
 				 errdetail("There were more than it could remember while its background worker was away or could not send."),
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
-		pgqrs_database_lower(DUTY_RUN_WAKEUPS, 0);
+		pgqrs_database_set_earlier(DUTY_RUN_WAKEUPS, 0);
 	}
 	/* a block stays among the runs until its own have been added */
 	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
@@ -287,7 +287,7 @@ locked_pause(void)
 static void
 recheck_run(int64 run_id)
 {
-	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id))
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id))
 		keep_run(run_id, MAX_KEPT_PAUSE);
 	else if (pgqrs_worker_xact_begin("looking at runs that parked"))
 	{
@@ -303,7 +303,7 @@ try_recheck_run(int64 run_id)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	pgqrs_faulty_begin();
+	pgqrs_quarantine_begin();
 	PG_TRY();
 	{
 		recheck_run(run_id);
@@ -316,7 +316,7 @@ try_recheck_run(int64 run_id)
 		error = CopyErrorData();
 		FlushErrorState();
 		AbortCurrentTransaction();
-		if (!pgqrs_faulty_caught(error))
+		if (!pgqrs_quarantine_caught(error))
 			ReThrowError(error);
 		keep_run(run_id, MAX_KEPT_PAUSE);
 	}
@@ -466,8 +466,8 @@ pgqrs_notify_put_back(void)
 	if (pass == NULL)
 		return;
 	publish_again();
-	pgqrs_database_lower(DUTY_QUEUES, 0);
-	pass->unplaced = (PgqrsNumbers){0};
+	pgqrs_database_set_earlier(DUTY_QUEUES, 0);
+	pass->unplaced = (PgqrsInt64List){0};
 	MemoryContextReset(pass->context);
 }
 
@@ -518,8 +518,8 @@ pgqrs_notify_pass(void)
 		begin_passes();
 	pass->more = false;
 	old = MemoryContextSwitchTo(pass->context);
-	if (all_queues_due(now) <= now && pgqrs_database_take(DUTY_QUEUES, now))
-		look_at_all_queues(now, pgqrs_database_taken(DUTY_QUEUES) == 0);
+	if (all_queues_due(now) <= now && pgqrs_database_take_duty(DUTY_QUEUES, now))
+		look_at_all_queues(now, pgqrs_database_taken_due(DUTY_QUEUES) == 0);
 	MemoryContextSwitchTo(pass->context);
 	look_at_due_queues(now);
 	pass->queues = pgqrs_wakeup_take_queues(pass->queue_ids, MAX_QUEUES);
@@ -530,7 +530,7 @@ pgqrs_notify_pass(void)
 	if (pass->queues > 0 || pass->run_count > 0 || pass->unplaced.count > 0)
 		set_pause(now, send_notifications());
 	MemoryContextSwitchTo(old);
-	pass->unplaced = (PgqrsNumbers){0};
+	pass->unplaced = (PgqrsInt64List){0};
 	MemoryContextReset(pass->context);
 
 	pgqrs_wakeup_take_dues(now, NULL, 0, &next);

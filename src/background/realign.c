@@ -348,15 +348,15 @@ move_message(Realign *r, int64 shift)
 	pgqrs_row_copy(&row, rows->messages, message);
 	pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(Max(due, now)));
 	if (!row.nulls[Messages_exhausted_at - 1])
-		pgqrs_message_hold(&row, Max(due, now), true);
+		pgqrs_message_set_lease_end(&row, Max(due, now), true);
 	if (was_sent_ahead)
 	{
 		move_column(&row, Messages_enqueued_at, shift);
 		move_column(&row, Messages_deadline_at, shift);
 		if (!row.nulls[Messages_deadline_at - 1])
-			pgqrs_commit_due(DUTY_EXPIRY,
-							 DatumGetTimestampTz(
-								 row.values[Messages_deadline_at - 1]));
+			pgqrs_xact_request_duty(DUTY_EXPIRY,
+									DatumGetTimestampTz(
+										row.values[Messages_deadline_at - 1]));
 	}
 	if (is_ahead(message, Messages_dequeued_at, now))
 		move_column(&row, Messages_dequeued_at, shift);

@@ -243,8 +243,9 @@ remove_run(Pass *p)
 static bool
 remove_letter(Pass *p)
 {
-	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE,
-							  DatumGetInt64(pgqrs_get(p->letter, Archive_message_id))))
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
+									DatumGetInt64(pgqrs_get(p->letter,
+															Archive_message_id))))
 		return false;
 	if (!pgqrs_is_null(p->letter, Archive_run_id))
 		return remove_run(p);
@@ -571,7 +572,7 @@ remove_stray_runs(Pass *p)
 	{
 		int64 run_id = DatumGetInt64(pgqrs_get(p->run, Runs_run_id));
 
-		if (pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) &&
+		if (pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) &&
 			!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
 			!pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_PKEY, run_id) &&
 			lock(p->runs, p->run))
@@ -614,7 +615,7 @@ remove_history(Pass *p, List *queues)
 static struct
 {
 	MemoryContext context; /* NULL: there are none to wait for */
-	PgqrsNumbers queues;   /* ascending */
+	PgqrsInt64List queues; /* ascending */
 	PgqrsWriters writers;
 } senders;
 
@@ -635,7 +636,7 @@ list_senders(List *queues)
 		const DeletedQueue *d = lfirst(lc);
 
 		if (d->is_settled)
-			pgqrs_numbers_add(&senders.queues, d->queue.queue_id);
+			pgqrs_int64_list_add(&senders.queues, d->queue.queue_id);
 	}
 	MemoryContextSwitchTo(caller);
 }
@@ -680,8 +681,8 @@ remove_queues(List *queues)
 	{
 		const PgqrsQueue *queue = &((DeletedQueue *) lfirst(lc))->queue;
 
-		if (!pgqrs_numbers_has(&senders.queues, queue->queue_id) ||
-			!pgqrs_faulty_come_to(FAULTY_QUEUE, queue->queue_id) ||
+		if (!pgqrs_int64_list_contains(&senders.queues, queue->queue_id) ||
+			!pgqrs_quarantine_begin_row(QUARANTINE_QUEUE, queue->queue_id) ||
 			has_rows(queue->queue_id) ||
 			(queue->is_workflow && !remove_row(TABLE_WORKFLOWS, queue->queue_id)) ||
 			!remove_row(TABLE_QUEUES, queue->queue_id))

@@ -252,7 +252,7 @@ pgqrs_clock_unconfirmed(TimestampTz now, TimestampTz *until)
 }
 
 void
-pgqrs_clock_note_step(const PgqrsClockStep *step)
+pgqrs_clock_record_step(const PgqrsClockStep *step)
 {
 	Steps *steps = shared == NULL ? &own_steps : &shared->steps;
 
@@ -348,7 +348,7 @@ pgqrs_clock_serving_since(void)
 
 /* A call writes. */
 void
-pgqrs_clock_note_serving(void)
+pgqrs_clock_record_serving(void)
 {
 	static bool noted = false;
 	uint64 never = 0;

@@ -61,14 +61,14 @@ extern TimestampTz pgqrs_clock_stepped_at(void);
 extern int64 pgqrs_clock_unconfirmed(TimestampTz now, TimestampTz *until);
 
 /* A step was found that came while no server was there to see it. */
-extern void pgqrs_clock_note_step(const PgqrsClockStep *step);
+extern void pgqrs_clock_record_step(const PgqrsClockStep *step);
 
 /* The latch is set at each step; of the one process that tells all others. */
 extern void pgqrs_clock_watch(Latch *latch);
 
 /* Since when this server takes calls that write: its start, or its promotion. */
 extern TimestampTz pgqrs_clock_serving_since(void);
-extern void pgqrs_clock_note_serving(void);
+extern void pgqrs_clock_record_serving(void);
 
 extern int64 pgqrs_random_lease(void);
 /* The same where an error is no answer: false for one that is refused. */

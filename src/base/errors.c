@@ -7,7 +7,7 @@
 #include "access/twophase.h"
 #include "utils/lsyscache.h"
 
-Oid pgqrs_called = InvalidOid;
+Oid pgqrs_current_sql_function = InvalidOid;
 
 void
 pgqrs_error_queue_not_found(const char *name)
@@ -87,7 +87,7 @@ pgqrs_error_ended(const char *kind, int64 id, const char *state)
 
 /* Not ended yet, but nothing counts any more that its holder does. */
 void
-pgqrs_error_run_late(int64 run_id)
+pgqrs_error_run_past_deadline(int64 run_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_ENDED),
@@ -107,7 +107,7 @@ pgqrs_error_worker_stopped(int64 worker_id)
 }
 
 void
-pgqrs_error_denied(const char *privilege, const char *name)
+pgqrs_error_permission_denied(const char *privilege, const char *name)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -120,7 +120,7 @@ pgqrs_error_denied(const char *privilege, const char *name)
 void
 pgqrs_error_read_only(const char *why, const char *hint)
 {
-	char *name = get_func_name(pgqrs_called);
+	char *name = get_func_name(pgqrs_current_sql_function);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
@@ -159,7 +159,7 @@ pgqrs_error_null(const char *argument)
 }
 
 void
-pgqrs_error_not_built(const char *what)
+pgqrs_error_not_supported(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

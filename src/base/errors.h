@@ -30,7 +30,7 @@
 #endif
 
 /* The SQL function that was called last, whose name messages may need. */
-extern Oid pgqrs_called;
+extern Oid pgqrs_current_sql_function;
 
 pg_noreturn extern void pgqrs_error_queue_not_found(const char *name);
 pg_noreturn extern void pgqrs_error_workflow_not_found(const char *name);
@@ -41,14 +41,15 @@ pg_noreturn extern void pgqrs_error_lease_lost(const char *kind, int64 id);
 pg_noreturn extern void pgqrs_error_run_cancelled(int64 run_id);
 pg_noreturn extern void pgqrs_error_ended(const char *kind, int64 id,
 										  const char *state);
-pg_noreturn extern void pgqrs_error_run_late(int64 run_id);
+pg_noreturn extern void pgqrs_error_run_past_deadline(int64 run_id);
 pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
-pg_noreturn extern void pgqrs_error_denied(const char *privilege, const char *name);
+pg_noreturn extern void pgqrs_error_permission_denied(const char *privilege,
+													  const char *name);
 pg_noreturn extern void pgqrs_error_read_only(const char *why, const char *hint);
 pg_noreturn extern void pgqrs_error_subscribed(void);
 pg_noreturn extern void pgqrs_error_too_many_prepared(void);
 pg_noreturn extern void pgqrs_error_null(const char *argument);
-pg_noreturn extern void pgqrs_error_not_built(const char *what);
+pg_noreturn extern void pgqrs_error_not_supported(const char *what);
 
 /* Of errors that a row is to blame for which no function of ours has written. */
 #define PGQRS_DAMAGED_HINT \

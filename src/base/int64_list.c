@@ -9,7 +9,7 @@
 #define FIRST_ROOM 64
 
 void
-pgqrs_numbers_add(PgqrsNumbers *list, int64 value)
+pgqrs_int64_list_add(PgqrsInt64List *list, int64 value)
 {
 	if (list->values == NULL)
 	{
@@ -34,14 +34,14 @@ compare_int64(const void *a, const void *b)
 }
 
 void
-pgqrs_numbers_sort(int64 *values, int count)
+pgqrs_int64_sort(int64 *values, int count)
 {
 	if (count > 1)
 		qsort(values, count, sizeof(int64), compare_int64);
 }
 
 bool
-pgqrs_numbers_has(const PgqrsNumbers *sorted, int64 value)
+pgqrs_int64_list_contains(const PgqrsInt64List *sorted, int64 value)
 {
 	return sorted->count > 0 &&
 		bsearch(&value, sorted->values, sorted->count, sizeof(int64),

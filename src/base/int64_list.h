@@ -8,19 +8,19 @@
 #include "postgres.h"
 
 /* All zero: an empty list. */
-typedef struct PgqrsNumbers
+typedef struct PgqrsInt64List
 {
 	int64 *values;
 	int count;
 	int room;
-} PgqrsNumbers;
+} PgqrsInt64List;
 
 /* Appends; the list is where the first one was appended to it. */
-extern void pgqrs_numbers_add(PgqrsNumbers *list, int64 value);
+extern void pgqrs_int64_list_add(PgqrsInt64List *list, int64 value);
 
-extern void pgqrs_numbers_sort(int64 *values, int count);
+extern void pgqrs_int64_sort(int64 *values, int count);
 
 /* Whether a list that is sorted has the value. */
-extern bool pgqrs_numbers_has(const PgqrsNumbers *sorted, int64 value);
+extern bool pgqrs_int64_list_contains(const PgqrsInt64List *sorted, int64 value);
 
 #endif /* PGQRS_INT64_LIST_H */

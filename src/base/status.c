@@ -58,25 +58,25 @@ static const bool message_moves[MESSAGE_STATE_COUNT][MESSAGE_STATE_COUNT] = {
 };
 
 bool
-pgqrs_state_run_may(PgqrsRunStatus from, PgqrsRunStatus to)
+pgqrs_run_may_move(PgqrsRunStatus from, PgqrsRunStatus to)
 {
 	return run_moves[from][to];
 }
 
 bool
-pgqrs_state_step_may(PgqrsStepStatus from, PgqrsStepStatus to)
+pgqrs_step_may_move(PgqrsStepStatus from, PgqrsStepStatus to)
 {
 	return step_moves[from][to];
 }
 
 bool
-pgqrs_state_message_may(PgqrsMessageState from, PgqrsMessageState to)
+pgqrs_message_may_move(PgqrsMessageState from, PgqrsMessageState to)
 {
 	return message_moves[from][to];
 }
 
 PgqrsMessageState
-pgqrs_state_of_outcome(PgqrsOutcome outcome)
+pgqrs_message_state_of_outcome(PgqrsOutcome outcome)
 {
 	static const PgqrsMessageState states[OUTCOME_COUNT] = {
 		[OUTCOME_DONE] = MESSAGE_DONE,

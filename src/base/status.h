@@ -21,10 +21,10 @@ typedef enum PgqrsMessageState
 	MESSAGE_STATE_COUNT
 } PgqrsMessageState;
 
-extern bool pgqrs_state_run_may(PgqrsRunStatus from, PgqrsRunStatus to);
-extern bool pgqrs_state_step_may(PgqrsStepStatus from, PgqrsStepStatus to);
-extern bool pgqrs_state_message_may(PgqrsMessageState from, PgqrsMessageState to);
+extern bool pgqrs_run_may_move(PgqrsRunStatus from, PgqrsRunStatus to);
+extern bool pgqrs_step_may_move(PgqrsStepStatus from, PgqrsStepStatus to);
+extern bool pgqrs_message_may_move(PgqrsMessageState from, PgqrsMessageState to);
 
-extern PgqrsMessageState pgqrs_state_of_outcome(PgqrsOutcome outcome);
+extern PgqrsMessageState pgqrs_message_state_of_outcome(PgqrsOutcome outcome);
 
 #endif /* PGQRS_STATUS_H */

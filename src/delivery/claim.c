@@ -31,7 +31,7 @@
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "shmem/quarantine.h"
 #include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
@@ -124,7 +124,7 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 	rows->failures = failures;
 	if (!is_due_to_end(rows, failures, now))
 		return false;
-	pgqrs_commit_must_last();
+	pgqrs_xact_require_sync_commit();
 	if (pgqrs_is_null(rows->message, Messages_run_id))
 		end_message(rows, failures);
 	else
@@ -154,7 +154,7 @@ pgqrs_claim_revoke(PgqrsRunRows *rows)
 	if (pgqrs_claim_end_if_due(rows, failures, now))
 		return true;
 	pgqrs_row_copy(&row, rows->messages, rows->message);
-	pgqrs_message_give_up(&row, now);
+	pgqrs_message_clear_lease(&row, now);
 	pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_event_of_message(EVENT_RELEASED, rows->message, .failures = failures,
@@ -187,9 +187,9 @@ fetch_run(PgqrsRunRows *rows)
 	problem = pgqrs_run_damage(rows->runs, id, rows->run);
 	if (problem == NULL)
 		return true;
-	pgqrs_faulty_found(FAULTY_MESSAGE,
-					   DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)),
-					   problem);
+	pgqrs_quarantine_add(QUARANTINE_MESSAGE,
+						 DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)),
+						 problem);
 	return false;
 }
 
@@ -231,7 +231,7 @@ update_locked_message(PgqrsRunRows *rows, const PgqrsRow *row,
 					  PgqrsFloorKey key, TimestampTz now)
 {
 	pgqrs_row_update(rows->messages, rows->message, row);
-	pgqrs_taken_note(key, now);
+	pgqrs_claim_hint_record(key, now);
 }
 
 /* Updates an unlocked message; false if another transaction has locked it. */
@@ -239,20 +239,20 @@ static bool
 update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
 			   TimestampTz now)
 {
-	PgqrsTake how = pgqrs_taken_begin(key, now);
+	PgqrsClaimAccess how = pgqrs_claim_hint_begin_update(key, now);
 
-	if (how == TAKE_NOTHING)
+	if (how == CLAIM_SKIP)
 		return false;
-	if (how == TAKE_UPDATE && !pgqrs_row_is_busy(rows->message))
+	if (how == CLAIM_BY_UPDATE && !pgqrs_row_is_busy(rows->message))
 	{
 		bool taken = pgqrs_row_try_update(rows->messages, rows->message, row) ==
 			ROW_LOCKED;
 
-		pgqrs_taken_end(taken);
+		pgqrs_claim_hint_end_update(taken);
 		return taken;
 	}
-	if (how == TAKE_UPDATE)
-		pgqrs_taken_end(false);
+	if (how == CLAIM_BY_UPDATE)
+		pgqrs_claim_hint_end_update(false);
 	if (!lock_message(rows)) /* the locker may be this transaction */
 		return false;
 	update_locked_message(rows, row, key, now);
@@ -268,8 +268,8 @@ fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
 	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
-	pgqrs_message_hold(row, now + lease_time(claim),
-					   failures + 1 >= rows->queue.max_attempts);
+	pgqrs_message_set_lease_end(row, now + lease_time(claim),
+								failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
 	pgqrs_set(row, Messages_attempt, Int32GetDatum(attempt));
 	pgqrs_set(row, Messages_failures, Int32GetDatum(failures));
@@ -354,9 +354,9 @@ end_if_due(Claim *claim, int failures, TimestampTz now)
 
 	if (!is_due_to_end(rows, failures, now))
 		return false;
-	if (pgqrs_faulty_come_to(FAULTY_MESSAGE, id))
+	if (pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, id))
 	{
-		(void) pgqrs_faulty_try(end_found_message, &end);
+		(void) pgqrs_quarantine_try(end_found_message, &end);
 		claim->may_end--;
 	}
 	return true;
@@ -428,17 +428,17 @@ claim_part(Claim *claim, PgqrsFloorScan *floor, PgqrsScan *scan)
 				pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER)),
 			.message_id = DatumGetInt64(pgqrs_scan_key(scan, CLAIM_MESSAGE_ID)),
 		};
-		PgqrsTaken taken = pgqrs_taken_look(key, floor->now);
+		PgqrsClaimHint taken = pgqrs_claim_hint_look_up(key, floor->now);
 
 		CHECK_FOR_INTERRUPTS();
-		if (taken == TAKEN_COMMITTED ||
-			(taken == TAKEN_UNKNOWN && !pgqrs_scan_fetch(scan, rows->message)))
+		if (taken == CLAIM_HINT_COMMITTED ||
+			(taken == CLAIM_HINT_NONE && !pgqrs_scan_fetch(scan, rows->message)))
 		{
 			pgqrs_floor_scan_saw_dead(floor);
 			continue;
 		}
 		pgqrs_floor_scan_saw(floor, key);
-		if (taken == TAKEN_UNKNOWN)
+		if (taken == CLAIM_HINT_NONE)
 			claim_message(claim, key);
 	}
 }
@@ -512,9 +512,9 @@ scan_queue(Claim *claim)
 	uint64 count;
 
 	Assert(wants_more(claim));
-	if (!pgqrs_levels_none_above(queue_id, &count) &&
+	if (!pgqrs_queue_has_no_urgent(queue_id, &count) &&
 		!scan_priorities(claim, PG_INT16_MAX, PGQRS_USUAL_PRIORITY + 1))
-		pgqrs_levels_note_none(queue_id, count);
+		pgqrs_queue_record_no_urgent(queue_id, count);
 	if (wants_more(claim))
 		scan_priority(claim, PGQRS_USUAL_PRIORITY);
 	if (wants_more(claim))
@@ -527,8 +527,8 @@ claim_limited(Claim *claim)
 {
 	const PgqrsQueue *queue = &claim->rows.queue;
 	int wanted = claim->wanted;
-	int room = pgqrs_lease_take_room(claim->rows.messages, TABLE_QUEUES,
-									 queue->queue_id, queue->max_in_flight);
+	int room = pgqrs_lease_limit_reserve(claim->rows.messages, TABLE_QUEUES,
+										 queue->queue_id, queue->max_in_flight);
 	int claimed;
 
 	if (room == 0)
@@ -538,7 +538,7 @@ claim_limited(Claim *claim)
 	scan_queue(claim);
 	claimed -= claim->wanted;
 	claim->wanted = wanted - claimed;
-	pgqrs_lease_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
+	pgqrs_lease_limit_settle(TABLE_QUEUES, queue->queue_id, claimed > 0);
 	if (claimed > 0)
 		claim->may_limit--;
 }
@@ -666,14 +666,14 @@ claim_for_worker(Claim *claim, const PgqrsWorker *worker)
 		claim_all(claim);
 		return;
 	}
-	room = pgqrs_lease_take_room(claim->rows.messages, TABLE_WORKERS,
-								 worker->worker_id, worker->max_concurrent);
+	room = pgqrs_lease_limit_reserve(claim->rows.messages, TABLE_WORKERS,
+									 worker->worker_id, worker->max_concurrent);
 	if (room == 0)
 		return;
 	claimed = claim->wanted = Min(claim->wanted, room);
 	claim_all(claim);
 	claimed -= claim->wanted;
-	pgqrs_lease_settle(TABLE_WORKERS, worker->worker_id, claimed > 0);
+	pgqrs_lease_limit_settle(TABLE_WORKERS, worker->worker_id, claimed > 0);
 }
 
 void
@@ -694,12 +694,12 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 
 	pgqrs_floor_call_begin();
 	claim.is_clean = pgqrs_floor_call_is_clean();
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_run_open_messages(&claim.rows);
 	if (worker_id != 0)
 	{
 		pgqrs_worker_require_live(worker_id, &worker);
-		pgqrs_worker_touch(worker_id);
+		pgqrs_worker_record_call(worker_id);
 		claim.worker_version = worker.version;
 	}
 	if (queue == NULL || pgqrs_is_pattern(queue))
@@ -711,5 +711,5 @@ pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
 	else
 		claim_all(&claim);
 	pgqrs_run_close(&claim.rows);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 }

@@ -430,15 +430,15 @@ look_again_soon(Wait *w)
 static void
 look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 {
-	int room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
-										 worker->max_concurrent);
+	int room = pgqrs_lease_limit_peek(messages, TABLE_WORKERS, w->worker_id,
+									  worker->max_concurrent);
 
 	w->locked = room == PGQRS_LIMIT_LOCKED;
 	if (w->locked && !w->polls)
 	{
 		watch_queues(w);
-		room = pgqrs_lease_look_for_room(messages, TABLE_WORKERS, w->worker_id,
-										 worker->max_concurrent);
+		room = pgqrs_lease_limit_peek(messages, TABLE_WORKERS, w->worker_id,
+									  worker->max_concurrent);
 	}
 	w->may_take = room > 0;
 	if (!w->may_take)
@@ -462,7 +462,7 @@ check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 	w->status = worker->status;
 	if (w->ended)
 		return;
-	pgqrs_worker_touch(w->worker_id);
+	pgqrs_worker_record_call(w->worker_id);
 	w->may_take = worker->status == WORKER_READY;
 	if (w->may_take && worker->max_concurrent > 0)
 		look_for_room(w, messages, worker);
@@ -628,7 +628,7 @@ look_for_work(Wait *w)
 		end_look(w, old);
 		return true;
 	}
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	if (w->queues == NULL && !w->polls)
 		watch_changes_first(w);
@@ -636,7 +636,7 @@ look_for_work(Wait *w)
 	if (!w->ended)
 		look_at_queues(w, messages, w->worker_id != 0 ? &worker : NULL);
 	pgqrs_table_close(messages);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 	end_look(w, old);
 	return w->found != 0 || w->ended;
 }

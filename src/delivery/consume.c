@@ -212,7 +212,7 @@ pgqrs_consume_batch(const char *queue, const char *handler, int batch_size)
 		elog(ERROR, "SPI_connect failed");
 	plan = prepare_handler(handler);
 	pgqrs_claim(queue, 0, batch_size, -1, collect_message, &batch);
-	pgqrs_commit_must_last();
+	pgqrs_xact_require_sync_commit();
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs consumed message",
 									ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < batch.count; i++)

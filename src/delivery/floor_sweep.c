@@ -17,7 +17,7 @@
 #include "miscadmin.h"
 #include "queue/queue.h"
 #include "shmem/claim_floor.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "store/table.h"
 #include "utils/timestamp.h"
 
@@ -101,7 +101,7 @@ pgqrs_floor_sweep_run(int max_entries)
 	PgqrsQueue queue;
 
 	open_messages(&sweep);
-	pgqrs_levels_forget_all();
+	pgqrs_priority_hints_forget_all();
 	while (sweep.budget > 0 && pgqrs_floor_sweep_next(&sweep.at))
 		if (pgqrs_queue_by_id(sweep.at.queue_id, &queue))
 			sweep_floor(&sweep);

@@ -74,7 +74,7 @@ is_claimable(ProbeState *p, int64 id)
 		p->found_locked = true;
 		return false;
 	}
-	if (!pgqrs_faulty_is_known(FAULTY_MESSAGE, id))
+	if (!pgqrs_quarantine_contains(QUARANTINE_MESSAGE, id))
 		return true;
 	return pgqrs_is_null(p->slot, Messages_lease) &&
 		DatumGetInt32(pgqrs_get(p->slot, Messages_failures)) <
@@ -243,8 +243,8 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 	probe_number = pgqrs_wakeup_begin_look(wakeup_slot);
 	if (queue->max_in_flight > 0)
 	{
-		int room = pgqrs_lease_look_for_room(messages, TABLE_QUEUES,
-											 queue->queue_id, queue->max_in_flight);
+		int room = pgqrs_lease_limit_peek(messages, TABLE_QUEUES,
+										  queue->queue_id, queue->max_in_flight);
 
 		p.found_locked = room == PGQRS_LIMIT_LOCKED;
 		p.wanted = Max(0, Min(max, room));
@@ -253,7 +253,7 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 	if (p.runs != NULL)
 		pgqrs_table_close(p.runs);
 	if (p.found_undeliverable)
-		result->next = Min(result->next, start + PGQRS_FAULTY_PAUSE);
+		result->next = Min(result->next, start + PGQRS_QUARANTINE_PAUSE);
 	if (result->ready == 0 && p.found_locked)
 		result->next = Min(result->next, start + LOCKED_PAUSE);
 	else if (result->ready == 0 && max > 0 && pgqrs_floor_call_is_clean())

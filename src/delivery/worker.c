@@ -26,19 +26,19 @@
 #define REAP_DELAY (1 * USECS_PER_SEC)
 
 /* The ids of up to max messages that a worker holds, ascending. */
-static PgqrsNumbers
+static PgqrsInt64List
 messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
-	PgqrsNumbers held = {0};
+	PgqrsInt64List held = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
 	while (held.count < max && pgqrs_scan_next(&scan, slot))
-		pgqrs_numbers_add(&held,
-						  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+		pgqrs_int64_list_add(&held,
+							 DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
 	pgqrs_scan_end(&scan);
-	pgqrs_numbers_sort(held.values, held.count);
+	pgqrs_int64_sort(held.values, held.count);
 	return held;
 }
 
@@ -88,7 +88,7 @@ try_lock_with_run(PgqrsRunRows *rows, int64 message_id)
 PgqrsMessageLock
 pgqrs_worker_lock_message(PgqrsRunRows *rows, int64 message_id)
 {
-	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, message_id))
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, message_id))
 		return MESSAGE_QUARANTINED;
 	return try_lock_with_run(rows, message_id) ? MESSAGE_LOCKED : MESSAGE_SKIPPED;
 }
@@ -97,7 +97,7 @@ void
 pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 {
 	PgqrsRunRows rows;
-	PgqrsNumbers held;
+	PgqrsInt64List held;
 
 	pgqrs_run_open(&rows);
 	held = messages_held_by(rows.messages, rows.message, worker_id, max);
@@ -121,7 +121,7 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 static void
 request_reap(void)
 {
-	pgqrs_commit_due(DUTY_WORKERS, pgqrs_clock() + REAP_DELAY);
+	pgqrs_xact_request_duty(DUTY_WORKERS, pgqrs_clock() + REAP_DELAY);
 }
 
 int64
@@ -151,10 +151,10 @@ pgqrs_worker_heartbeat(int64 worker_id)
 
 	/* an error on a standby even if this call would not write */
 	pgqrs_require_writable();
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
-	pgqrs_worker_touch(worker_id);
-	pgqrs_commit_claim_end();
+	pgqrs_worker_record_call(worker_id);
+	pgqrs_async_commit_end();
 	return worker.status;
 }
 
@@ -175,12 +175,12 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsWorker worker;
-	PgqrsNumbers held;
+	PgqrsInt64List held;
 	int count = 0;
 
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
-	pgqrs_worker_touch(worker_id);
+	pgqrs_worker_record_call(worker_id);
 	held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
 	pgqrs_message_lock_limits(messages, slot, held.count, held.values, NULL);
 	*results = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
@@ -200,22 +200,22 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 								 timeout, &result->cancel_requested);
 	}
 	pgqrs_table_close(messages);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 	return count;
 }
 
 void
 pgqrs_worker_suspend(int64 worker_id)
 {
-	pgqrs_worker_move(worker_id, WORKER_SUSPENDED);
-	pgqrs_worker_touch(worker_id);
+	pgqrs_worker_set_status(worker_id, WORKER_SUSPENDED);
+	pgqrs_worker_record_call(worker_id);
 }
 
 void
 pgqrs_worker_resume(int64 worker_id)
 {
-	pgqrs_worker_move(worker_id, WORKER_READY);
-	pgqrs_worker_touch(worker_id);
+	pgqrs_worker_set_status(worker_id, WORKER_READY);
+	pgqrs_worker_record_call(worker_id);
 }
 
 /* Releases the messages that a worker holds, except locked ones; returns their number. */
@@ -224,7 +224,7 @@ release_held_messages(int64 worker_id)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsNumbers held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
+	PgqrsInt64List held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
 	int64 released = 0;
 
 	for (int i = 0; i < held.count; i++)
@@ -241,10 +241,10 @@ release_held_messages(int64 worker_id)
 			continue;
 		}
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_give_up(&row,
-							  pgqrs_floor_writer_clock(DatumGetInt64(
-														   pgqrs_get(slot, Messages_queue_id)),
-													   0, DT_NOBEGIN));
+		pgqrs_message_clear_lease(&row,
+								  pgqrs_floor_writer_clock(DatumGetInt64(
+															   pgqrs_get(slot, Messages_queue_id)),
+														   0, DT_NOBEGIN));
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RELEASED, slot,
 							   .reason = "the worker was stopped");
@@ -258,7 +258,7 @@ pgqrs_worker_stop(int64 worker_id)
 {
 	int64 released = 0;
 
-	if (pgqrs_worker_move(worker_id, WORKER_STOPPED))
+	if (pgqrs_worker_set_status(worker_id, WORKER_STOPPED))
 	{
 		released = release_held_messages(worker_id);
 		request_reap();

@@ -115,7 +115,7 @@ require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *qu
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
 		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue) ||
-		pgqrs_grants_on(queue->name) == 0)
+		pgqrs_privileges_on(queue->name) == 0)
 		pgqrs_error_run_not_found(run_id);
 }
 
@@ -159,7 +159,7 @@ readable(TupleTableSlot *slot, AttrNumber queue_id)
 	PgqrsQueue queue;
 
 	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue) &&
-		pgqrs_grants_on(queue.name) != 0;
+		pgqrs_privileges_on(queue.name) != 0;
 }
 
 /* The column of the run's message, or of what its end left in the archive. */
@@ -230,7 +230,7 @@ pgqrs_read_find_run(const char *name, const char *key)
 	PgqrsWorkflow workflow;
 	int64 run_id = 0;
 
-	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0 ||
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_privileges_on(name) == 0 ||
 		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
 		pgqrs_error_workflow_not_found(name);
 
@@ -286,7 +286,7 @@ typedef struct Listing
 	RunPage page;
 	int patience;	  /* how many runs may still be looked at in vain */
 	bool asked_index; /* only these may have the tags: */
-	PgqrsTids tagged;
+	PgqrsTidSet tagged;
 } Listing;
 
 static int
@@ -304,7 +304,7 @@ readable_workflows(const char *pattern)
 {
 	List *result = NIL;
 	PgqrsQueue *queue = palloc(sizeof(PgqrsQueue));
-	PgqrsNumbers ids = pgqrs_grants_readable_queues();
+	PgqrsInt64List ids = pgqrs_readable_queue_ids();
 
 	for (int i = 0; i < ids.count; i++)
 	{
@@ -410,7 +410,8 @@ next_run(Listing *l, PgqrsScan *scan)
 	while (pgqrs_scan_next_key(scan))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if ((!l->asked_index || pgqrs_tids_have(&l->tagged, pgqrs_scan_tid(scan))) &&
+		if ((!l->asked_index ||
+			 pgqrs_tid_set_contains(&l->tagged, pgqrs_scan_tid(scan))) &&
 			pgqrs_scan_fetch(scan, l->r.run))
 			return true;
 	}
@@ -510,7 +511,7 @@ list_failed(Listing *l)
 
 /* The runs of a workflow that have not ended and may have the status. */
 static void
-collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsNumbers *ids)
+collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsInt64List *ids)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)};
 	PgqrsScan scan;
@@ -524,7 +525,7 @@ collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsNumbers *ids)
 		if (id < l->filter->before &&
 			(!pgqrs_run_status_of_message(l->r.message, &status) ||
 			 (int) status == l->filter->status))
-			pgqrs_numbers_add(ids, id);
+			pgqrs_int64_list_add(ids, id);
 	}
 	pgqrs_scan_end(&scan);
 }
@@ -554,9 +555,9 @@ find_workflow(const Listing *l)
 
 /* Those of the runs that match. */
 static void
-add_by_id(Listing *l, PgqrsNumbers *ids)
+add_by_id(Listing *l, PgqrsInt64List *ids)
 {
-	pgqrs_numbers_sort(ids->values, ids->count);
+	pgqrs_int64_sort(ids->values, ids->count);
 	for (int i = ids->count - 1; i >= 0 && !is_full(&l->page); i--)
 	{
 		const PgqrsQueue *workflow;
@@ -574,7 +575,7 @@ add_by_id(Listing *l, PgqrsNumbers *ids)
 static void
 list_live(Listing *l)
 {
-	PgqrsNumbers ids = {0};
+	PgqrsInt64List ids = {0};
 	ListCell *lc;
 
 	foreach(lc, l->workflows)
@@ -586,19 +587,19 @@ list_live(Listing *l)
 static void
 list_tagged(Listing *l)
 {
-	PgqrsNumbers ids = {0};
+	PgqrsInt64List ids = {0};
 	ItemPointerData tid;
 	PgqrsScan scan;
 
 	pgqrs_scan_begin_table(&scan, l->r.runs);
-	while (pgqrs_tids_next(&l->tagged, &tid))
+	while (pgqrs_tid_set_next(&l->tagged, &tid))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_scan_fetch_at(&scan, &tid, l->r.run) &&
 			DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) < l->filter->before &&
 			status_matches(l->r.run, l->filter) && find_workflow(l) != NULL)
-			pgqrs_numbers_add(&ids,
-							  DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)));
+			pgqrs_int64_list_add(&ids,
+								 DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)));
 	}
 	pgqrs_scan_end(&scan);
 	add_by_id(l, &ids);
@@ -609,7 +610,7 @@ static bool
 has_rare_tags(const Listing *l)
 {
 	return !l->filter->tags.isnull &&
-		pgqrs_tids_expected(l->r.runs, Runs_tags, l->filter->tags.value) <=
+		pgqrs_tid_set_estimate(l->r.runs, Runs_tags, l->filter->tags.value) <=
 		MAX_EXPECTED;
 }
 
@@ -622,8 +623,8 @@ list_runs(Listing *l)
 	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
 		return;
 	l->asked_index = rare_tags &&
-		pgqrs_tids_find(&l->tagged, l->r.runs, INDEX_RUNS_TAGS,
-						l->filter->tags.value);
+		pgqrs_tid_set_load(&l->tagged, l->r.runs, INDEX_RUNS_TAGS,
+						   l->filter->tags.value);
 	if (l->asked_index && l->tagged.count <= MAX_TAGGED)
 		list_tagged(l);
 	else if (is_failed(status))
@@ -741,7 +742,7 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 	PgqrsQueue queue;
 	PgqrsKey key;
 
-	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_grants_on(name) == 0)
+	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_privileges_on(name) == 0)
 		pgqrs_error_queue_not_found(name);
 
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);

@@ -358,7 +358,7 @@ summarize(int64 *durations, int count, PgqrsWorkflowStats *stats)
 	stats->has_durations = count > 0;
 	if (count == 0)
 		return;
-	pgqrs_numbers_sort(durations, count);
+	pgqrs_int64_sort(durations, count);
 	for (int i = 0; i < count; i++)
 		sum += durations[i];
 	stats->avg_duration = sum / count;

@@ -16,14 +16,14 @@
 #include "utils/timestamp.h"
 
 bool
-pgqrs_lease_is(TupleTableSlot *message, int64 lease)
+pgqrs_lease_is_current(TupleTableSlot *message, int64 lease)
 {
 	return !pgqrs_is_null(message, Messages_lease) &&
 		DatumGetInt64(pgqrs_get(message, Messages_lease)) == lease;
 }
 
 bool
-pgqrs_lease_live(TupleTableSlot *message, TimestampTz now)
+pgqrs_lease_is_live(TupleTableSlot *message, TimestampTz now)
 {
 	return !pgqrs_is_null(message, Messages_lease) &&
 		DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after)) > now;
@@ -93,20 +93,20 @@ must_await(PgqrsTableId table, int64 id)
 }
 
 void
-pgqrs_lease_lock_limit(PgqrsTableId table, int64 id)
+pgqrs_lease_limit_lock(PgqrsTableId table, int64 id)
 {
 	lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, true);
 	pgqrs_xact_wakeup(limit_wakeup(table), id);
 }
 
 void
-pgqrs_lease_extending(PgqrsTableId table, int64 id)
+pgqrs_lease_extend_begin(PgqrsTableId table, int64 id)
 {
 	lock_limit(LIMIT_EXTENDING, table, id, ShareLock, true);
 }
 
 void
-pgqrs_lease_extended(PgqrsTableId table, int64 id)
+pgqrs_lease_extend_end(PgqrsTableId table, int64 id)
 {
 	unlock_limit(LIMIT_EXTENDING, table, id, ShareLock);
 }
@@ -118,26 +118,26 @@ pgqrs_lease_extended(PgqrsTableId table, int64 id)
  */
 static void
 find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
-		  int nkeys, const PgqrsKey *keys, TimestampTz now, PgqrsNumbers *live)
+		  int nkeys, const PgqrsKey *keys, TimestampTz now, PgqrsInt64List *live)
 {
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, messages, index, nkeys, keys);
 	pgqrs_scan_uncommitted(&scan);
 	while (pgqrs_scan_next(&scan, slot))
-		if (pgqrs_lease_live(slot, now))
-			pgqrs_numbers_add(live,
-							  DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+		if (pgqrs_lease_is_live(slot, now))
+			pgqrs_int64_list_add(live,
+								 DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
 	pgqrs_scan_end(&scan);
 }
 
 /* How many different messages; a lease that is being extended was found twice. */
 static int
-count_distinct(PgqrsNumbers *live)
+count_distinct(PgqrsInt64List *live)
 {
 	int count = 0;
 
-	pgqrs_numbers_sort(live->values, live->count);
+	pgqrs_int64_sort(live->values, live->count);
 	for (int i = 0; i < live->count; i++)
 		if (i == 0 || live->values[i] != live->values[i - 1])
 			count++;
@@ -150,7 +150,7 @@ static int
 count_in_worker(PgqrsTable *messages, int64 worker_id, TimestampTz now)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
-	PgqrsNumbers live = {0};
+	PgqrsInt64List live = {0};
 
 	find_live(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_WORKER, 1,
 			  &key, now, &live);
@@ -170,7 +170,7 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 		{CLAIM_PRIORITY, BTEqualStrategyNumber},
 		{CLAIM_VISIBLE_AFTER, BTGreaterStrategyNumber, TimestampTzGetDatum(now)},
 	};
-	PgqrsNumbers live = {0};
+	PgqrsInt64List live = {0};
 	PgqrsPriorityScan priorities;
 	int priority;
 
@@ -200,7 +200,8 @@ count(PgqrsTable *messages, PgqrsTableId table, int64 id)
  * while its transaction is open and the old one has run out.
  */
 int
-pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
+pgqrs_lease_limit_reserve(PgqrsTable *messages, PgqrsTableId table, int64 id,
+						  int limit)
 {
 	int live;
 
@@ -215,14 +216,14 @@ pgqrs_lease_take_room(PgqrsTable *messages, PgqrsTableId table, int64 id, int li
 	unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
 	if (live >= limit)
 	{
-		pgqrs_lease_settle(table, id, false);
+		pgqrs_lease_limit_settle(table, id, false);
 		return 0;
 	}
 	return limit - live;
 }
 
 void
-pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used)
+pgqrs_lease_limit_settle(PgqrsTableId table, int64 id, bool used)
 {
 	if (used)
 	{
@@ -234,8 +235,7 @@ pgqrs_lease_settle(PgqrsTableId table, int64 id, bool used)
 }
 
 int
-pgqrs_lease_look_for_room(PgqrsTable *messages, PgqrsTableId table, int64 id,
-						  int limit)
+pgqrs_lease_limit_peek(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 {
 	if (must_await(table, id))
 		return PGQRS_LIMIT_LOCKED;

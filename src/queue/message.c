@@ -55,8 +55,8 @@ pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when)
 
 /* A new message's row; now: what pgqrs_when_clock() gave for it. */
 void
-pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
-				   int64 id, const PgqrsNewMessage *m, TimestampTz now)
+pgqrs_message_init_row(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
+					   int64 id, const PgqrsNewMessage *m, TimestampTz now)
 {
 	TimestampTz visible_after = pgqrs_when_visible(&m->when, now);
 
@@ -78,7 +78,7 @@ pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 		TimestampTz latest = m->latest_deadline != 0 ? m->latest_deadline : DT_NOEND;
 
 		pgqrs_set(row, Messages_deadline_at, TimestampTzGetDatum(Min(own, latest)));
-		pgqrs_commit_due(DUTY_EXPIRY, Min(own, latest));
+		pgqrs_xact_request_duty(DUTY_EXPIRY, Min(own, latest));
 	}
 	pgqrs_set_or_null(row, Messages_headers, m->headers);
 	if (m->idempotency_key != NULL)
@@ -116,7 +116,7 @@ row_visible_after(const PgqrsRow *row)
 
 /* Nobody holds it any more; it can be claimed at the given instant. */
 void
-pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
+pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after)
 {
 	pgqrs_set_null(row, Messages_lease);
 	pgqrs_set_null(row, Messages_worker_id);
@@ -125,18 +125,18 @@ pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after)
 }
 
 void
-pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last)
+pgqrs_message_set_lease_end(PgqrsRow *row, TimestampTz visible_after, bool last)
 {
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
 	pgqrs_set_null(row, Messages_exhausted_at);
 	if (!last)
 		return;
 	pgqrs_set(row, Messages_exhausted_at, TimestampTzGetDatum(visible_after));
-	pgqrs_commit_due(DUTY_EXPIRY, visible_after);
+	pgqrs_xact_request_duty(DUTY_EXPIRY, visible_after);
 }
 
 void
-pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
+pgqrs_message_publish_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 {
 	if (pgqrs_is_null(slot, Messages_lease))
 		return;
@@ -154,9 +154,9 @@ pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue)
  * would never be removed.
  */
 void
-pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
-				   const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
-				   NullableDatum error)
+pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
+							  const PgqrsQueue *queue, PgqrsOutcome outcome,
+							  int failures, NullableDatum error)
 {
 	static const AttrNumber copied[][2] = {
 		{Archive_message_id, Messages_message_id},
@@ -183,11 +183,11 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 	TimestampTz now;
 	PgqrsRow row;
 
-	if (!pgqrs_state_message_may(from, pgqrs_state_of_outcome(outcome)))
+	if (!pgqrs_message_may_move(from, pgqrs_message_state_of_outcome(outcome)))
 		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
 			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
-	pgqrs_message_note_room(slot, queue);
+	pgqrs_message_publish_room(slot, queue);
 	if (done && queue->retention == 0 && pgqrs_is_null(slot, Messages_run_id))
 		return;
 	if (messages->archive == NULL)
@@ -197,10 +197,10 @@ pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
 		if (!pgqrs_is_null(slot, copied[i][1]))
 			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
 	now = pgqrs_clock();
-	pgqrs_commit_due(DUTY_RETENTION,
-					 now +
-						 (outcome == OUTCOME_DEAD ? queue->dead_retention :
-													queue->retention));
+	pgqrs_xact_request_duty(DUTY_RETENTION,
+							now +
+								(outcome == OUTCOME_DEAD ? queue->dead_retention :
+														   queue->retention));
 	pgqrs_set(&row, Archive_archived_at, TimestampTzGetDatum(now));
 	pgqrs_set(&row, Archive_outcome, pgqrs_enum_datum(ENUM_OUTCOME, outcome));
 	pgqrs_set(&row, Archive_failures, Int32GetDatum(failures));
@@ -216,7 +216,7 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 				  NullableDatum error)
 {
 	pgqrs_row_delete(messages, slot);
-	pgqrs_message_keep(messages, slot, queue, outcome, failures, error);
+	pgqrs_message_archive_deleted(messages, slot, queue, outcome, failures, error);
 }
 
 void
@@ -284,8 +284,8 @@ enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
 		}
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		pgqrs_message_fill(&row, messages, queue->queue_id, id, m,
-						   pgqrs_when_clock(queue->queue_id, &m->when));
+		pgqrs_message_init_row(&row, messages, queue->queue_id, id, m,
+							   pgqrs_when_clock(queue->queue_id, &m->when));
 		if (pgqrs_row_insert_unique(messages, &row, INDEX_MESSAGES_KEY))
 			return id;
 	}
@@ -305,8 +305,8 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 	else
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		pgqrs_message_fill(&row, messages, queue.queue_id, id, m,
-						   pgqrs_when_clock(queue.queue_id, &m->when));
+		pgqrs_message_init_row(&row, messages, queue.queue_id, id, m,
+							   pgqrs_when_clock(queue.queue_id, &m->when));
 		pgqrs_row_insert(messages, &row);
 	}
 	pgqrs_table_close(messages);
@@ -367,8 +367,9 @@ pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
 
 		fill_item(&m, batch, i);
 		if (m.idempotency_key == NULL)
-			pgqrs_message_fill(&rows[count++], messages, queue.queue_id, ids[i],
-							   &m, pgqrs_when_clock(queue.queue_id, &m.when));
+			pgqrs_message_init_row(&rows[count++], messages, queue.queue_id,
+								   ids[i], &m,
+								   pgqrs_when_clock(queue.queue_id, &m.when));
 	}
 	pgqrs_row_insert_many(messages, rows, count);
 	pfree(rows);
@@ -431,16 +432,16 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 		{
 			if (!visible)
 				return FENCE_STALE;
-			pgqrs_error_denied("work", queue->name);
+			pgqrs_error_permission_denied("work", queue->name);
 		}
-		if (!pgqrs_lease_is(slot, lease))
+		if (!pgqrs_lease_is_current(slot, lease))
 			return FENCE_STALE;
 		if (!allow_run && queue->is_workflow)
 			return FENCE_RUN;
 		locked = act(messages, slot, action);
 	} while (locked == ROW_CHANGED);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+		pgqrs_worker_record_call(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
 	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
 }
 
@@ -456,7 +457,7 @@ static void
 refuse_run(TupleTableSlot *slot, int64 id)
 {
 	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
-		pgqrs_error_run_late(id);
+		pgqrs_error_run_past_deadline(id);
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " belongs to a run", id),
@@ -545,8 +546,8 @@ archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 
 	result = fence(messages, id, lease, FENCE_DELETE, false, slot, &queue);
 	if (result == FENCE_PASSED)
-		pgqrs_message_keep(messages, slot, &queue, OUTCOME_DONE,
-						   stored_failures(slot), PGQRS_NULL);
+		pgqrs_message_archive_deleted(messages, slot, &queue, OUTCOME_DONE,
+									  stored_failures(slot), PGQRS_NULL);
 	else if (result == FENCE_STALE && was_archived(id, lease))
 		result = FENCE_REPEATED;
 	else if (result == FENCE_RUN)
@@ -586,15 +587,15 @@ pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
 }
 
 void
-pgqrs_message_discard(int64 id, int64 lease)
+pgqrs_message_delete(int64 id, int64 lease)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
 
 	require_lease(messages, id, lease, FENCE_DELETE, false, slot, &queue);
-	pgqrs_message_keep(messages, slot, &queue, OUTCOME_DELETED,
-					   stored_failures(slot), PGQRS_NULL);
+	pgqrs_message_archive_deleted(messages, slot, &queue, OUTCOME_DELETED,
+								  stored_failures(slot), PGQRS_NULL);
 	pgqrs_table_close(messages);
 }
 
@@ -603,7 +604,7 @@ static void
 refuse_late(TupleTableSlot *slot, int64 id)
 {
 	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
-		pgqrs_error_run_late(id);
+		pgqrs_error_run_past_deadline(id);
 }
 
 bool
@@ -621,14 +622,14 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	if (!cancelling)
 	{
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_give_up(&row,
-							  pgqrs_floor_writer_clock(queue.queue_id, delay,
-													   DT_NOBEGIN) +
-								  delay);
+		pgqrs_message_clear_lease(&row,
+								  pgqrs_floor_writer_clock(queue.queue_id,
+														   delay, DT_NOBEGIN) +
+									  delay);
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RELEASED, slot,
 							   .until = row_visible_after(&row));
-		pgqrs_message_note_room(slot, &queue);
+		pgqrs_message_publish_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !cancelling;
@@ -659,12 +660,12 @@ pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *re
 		*retry_at = pgqrs_floor_writer_clock(queue.queue_id, delay, DT_NOBEGIN) +
 			delay;
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_give_up(&row, *retry_at);
+		pgqrs_message_clear_lease(&row, *retry_at);
 		pgqrs_set(&row, Messages_failures, Int32GetDatum(failures));
 		if (!nack->error.isnull)
 			pgqrs_set(&row, Messages_last_error, nack->error.value);
 		pgqrs_row_update(messages, slot, &row);
-		pgqrs_message_note_room(slot, &queue);
+		pgqrs_message_publish_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !dead;
@@ -675,9 +676,9 @@ take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 {
 	if (limit == 0)
 		return true;
-	if (pgqrs_lease_take_room(messages, table, id, limit) == 0)
+	if (pgqrs_lease_limit_reserve(messages, table, id, limit) == 0)
 		return false;
-	pgqrs_lease_settle(table, id, true);
+	pgqrs_lease_limit_settle(table, id, true);
 	return true;
 }
 
@@ -689,7 +690,7 @@ static bool
 may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
 	int64 worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
-	int max_concurrent = worker_id != 0 ? pgqrs_worker_limit(worker_id) : 0;
+	int max_concurrent = worker_id != 0 ? pgqrs_worker_max_concurrent(worker_id) : 0;
 
 	return take_one(messages, TABLE_QUEUES, queue->queue_id, queue->max_in_flight) &&
 		take_one(messages, TABLE_WORKERS, worker_id, max_concurrent);
@@ -701,7 +702,7 @@ distinct(int64 *ids, int count)
 {
 	int n = 0;
 
-	pgqrs_numbers_sort(ids, count);
+	pgqrs_int64_sort(ids, count);
 	for (int i = 0; i < count; i++)
 		if (n == 0 || ids[n - 1] != ids[i])
 			ids[n++] = ids[i];
@@ -720,7 +721,7 @@ needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
 	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
 							 queue) &&
 		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
-		!pgqrs_lease_live(slot, pgqrs_clock()) &&
+		!pgqrs_lease_is_live(slot, pgqrs_clock()) &&
 		pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible);
 }
 
@@ -744,7 +745,7 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 		PgqrsQueue queue;
 
 		if (!pgqrs_row_fetch_id(messages, ids[i], slot) ||
-			(leases != NULL && !pgqrs_lease_is(slot, leases[i])) ||
+			(leases != NULL && !pgqrs_lease_is_current(slot, leases[i])) ||
 			!needs_room(slot, &queue))
 			continue;
 		if (queue.max_in_flight > 0)
@@ -754,11 +755,11 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 	}
 	nqueues = distinct(queues, nqueues);
 	for (int i = 0; i < nqueues; i++)
-		pgqrs_lease_lock_limit(TABLE_QUEUES, queues[i]);
+		pgqrs_lease_limit_lock(TABLE_QUEUES, queues[i]);
 	nworkers = distinct(workers, nworkers);
 	for (int i = 0; i < nworkers; i++)
-		if (pgqrs_worker_limit(workers[i]) > 0)
-			pgqrs_lease_lock_limit(TABLE_WORKERS, workers[i]);
+		if (pgqrs_worker_max_concurrent(workers[i]) > 0)
+			pgqrs_lease_limit_lock(TABLE_WORKERS, workers[i]);
 	pfree(workers);
 	pfree(queues);
 }
@@ -768,18 +769,18 @@ static void
 begin_extending(int64 worker_id, const PgqrsQueue *queue)
 {
 	if (queue->max_in_flight > 0)
-		pgqrs_lease_extending(TABLE_QUEUES, queue->queue_id);
+		pgqrs_lease_extend_begin(TABLE_QUEUES, queue->queue_id);
 	if (worker_id != 0)
-		pgqrs_lease_extending(TABLE_WORKERS, worker_id);
+		pgqrs_lease_extend_begin(TABLE_WORKERS, worker_id);
 }
 
 static void
 end_extending(int64 worker_id, const PgqrsQueue *queue)
 {
 	if (queue->max_in_flight > 0)
-		pgqrs_lease_extended(TABLE_QUEUES, queue->queue_id);
+		pgqrs_lease_extend_end(TABLE_QUEUES, queue->queue_id);
 	if (worker_id != 0)
-		pgqrs_lease_extended(TABLE_WORKERS, worker_id);
+		pgqrs_lease_extend_end(TABLE_WORKERS, worker_id);
 }
 
 /* When the lease ends that is extended; timeout < 0: never earlier than before. */
@@ -823,14 +824,15 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	begin_extending(worker_id, &queue);
 	now = pgqrs_clock();
 	current = !pgqrs_message_is_past_deadline(slot, now) &&
-		(pgqrs_lease_live(slot, now) || may_revive(messages, slot, &queue));
+		(pgqrs_lease_is_live(slot, now) || may_revive(messages, slot, &queue));
 	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
 	if (current)
 	{
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_hold(&row, extended_end(slot, &queue, timeout),
-						   *cancel_requested ||
-							   stored_failures(slot) + 1 >= queue.max_attempts);
+		pgqrs_message_set_lease_end(&row, extended_end(slot, &queue, timeout),
+									*cancel_requested ||
+										stored_failures(slot) + 1 >=
+											queue.max_attempts);
 		pgqrs_row_update(messages, slot, &row);
 	}
 	end_extending(worker_id, &queue);
@@ -846,7 +848,7 @@ pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_message_lock_limits(messages, slot, count, ids, leases);
 	for (int i = 0; i < count; i++)
 	{
@@ -857,7 +859,7 @@ pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 											  &cancel_requested[item]);
 	}
 	pgqrs_table_close(messages);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 }
 
 /* For the operator: moves the message and revokes a lease without a failure. */
@@ -881,7 +883,7 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 		{
 			if (!visible)
 				pgqrs_error_message_not_found(id);
-			pgqrs_error_denied("admin", queue.name);
+			pgqrs_error_permission_denied("admin", queue.name);
 		}
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
@@ -889,14 +891,14 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	if (!cancelling)
 	{
 		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_give_up(&row,
-							  Max(visible_after,
-								  pgqrs_floor_writer_clock(queue.queue_id, 0,
-														   visible_after)));
+		pgqrs_message_clear_lease(&row,
+								  Max(visible_after,
+									  pgqrs_floor_writer_clock(queue.queue_id, 0,
+															   visible_after)));
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RESCHEDULED, slot,
 							   .until = row_visible_after(&row));
-		pgqrs_message_note_room(slot, &queue);
+		pgqrs_message_publish_room(slot, &queue);
 	}
 	pgqrs_table_close(messages);
 	return !cancelling;

@@ -81,7 +81,7 @@ extern bool pgqrs_message_archive(int64 id, int64 lease);
 extern void pgqrs_message_archive_batch(int count, const int64 *ids,
 										const int64 *leases, const int *order,
 										bool *archived, bool *is_current);
-extern void pgqrs_message_discard(int64 id, int64 lease);
+extern void pgqrs_message_delete(int64 id, int64 lease);
 
 /*
  * Giving the lease up, or having it taken away by an operator.  False: the run
@@ -122,24 +122,27 @@ extern void pgqrs_message_extend_batch(int count, const int64 *ids,
  * The storage below.  messages is open for writing; a slot's row is locked as
  * the change needs.
  */
-extern void pgqrs_message_fill(PgqrsRow *row, PgqrsTable *messages,
-							   int64 queue_id, int64 id,
-							   const PgqrsNewMessage *m, TimestampTz now);
+extern void pgqrs_message_init_row(PgqrsRow *row, PgqrsTable *messages,
+								   int64 queue_id, int64 id,
+								   const PgqrsNewMessage *m, TimestampTz now);
 extern bool pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id,
 								 const char *key, TupleTableSlot *slot);
-extern void pgqrs_message_give_up(PgqrsRow *row, TimestampTz visible_after);
+extern void pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after);
 
 /*
  * The message is held until visible_after; last: and if that passes, it ends.
  * Maintenance sees to it.
  */
-extern void pgqrs_message_hold(PgqrsRow *row, TimestampTz visible_after, bool last);
-extern void pgqrs_message_keep(PgqrsTable *messages, TupleTableSlot *slot,
-							   const PgqrsQueue *queue, PgqrsOutcome outcome,
-							   int failures, NullableDatum error);
+extern void pgqrs_message_set_lease_end(PgqrsRow *row,
+										TimestampTz visible_after, bool last);
+extern void pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
+										  const PgqrsQueue *queue,
+										  PgqrsOutcome outcome, int failures,
+										  NullableDatum error);
 
 /* The lease of the message in the slot, if it had one, is no more: there is room. */
-extern void pgqrs_message_note_room(TupleTableSlot *slot, const PgqrsQueue *queue);
+extern void pgqrs_message_publish_room(TupleTableSlot *slot,
+									   const PgqrsQueue *queue);
 
 /*
  * A dead letter, locked exclusively, is thrown away.  A run keeps it, as no dead

@@ -318,7 +318,7 @@ mask_of_pattern(const char *pattern)
  * in a dot, followed by an asterisk.
  */
 int
-pgqrs_grants_on(const char *name)
+pgqrs_privileges_on(const char *name)
 {
 	char pattern[MAX_PATTERN + 1];
 	int mask;
@@ -342,7 +342,7 @@ pgqrs_grants_on(const char *name)
 
 /* Reads the rows, all of them: for what happens rarely. */
 int
-pgqrs_grants_of(Oid user, const char *name)
+pgqrs_privileges_of_role(Oid user, const char *name)
 {
 	PgqrsTable *table;
 	TupleTableSlot *slot;
@@ -370,16 +370,16 @@ pgqrs_grants_of(Oid user, const char *name)
 }
 
 bool
-pgqrs_grants_is_owner(void)
+pgqrs_is_extension_owner(void)
 {
 	load();
 	return cache.is_owner;
 }
 
 void
-pgqrs_grants_require_owner(void)
+pgqrs_require_extension_owner(void)
 {
-	if (!pgqrs_grants_is_owner())
+	if (!pgqrs_is_extension_owner())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for extension pgqrs"),
@@ -389,19 +389,20 @@ pgqrs_grants_require_owner(void)
 }
 
 void
-pgqrs_grants_require(const char *name, PgqrsPrivilege privilege)
+pgqrs_require_privilege(const char *name, PgqrsPrivilege privilege)
 {
-	if (!(pgqrs_grants_on(name) & (1 << privilege)))
-		pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
+	if (!(pgqrs_privileges_on(name) & (1 << privilege)))
+		pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+									  name);
 }
 
 /* The ids of the queues on which the current role has any privilege. */
-PgqrsNumbers
-pgqrs_grants_readable_queues(void)
+PgqrsInt64List
+pgqrs_readable_queue_ids(void)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_QUEUES, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	PgqrsNumbers ids = {0};
+	PgqrsInt64List ids = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin_table(&scan, table);
@@ -409,9 +410,9 @@ pgqrs_grants_readable_queues(void)
 	{
 		char *name = TextDatumGetCString(pgqrs_get(slot, Queues_name));
 
-		if (pgqrs_is_null(slot, Queues_deleted_at) && pgqrs_grants_on(name) != 0)
-			pgqrs_numbers_add(&ids,
-							  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+		if (pgqrs_is_null(slot, Queues_deleted_at) && pgqrs_privileges_on(name) != 0)
+			pgqrs_int64_list_add(&ids,
+								 DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 		pfree(name);
 	}
 	pgqrs_scan_end(&scan);
@@ -425,7 +426,7 @@ pgqrs_grants_readable_queues(void)
 
 /* The privileges that allow to call a function, or -1 if it is not known. */
 int
-pgqrs_grants_for_function(const char *name)
+pgqrs_privileges_for_function(const char *name)
 {
 	for (int i = 0; i < lengthof(functions); i++)
 		if (strcmp(functions[i].name, name) == 0)
@@ -744,14 +745,14 @@ finish_change(PgqrsTable *table, bool changed, const char *grantee)
 }
 
 bool
-pgqrs_grants_role_exists(const char *grantee)
+pgqrs_grantee_exists(const char *grantee)
 {
 	return strcmp(grantee, PUBLIC_NAME) == 0 ||
 		OidIsValid(get_role_oid(grantee, true));
 }
 
 bool
-pgqrs_grants_add(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
+pgqrs_grant_add(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
 {
 	PgqrsTable *table = open_for_change();
 	PgqrsRow row;
@@ -799,11 +800,11 @@ find(PgqrsTable *table, const char *pattern, const char *grantee,
 }
 
 bool
-pgqrs_grants_remove(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
+pgqrs_grant_remove(const char *pattern, const char *grantee, PgqrsPrivilege privilege)
 {
 	PgqrsTable *table = open_for_change();
 	TupleTableSlot *slot = pgqrs_table_slot(table);
-	bool gone = !pgqrs_grants_role_exists(grantee);
+	bool gone = !pgqrs_grantee_exists(grantee);
 	bool found;
 
 	if (!gone)
@@ -964,7 +965,8 @@ allowed_mode(const Member *m, Oid grantee)
 							   PUBLIC_NAME :
 							   GetUserNameFromId(grantee, false));
 	if (m->type == OBJECT_ROUTINE)
-		return (pgqrs_grants_for_function(m->name) & mask) != 0 ? ACL_EXECUTE : 0;
+		return (pgqrs_privileges_for_function(m->name) & mask) != 0 ? ACL_EXECUTE :
+																	  0;
 	for (int i = 0; i < lengthof(views); i++)
 		if (strcmp(views[i], m->name) == 0)
 			return mask != 0 ? ACL_SELECT : 0;
@@ -1031,7 +1033,7 @@ revoke_all_strays(void)
  * which pg_dump leaves out.
  */
 void
-pgqrs_grants_sync_all(void)
+pgqrs_acl_sync_all(void)
 {
 	bool in_script = creating_extension;
 

@@ -153,8 +153,8 @@ load_queue(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 	{
 		if (index == INDEX_QUEUES_NAME)
 			error_damaged_queue(queue);
-		pgqrs_faulty_found(FAULTY_QUEUE, queue->queue_id,
-						   "it has a setting out of range");
+		pgqrs_quarantine_add(QUARANTINE_QUEUE, queue->queue_id,
+							 "it has a setting out of range");
 		found = false;
 	}
 	pgqrs_table_close(queues);
@@ -193,7 +193,7 @@ pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 bool
 pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege, bool *visible)
 {
-	int mask = pgqrs_grants_on(queue->name);
+	int mask = pgqrs_privileges_on(queue->name);
 
 	*visible = mask != 0;
 	return (mask & (1 << privilege)) != 0;
@@ -245,7 +245,7 @@ pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queu
 		return;
 	if (!visible)
 		pgqrs_error_queue_not_found(name);
-	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
+	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
 }
 
 /* Makes sure that the cache holds every queue. */
@@ -271,8 +271,8 @@ cache_all_queues(void)
 		if (read_queue(slot, &queue))
 			cache_queue(&queue);
 		else
-			pgqrs_faulty_found(FAULTY_QUEUE, queue.queue_id,
-							   "it has a setting out of range");
+			pgqrs_quarantine_add(QUARANTINE_QUEUE, queue.queue_id,
+								 "it has a setting out of range");
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(queues);
@@ -523,11 +523,11 @@ bool
 pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
 				 TupleTableSlot *slot)
 {
-	if (pgqrs_grants_on(name) == 0)
+	if (pgqrs_privileges_on(name) == 0)
 		return false;
 	while (pgqrs_queue_find(queues, name, slot))
 	{
-		pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+		pgqrs_require_privilege(name, PRIVILEGE_ADMIN);
 		if (pgqrs_row_lock(queues, slot, mode, LockWaitBlock) == ROW_LOCKED)
 			return true;
 	}
@@ -546,7 +546,7 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings 
 	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
-	pgqrs_commit_due(DUTY_RETENTION, 0);
+	pgqrs_xact_request_duty(DUTY_RETENTION, 0);
 	pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
 					  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
 }
@@ -615,7 +615,7 @@ pgqrs_queue_create(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *slot;
 	int64 queue_id;
 
-	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+	pgqrs_require_privilege(name, PRIVILEGE_ADMIN);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
 	slot = pgqrs_table_slot(queues);
 	while (!pgqrs_queue_insert(queues, name, false, s, &queue_id))

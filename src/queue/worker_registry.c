@@ -149,7 +149,7 @@ static bool
 is_ours(TupleTableSlot *slot)
 {
 	return pgqrs_role_of(slot, owner_columns) == GetUserId() ||
-		pgqrs_grants_is_owner();
+		pgqrs_is_extension_owner();
 }
 
 /* The patterns of a worker's row, as strings. */
@@ -252,7 +252,7 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 }
 
 void
-pgqrs_worker_touch(int64 worker_id)
+pgqrs_worker_record_call(int64 worker_id)
 {
 	PgqrsHeartbeat heartbeat;
 	TimestampTz now;
@@ -262,9 +262,9 @@ pgqrs_worker_touch(int64 worker_id)
 		return;
 	now = pgqrs_clock();
 	interval = flush_interval();
-	heartbeat = pgqrs_heartbeat_note(pgqrs_catalog_table(TABLE_WORKERS),
-									 worker_id, now, interval);
-	if (heartbeat == HEARTBEAT_NOTED ||
+	heartbeat = pgqrs_heartbeat_record(pgqrs_catalog_table(TABLE_WORKERS),
+									   worker_id, now, interval);
+	if (heartbeat == HEARTBEAT_RECORDED ||
 		(heartbeat == HEARTBEAT_UNKNOWN && was_written(worker_id, now, interval)))
 		return;
 	write_heartbeat(worker_id, now, interval, heartbeat != HEARTBEAT_UNKNOWN);
@@ -281,7 +281,7 @@ may_serve(TupleTableSlot *slot, const char *queue, List **refused)
 
 	if (list_member_oid(*refused, owner))
 		return false;
-	if (pgqrs_grants_of(owner, queue) & CAN_WORK)
+	if (pgqrs_privileges_of_role(owner, queue) & CAN_WORK)
 		return true;
 	*refused = lappend_oid(*refused, owner);
 	return false;
@@ -321,7 +321,7 @@ pgqrs_worker_count_serving(const char *queue, int max)
 }
 
 bool
-pgqrs_worker_serves(const char *queue)
+pgqrs_worker_any_serves(const char *queue)
 {
 	return pgqrs_worker_count_serving(queue, 1) > 0;
 }
@@ -350,7 +350,7 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
 }
 
 bool
-pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to)
+pgqrs_worker_set_status(int64 worker_id, PgqrsWorkerStatus to)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
@@ -398,8 +398,8 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 	pgqrs_set_or_null(&row, Workers_labels, w->labels);
 	added = pgqrs_row_insert_unique(workers, &row, INDEX_WORKERS_NAME);
 	if (added)
-		pgqrs_commit_due(DUTY_WORKERS,
-						 now + pgqrs_worker_timeout * INT64CONST(1000));
+		pgqrs_xact_request_duty(DUTY_WORKERS,
+								now + pgqrs_worker_timeout * INT64CONST(1000));
 	pgqrs_table_close(workers);
 	return added;
 }
@@ -549,8 +549,8 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *nex
 	*all = found < max;
 	for (int i = 0; i < found; i++)
 	{
-		if (!pgqrs_faulty_come_to(FAULTY_WORKER, worker_ids[i]))
-			*next = Min(*next, pgqrs_clock_peek() + PGQRS_FAULTY_PAUSE);
+		if (!pgqrs_quarantine_begin_row(QUARANTINE_WORKER, worker_ids[i]))
+			*next = Min(*next, pgqrs_clock_peek() + PGQRS_QUARANTINE_PAUSE);
 		else if (!pgqrs_row_fetch_id(workers, worker_ids[i], slot) ||
 				 pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
 								LockWaitSkip) != ROW_LOCKED)
@@ -566,7 +566,7 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *nex
 }
 
 bool
-pgqrs_worker_gone(int64 worker_id)
+pgqrs_worker_is_gone(int64 worker_id)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
@@ -592,7 +592,7 @@ pgqrs_worker_stopped_itself(int64 worker_id)
 
 /* How many messages a worker may hold at once; 0: no limit, or no such worker. */
 int
-pgqrs_worker_limit(int64 worker_id)
+pgqrs_worker_max_concurrent(int64 worker_id)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);

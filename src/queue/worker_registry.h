@@ -52,7 +52,7 @@ extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue
  * waiting for it.  A stopped worker stays as it is.  worker_id 0 or unknown:
  * nothing happens.
  */
-extern void pgqrs_worker_touch(int64 worker_id);
+extern void pgqrs_worker_record_call(int64 worker_id);
 
 /* Up to max rows get the names that their roles have now; false: more is to be done. */
 extern bool pgqrs_workers_follow_roles(int max);
@@ -61,13 +61,13 @@ extern bool pgqrs_workers_follow_roles(int max);
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
 /* Whether one does. */
-extern bool pgqrs_worker_serves(const char *queue);
+extern bool pgqrs_worker_any_serves(const char *queue);
 
 /*
  * Moves a worker of the current role (PQ005) to another status; false if it
  * has it already.  Out of STOPPED: PQ014.
  */
-extern bool pgqrs_worker_move(int64 worker_id, PgqrsWorkerStatus to);
+extern bool pgqrs_worker_set_status(int64 worker_id, PgqrsWorkerStatus to);
 
 /* Adds a worker of the current role; false if a live one has the name. */
 extern bool pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id);
@@ -83,12 +83,12 @@ extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all,
 									TimestampTz *next);
 
 /* Whether a worker is stopped, or not there at all. */
-extern bool pgqrs_worker_gone(int64 worker_id);
+extern bool pgqrs_worker_is_gone(int64 worker_id);
 
 /* Whether it was stopped by pgqrs_stop_worker(): what it held is no failure. */
 extern bool pgqrs_worker_stopped_itself(int64 worker_id);
 
 /* What it may hold at once; 0: no limit. */
-extern int pgqrs_worker_limit(int64 worker_id);
+extern int pgqrs_worker_max_concurrent(int64 worker_id);
 
 #endif /* PGQRS_WORKER_REGISTRY_H */

@@ -398,7 +398,7 @@ displace(int64 queue_id, int16 priority, TimestampTz now)
 
 	for (int i = 0; i < shared->names.max_probes; i++)
 	{
-		int at = pgqrs_slot_place(&shared->names, priority, queue_id, i);
+		int at = pgqrs_slot_candidate(&shared->names, priority, queue_id, i);
 		PgqrsFloor *floor = &shared->floors[at];
 		TimestampTz used_at;
 
@@ -830,7 +830,7 @@ close_key(Published *mine, int64 queue_id, TimestampTz key)
 
 /* The transaction changes a message. */
 void
-pgqrs_floor_modified(void)
+pgqrs_floor_mark_dirty(void)
 {
 	modified = true;
 }

@@ -124,7 +124,7 @@ extern const PgqrsShmemModule pgqrs_floor_shmem;
 /* Writing messages */
 extern TimestampTz pgqrs_floor_writer_clock(int64 queue_id, int64 delay,
 											TimestampTz not_before);
-extern void pgqrs_floor_modified(void);
+extern void pgqrs_floor_mark_dirty(void);
 extern void pgqrs_floor_check_key(int64 queue_id, int16 priority,
 								  TimestampTz visible_after);
 extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,

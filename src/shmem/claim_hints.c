@@ -79,7 +79,7 @@ init_places(LWLockPadded *locks)
 		SpinLockInit(&shared[i].p.mutex);
 }
 
-const PgqrsShmemModule pgqrs_taken_shmem = {
+const PgqrsShmemModule pgqrs_claim_hints_shmem = {
 	.name = "pgqrs taken messages",
 	.size = PLACES * sizeof(PaddedPlace),
 	.area = (void **) &shared,
@@ -117,7 +117,7 @@ write_note(Place *place, PgqrsFloorKey key, TimestampTz now)
 }
 
 void
-pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now)
+pgqrs_claim_hint_record(PgqrsFloorKey key, TimestampTz now)
 {
 	Place *place;
 
@@ -133,20 +133,20 @@ pgqrs_taken_note(PgqrsFloorKey key, TimestampTz now)
 	SpinLockRelease(&place->mutex);
 }
 
-PgqrsTake
-pgqrs_taken_begin(PgqrsFloorKey key, TimestampTz now)
+PgqrsClaimAccess
+pgqrs_claim_hint_begin_update(PgqrsFloorKey key, TimestampTz now)
 {
-	PgqrsTake take = TAKE_UPDATE;
+	PgqrsClaimAccess take = CLAIM_BY_UPDATE;
 	Place *place;
 
 	if (shared == NULL)
-		return TAKE_LOCK;
+		return CLAIM_BY_LOCK;
 	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
 	if (is_noted(place, key) && is_fresh(place, now))
-		take = TAKE_NOTHING;
+		take = CLAIM_SKIP;
 	else if (place->updating || place->lockers > 0)
-		take = TAKE_LOCK;
+		take = CLAIM_BY_LOCK;
 	else
 	{
 		write_note(place, key, now);
@@ -158,7 +158,7 @@ pgqrs_taken_begin(PgqrsFloorKey key, TimestampTz now)
 }
 
 void
-pgqrs_taken_end(bool taken)
+pgqrs_claim_hint_end_update(bool taken)
 {
 	SpinLockAcquire(&updating->mutex);
 	updating->updating = false;
@@ -175,7 +175,7 @@ pgqrs_taken_end(bool taken)
  * longer, the lock may come in its way, and the claim wait.
  */
 void
-pgqrs_taken_lock_begin(int64 message_id)
+pgqrs_claim_hint_begin_lock(int64 message_id)
 {
 	bool entered = false;
 	Place *place;
@@ -200,7 +200,7 @@ pgqrs_taken_lock_begin(int64 message_id)
 }
 
 void
-pgqrs_taken_lock_end(void)
+pgqrs_claim_hint_end_lock(void)
 {
 	if (locking == NULL)
 		return;
@@ -210,19 +210,20 @@ pgqrs_taken_lock_end(void)
 	locking = NULL;
 }
 
-PgqrsTaken
-pgqrs_taken_look(PgqrsFloorKey key, TimestampTz now)
+PgqrsClaimHint
+pgqrs_claim_hint_look_up(PgqrsFloorKey key, TimestampTz now)
 {
-	PgqrsTaken taken = TAKEN_UNKNOWN;
+	PgqrsClaimHint taken = CLAIM_HINT_NONE;
 	Place *place;
 
 	if (shared == NULL)
-		return TAKEN_UNKNOWN;
+		return CLAIM_HINT_NONE;
 	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
 	if (is_noted(place, key) && is_fresh(place, now))
-		taken = place->committed || PGQRS_FLOOR_BROKEN('t') ? TAKEN_COMMITTED :
-															  TAKEN_OPEN;
+		taken = place->committed || PGQRS_FLOOR_BROKEN('t') ?
+			CLAIM_HINT_COMMITTED :
+			CLAIM_HINT_OPEN;
 	SpinLockRelease(&place->mutex);
 	return taken;
 }
@@ -232,8 +233,8 @@ static void
 end_notes(bool committed)
 {
 	if (updating != NULL)
-		pgqrs_taken_end(false);
-	pgqrs_taken_lock_end();
+		pgqrs_claim_hint_end_update(false);
+	pgqrs_claim_hint_end_lock();
 	while (note_count > 0)
 	{
 		PgqrsFloorKey key = notes[--note_count];
@@ -251,20 +252,20 @@ end_notes(bool committed)
 }
 
 void
-pgqrs_taken_committed(void)
+pgqrs_claim_hints_committed(void)
 {
 	end_notes(true);
 }
 
 void
-pgqrs_taken_forget(void)
+pgqrs_claim_hints_forget(void)
 {
 	end_notes(PGQRS_FLOOR_BROKEN('u'));
 }
 
 /* Of this database, whoever noted it. */
 void
-pgqrs_taken_forget_all(void)
+pgqrs_claim_hints_forget_all(void)
 {
 	for (int i = 0; i < PLACES && shared != NULL; i++)
 	{
@@ -278,7 +279,7 @@ pgqrs_taken_forget_all(void)
 }
 
 void
-pgqrs_taken_foreign_write(int64 message_id)
+pgqrs_claim_hint_foreign_write(int64 message_id)
 {
 	Place *place;
 

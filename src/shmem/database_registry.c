@@ -332,7 +332,7 @@ poke(Database *d, PgqrsDutyId kind, TimestampTz due)
  * the instant; the worker's are that of taking it.
  */
 void
-pgqrs_database_poke(PgqrsDutyId kind, TimestampTz due)
+pgqrs_database_request_duty(PgqrsDutyId kind, TimestampTz due)
 {
 	Database *d = find_own();
 
@@ -344,7 +344,7 @@ pgqrs_database_poke(PgqrsDutyId kind, TimestampTz due)
 }
 
 void
-pgqrs_database_poke_other(Oid db, PgqrsDutyId kind)
+pgqrs_database_request_duty_of(Oid db, PgqrsDutyId kind)
 {
 	Database *d = shared == NULL ? NULL : find(db);
 
@@ -389,7 +389,7 @@ pgqrs_databases_changed(void)
 }
 
 void
-pgqrs_databases_poke_all(PgqrsDutyId kind)
+pgqrs_databases_request_duty(PgqrsDutyId kind)
 {
 	if (shared == NULL)
 		return;
@@ -503,7 +503,7 @@ pgqrs_database_hold(Oid db)
  * the lock is held, since it clears the entry before it goes.
  */
 void
-pgqrs_database_await(Oid db, int timeout)
+pgqrs_database_await_exit(Oid db, int timeout)
 {
 	static uint32 wait_event = 0;
 	TimestampTz start = GetCurrentTimestamp();
@@ -684,19 +684,19 @@ static TimestampTz taken[TIMED_DUTY_COUNT];
 static uint32 takes[TIMED_DUTY_COUNT];
 
 TimestampTz
-pgqrs_database_taken(PgqrsDutyId kind)
+pgqrs_database_taken_due(PgqrsDutyId kind)
 {
 	return own != NULL ? taken[kind] : 0;
 }
 
 uint32
-pgqrs_database_takes(PgqrsDutyId kind)
+pgqrs_database_take_count(PgqrsDutyId kind)
 {
 	return takes[kind];
 }
 
 bool
-pgqrs_database_take(PgqrsDutyId kind, TimestampTz now)
+pgqrs_database_take_duty(PgqrsDutyId kind, TimestampTz now)
 {
 	bool due;
 
@@ -714,7 +714,7 @@ pgqrs_database_take(PgqrsDutyId kind, TimestampTz now)
 }
 
 void
-pgqrs_database_lower(PgqrsDutyId kind, TimestampTz due)
+pgqrs_database_set_earlier(PgqrsDutyId kind, TimestampTz due)
 {
 	SpinLockAcquire(&own->mutex);
 	(void) lower(own, kind, due);
@@ -768,7 +768,7 @@ pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure)
 }
 
 void
-pgqrs_database_note_pass(const int64 *done)
+pgqrs_database_record_pass(const int64 *done)
 {
 	TimestampTz now = pgqrs_clock();
 
@@ -806,7 +806,7 @@ pgqrs_databases_launcher_begin(void)
 }
 
 bool
-pgqrs_databases_take_changed(void)
+pgqrs_databases_reset_changed(void)
 {
 	return pg_atomic_exchange_u32(&shared->changed, 0) != 0;
 }
@@ -854,7 +854,7 @@ pgqrs_databases_mark(void)
 }
 
 void
-pgqrs_databases_see(Oid db, bool is_served)
+pgqrs_databases_record(Oid db, bool is_served)
 {
 	Database *d = find(db);
 
@@ -917,7 +917,7 @@ make_room(void)
 }
 
 bool
-pgqrs_databases_place(Oid db, Oid *displaced)
+pgqrs_databases_assign_entry(Oid db, Oid *displaced)
 {
 	bool placed;
 

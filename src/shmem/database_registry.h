@@ -124,10 +124,10 @@ extern const PgqrsShmemModule pgqrs_databases_shmem;
  * else the launcher, unless that instant is no earlier than what is known.
  * Safe where errors are not: takes spinlocks at most, allocates nothing.
  */
-extern void pgqrs_database_poke(PgqrsDutyId kind, TimestampTz due);
+extern void pgqrs_database_request_duty(PgqrsDutyId kind, TimestampTz due);
 
 /* The same for any database, unless it has no entry. */
-extern void pgqrs_database_poke_other(Oid db, PgqrsDutyId kind);
+extern void pgqrs_database_request_duty_of(Oid db, PgqrsDutyId kind);
 
 /* The current database's entry, counted from 0; -1: it has none. */
 extern int pgqrs_database_number(void);
@@ -139,7 +139,7 @@ extern void pgqrs_database_probe(void);
 extern void pgqrs_databases_changed(void);
 
 /* Something may be due in every database that has the extension. */
-extern void pgqrs_databases_poke_all(PgqrsDutyId kind);
+extern void pgqrs_databases_request_duty(PgqrsDutyId kind);
 
 /* False if not preloaded. */
 extern bool pgqrs_database_status(PgqrsDatabaseStatus *status);
@@ -157,7 +157,7 @@ extern void pgqrs_database_set_realigned(uint32 epoch);
  * heed.  Each hold needs its release.
  */
 extern bool pgqrs_database_hold(Oid db);
-extern void pgqrs_database_await(Oid db, int timeout);
+extern void pgqrs_database_await_exit(Oid db, int timeout);
 extern void pgqrs_database_release(Oid db);
 
 /*
@@ -189,15 +189,15 @@ extern PgqrsDatabaseState pgqrs_database_state(void);
  * the worker itself lowers it.  To be called before what is due is looked at.
  */
 extern TimestampTz pgqrs_database_due(PgqrsDutyId kind);
-extern bool pgqrs_database_take(PgqrsDutyId kind, TimestampTz now);
+extern bool pgqrs_database_take_duty(PgqrsDutyId kind, TimestampTz now);
 
 /*
  * The instant from which on what was taken last is due, 0: whenever; and how
  * often something was taken.
  */
-extern TimestampTz pgqrs_database_taken(PgqrsDutyId kind);
-extern uint32 pgqrs_database_takes(PgqrsDutyId kind);
-extern void pgqrs_database_lower(PgqrsDutyId kind, TimestampTz due);
+extern TimestampTz pgqrs_database_taken_due(PgqrsDutyId kind);
+extern uint32 pgqrs_database_take_count(PgqrsDutyId kind);
+extern void pgqrs_database_set_earlier(PgqrsDutyId kind, TimestampTz due);
 
 /* True once per interval (microseconds), whichever worker asks. */
 extern bool pgqrs_database_may_search(int64 interval);
@@ -212,7 +212,7 @@ extern void pgqrs_database_duty_failed(PgqrsDutyId duty, int sqlerrcode,
 extern void pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure);
 
 /* A maintenance pass is over, and did that. */
-extern void pgqrs_database_note_pass(const int64 *done);
+extern void pgqrs_database_record_pass(const int64 *done);
 
 /*
  * For the launcher
@@ -220,7 +220,7 @@ extern void pgqrs_database_note_pass(const int64 *done);
 extern void pgqrs_databases_launcher_begin(void);
 
 /* Since the last call, databases were said to have changed. */
-extern bool pgqrs_databases_take_changed(void);
+extern bool pgqrs_databases_reset_changed(void);
 
 /* A copy of all that are known; PGQRS_MAX_DATABASES at most. */
 extern int pgqrs_databases_list(PgqrsDatabase *list);
@@ -233,9 +233,9 @@ extern int pgqrs_databases_list(PgqrsDatabase *list);
  * *displaced: which one did, or invalid.
  */
 extern void pgqrs_databases_mark(void);
-extern void pgqrs_databases_see(Oid db, bool is_served);
+extern void pgqrs_databases_record(Oid db, bool is_served);
 extern int pgqrs_databases_sweep(Oid *forgotten);
-extern bool pgqrs_databases_place(Oid db, Oid *displaced);
+extern bool pgqrs_databases_assign_entry(Oid db, Oid *displaced);
 
 /* A worker was asked for; false if the database is held or has one. */
 extern bool pgqrs_databases_starting(Oid db);

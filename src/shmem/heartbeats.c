@@ -102,7 +102,7 @@ take_locked(Oid workers, int64 worker_id, TimestampTz now)
 
 	for (int i = 0; i < MAX_PROBES; i++)
 	{
-		int at = pgqrs_slot_place(&shared->table, workers, worker_id, i);
+		int at = pgqrs_slot_candidate(&shared->table, workers, worker_id, i);
 		Entry *entry = &shared->entries[at];
 
 		SpinLockAcquire(&entry->mutex);
@@ -118,7 +118,7 @@ take_locked(Oid workers, int64 worker_id, TimestampTz now)
 }
 
 PgqrsHeartbeat
-pgqrs_heartbeat_note(Oid workers, int64 worker_id, TimestampTz now, int64 interval)
+pgqrs_heartbeat_record(Oid workers, int64 worker_id, TimestampTz now, int64 interval)
 {
 	Entry *entry = find_locked(workers, worker_id);
 	bool due;
@@ -130,7 +130,7 @@ pgqrs_heartbeat_note(Oid workers, int64 worker_id, TimestampTz now, int64 interv
 	if (due)
 		entry->written = now;
 	SpinLockRelease(&entry->mutex);
-	return due ? HEARTBEAT_DUE : HEARTBEAT_NOTED;
+	return due ? HEARTBEAT_DUE : HEARTBEAT_RECORDED;
 }
 
 bool

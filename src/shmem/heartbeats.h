@@ -15,7 +15,7 @@
 typedef enum PgqrsHeartbeat
 {
 	HEARTBEAT_UNKNOWN, /* the worker has no place in shared memory */
-	HEARTBEAT_NOTED,
+	HEARTBEAT_RECORDED,
 	HEARTBEAT_DUE /* noted, and it is the caller's turn to write the row */
 } PgqrsHeartbeat;
 
@@ -25,8 +25,8 @@ extern const PgqrsShmemModule pgqrs_heartbeat_shmem;
  * The worker has called.  Due at most once per interval (microseconds),
  * whoever calls.
  */
-extern PgqrsHeartbeat pgqrs_heartbeat_note(Oid workers, int64 worker_id,
-										   TimestampTz now, int64 interval);
+extern PgqrsHeartbeat pgqrs_heartbeat_record(Oid workers, int64 worker_id,
+											 TimestampTz now, int64 interval);
 
 /*
  * The same for a worker that is not known yet and whose row is, or is about to

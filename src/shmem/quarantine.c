@@ -24,12 +24,12 @@
 #define SHARE	   16 /* of a database that comes late */
 
 /* A row that did not fail again for so long is as good as any other. */
-#define FORGET_AFTER (3 * PGQRS_FAULTY_PAUSE)
+#define FORGET_AFTER (3 * PGQRS_QUARANTINE_PAUSE)
 
 typedef struct FaultyRow
 {
 	Oid db;
-	PgqrsFaultyKind kind;
+	PgqrsQuarantineKind kind;
 	int64 id;
 	TimestampTz at; /* when it failed last */
 } FaultyRow;
@@ -46,7 +46,7 @@ static FaultyRows *shared = NULL;
 
 /* What is at hand. */
 static bool at_hand = false;
-static PgqrsFaultyKind kind_at_hand;
+static PgqrsQuarantineKind kind_at_hand;
 static int64 id_at_hand;
 
 static void
@@ -55,7 +55,7 @@ init_rows(LWLockPadded *locks)
 	SpinLockInit(&shared->mutex);
 }
 
-const PgqrsShmemModule pgqrs_faulty_shmem = {
+const PgqrsShmemModule pgqrs_quarantine_shmem = {
 	.name = "pgqrs faulty rows",
 	.size = sizeof(FaultyRows),
 	.area = (void **) &shared,
@@ -87,7 +87,7 @@ failed_within(const FaultyRow *row, int64 time, TimestampTz now)
 }
 
 static FaultyRow *
-find(FaultyRows *rows, PgqrsFaultyKind kind, int64 id)
+find(FaultyRows *rows, PgqrsQuarantineKind kind, int64 id)
 {
 	for (int i = 0; i < rows->count; i++)
 	{
@@ -126,27 +126,28 @@ find_place(FaultyRows *rows, TimestampTz now)
 }
 
 void
-pgqrs_faulty_begin(void)
+pgqrs_quarantine_begin(void)
 {
 	at_hand = false;
 }
 
 static bool
-is_passed_over(PgqrsFaultyKind kind, int64 id)
+is_passed_over(PgqrsQuarantineKind kind, int64 id)
 {
 	TimestampTz now = pgqrs_clock_peek();
 	FaultyRows *rows = lock_rows();
 	FaultyRow *row = find(rows, kind, id);
-	bool passed_over = row != NULL && failed_within(row, PGQRS_FAULTY_PAUSE, now);
+	bool passed_over = row != NULL &&
+		failed_within(row, PGQRS_QUARANTINE_PAUSE, now);
 
 	unlock_rows(rows);
 	return passed_over;
 }
 
 bool
-pgqrs_faulty_come_to(PgqrsFaultyKind kind, int64 id)
+pgqrs_quarantine_begin_row(PgqrsQuarantineKind kind, int64 id)
 {
-	if (pgqrs_faulty_is_known(kind, id))
+	if (pgqrs_quarantine_contains(kind, id))
 		return false;
 	at_hand = true;
 	kind_at_hand = kind;
@@ -171,12 +172,12 @@ is_of_row(const ErrorData *error)
 }
 
 static void
-report(PgqrsFaultyKind kind, int64 id, int sqlerrcode, const char *message)
+report(PgqrsQuarantineKind kind, int64 id, int sqlerrcode, const char *message)
 {
 	static const char *const nouns[] = {
-		[FAULTY_MESSAGE] = "message or run", [FAULTY_WORKER] = "worker",
-		[FAULTY_SCHEDULE] = "schedule",		 [FAULTY_QUEUE] = "queue",
-		[FAULTY_PURGE] = "message or run",
+		[QUARANTINE_MESSAGE] = "message or run", [QUARANTINE_WORKER] = "worker",
+		[QUARANTINE_SCHEDULE] = "schedule",		 [QUARANTINE_QUEUE] = "queue",
+		[QUARANTINE_PURGE] = "message or run",
 	};
 
 	ereport(WARNING,
@@ -188,7 +189,7 @@ report(PgqrsFaultyKind kind, int64 id, int sqlerrcode, const char *message)
 
 /* Notes that a row failed; false: there is no place.  *known: it had before. */
 static bool
-note(PgqrsFaultyKind kind, int64 id, bool *known)
+note(PgqrsQuarantineKind kind, int64 id, bool *known)
 {
 	TimestampTz now = pgqrs_clock_peek();
 	FaultyRows *rows = lock_rows();
@@ -204,7 +205,7 @@ note(PgqrsFaultyKind kind, int64 id, bool *known)
 }
 
 void
-pgqrs_faulty_found(PgqrsFaultyKind kind, int64 id, const char *problem)
+pgqrs_quarantine_add(PgqrsQuarantineKind kind, int64 id, const char *problem)
 {
 	bool known;
 
@@ -213,7 +214,7 @@ pgqrs_faulty_found(PgqrsFaultyKind kind, int64 id, const char *problem)
 }
 
 bool
-pgqrs_faulty_is_known(PgqrsFaultyKind kind, int64 id)
+pgqrs_quarantine_contains(PgqrsQuarantineKind kind, int64 id)
 {
 	FaultyRows *rows = shared != NULL ? shared : &of_backend;
 
@@ -221,7 +222,7 @@ pgqrs_faulty_is_known(PgqrsFaultyKind kind, int64 id)
 }
 
 bool
-pgqrs_faulty_caught(const ErrorData *error)
+pgqrs_quarantine_caught(const ErrorData *error)
 {
 	bool known;
 
@@ -236,11 +237,11 @@ pgqrs_faulty_caught(const ErrorData *error)
 }
 
 bool
-pgqrs_faulty_try(bool (*work)(void *arg), void *arg)
+pgqrs_quarantine_try(bool (*work)(void *arg), void *arg)
 {
 	ErrorData *error = pgqrs_subtransaction(work, arg);
 
-	if (error != NULL && !pgqrs_faulty_caught(error))
+	if (error != NULL && !pgqrs_quarantine_caught(error))
 		ReThrowError(error);
 	return error == NULL;
 }

@@ -38,7 +38,7 @@ place_at(const PgqrsSlotTable *table, uint32 hash, int i)
 }
 
 int
-pgqrs_slot_place(const PgqrsSlotTable *table, uint32 kind, int64 id, int i)
+pgqrs_slot_candidate(const PgqrsSlotTable *table, uint32 kind, int64 id, int i)
 {
 	return place_at(table, hash_of(kind, id), i);
 }

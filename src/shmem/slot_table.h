@@ -44,8 +44,8 @@ extern void pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size,
 extern int pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id);
 
 /* The i-th of the places where that slot may be, i < max_probes. */
-extern int pgqrs_slot_place(const PgqrsSlotTable *table, uint32 kind, int64 id,
-							int i);
+extern int pgqrs_slot_candidate(const PgqrsSlotTable *table, uint32 kind,
+								int64 id, int i);
 
 /* The first of them that is not used; -1: there is none. */
 extern int pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind,

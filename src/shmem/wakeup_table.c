@@ -246,8 +246,8 @@ end_idle(int slot, TimestampTz at)
 static void
 request_look(TimestampTz due)
 {
-	pgqrs_database_poke(DUTY_QUEUES, due);
-	pgqrs_database_poke(DUTY_NOTIFY, due);
+	pgqrs_database_request_duty(DUTY_QUEUES, due);
+	pgqrs_database_request_duty(DUTY_NOTIFY, due);
 }
 
 static void
@@ -305,7 +305,7 @@ mark_slot(int slot, int64 queue_id)
 		pg_atomic_fetch_or_u64(marked, bit_of(slot));
 	LWLockRelease(shared->lock);
 	if (ours)
-		pgqrs_database_poke(DUTY_NOTIFY, 0);
+		pgqrs_database_request_duty(DUTY_NOTIFY, 0);
 }
 
 void
@@ -352,7 +352,7 @@ pgqrs_wakeup_set_due(int64 queue_id, TimestampTz due)
 		return;
 	if (timekeeper != 0 && timekeeper != pgqrs_backend_number() + 1)
 		pgqrs_wait_signal_number(timekeeper - 1);
-	pgqrs_database_poke(DUTY_NOTIFY, due);
+	pgqrs_database_request_duty(DUTY_NOTIFY, due);
 }
 
 /*
@@ -486,7 +486,7 @@ static void
 lose_runs(Oid db)
 {
 	if (OidIsValid(shared->lost) && shared->lost != db)
-		pgqrs_database_poke_other(shared->lost, DUTY_RUN_WAKEUPS);
+		pgqrs_database_request_duty_of(shared->lost, DUTY_RUN_WAKEUPS);
 	shared->lost = db;
 }
 
@@ -535,7 +535,7 @@ pgqrs_wakeup_publish_run(PgqrsFinishedRun run, TimestampTz due)
 		*slot = (RunSlot){MyDatabaseId, run};
 	}
 	LWLockRelease(shared->runs_lock);
-	pgqrs_database_poke(DUTY_NOTIFY, due);
+	pgqrs_database_request_duty(DUTY_NOTIFY, due);
 }
 
 void
@@ -546,7 +546,7 @@ pgqrs_wakeup_publish_lost(void)
 	LWLockAcquire(shared->runs_lock, LW_EXCLUSIVE);
 	lose_runs(MyDatabaseId);
 	LWLockRelease(shared->runs_lock);
-	pgqrs_database_poke(DUTY_NOTIFY, 0);
+	pgqrs_database_request_duty(DUTY_NOTIFY, 0);
 }
 
 static void

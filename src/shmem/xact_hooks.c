@@ -28,7 +28,7 @@
 #include "replication/syncrep.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "shmem/xact_wakeups.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -106,7 +106,7 @@ init_commits(LWLockPadded *locks)
 		shared->careful_until = GetCurrentTimestamp() + CAREFUL_TIME;
 }
 
-const PgqrsShmemModule pgqrs_commit_shmem = {
+const PgqrsShmemModule pgqrs_xact_hooks_shmem = {
 	.name = "pgqrs commits",
 	.size = sizeof(Commits),
 	.area = (void **) &shared,
@@ -122,7 +122,7 @@ const PgqrsShmemModule pgqrs_commit_shmem = {
  * not flushed at a commit anyway.
  */
 void
-pgqrs_commit_claim_begin(void)
+pgqrs_async_commit_begin(void)
 {
 	if (call_depth++ == 0 && XactLastRecEnd != calls_end &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
@@ -130,7 +130,7 @@ pgqrs_commit_claim_begin(void)
 }
 
 void
-pgqrs_commit_claim_end(void)
+pgqrs_async_commit_end(void)
 {
 	if (--call_depth > 0)
 		return;
@@ -139,7 +139,7 @@ pgqrs_commit_claim_end(void)
 }
 
 void
-pgqrs_commit_must_last(void)
+pgqrs_xact_require_sync_commit(void)
 {
 	needs_sync_commit = true;
 }
@@ -188,7 +188,7 @@ restore_durability(void)
  */
 
 void
-pgqrs_commit_due(PgqrsDutyId kind, TimestampTz due)
+pgqrs_xact_request_duty(PgqrsDutyId kind, TimestampTz due)
 {
 	if (!requests.is_due[kind] || due < requests.due[kind])
 		requests.due[kind] = due;
@@ -196,34 +196,34 @@ pgqrs_commit_due(PgqrsDutyId kind, TimestampTz due)
 }
 
 void
-pgqrs_commit_probe(void)
+pgqrs_xact_request_probe(void)
 {
 	requests.any = requests.probe = true;
 }
 
 void
-pgqrs_commit_tables_written(void)
+pgqrs_xact_tables_written(void)
 {
 	requests.any = requests.tables_written = true;
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
-		pgqrs_commit_due(kind, 0);
+		pgqrs_xact_request_duty(kind, 0);
 	pgqrs_xact_wakeup_everything();
 }
 
 void
-pgqrs_commit_databases_changed(void)
+pgqrs_xact_databases_changed(void)
 {
 	requests.any = requests.databases_changed = true;
 }
 
 void
-pgqrs_commit_roles_changed(void)
+pgqrs_xact_roles_changed(void)
 {
 	requests.any = requests.roles_changed = true;
 }
 
 bool
-pgqrs_commit_hold(Oid db)
+pgqrs_xact_hold_database(Oid db)
 {
 	if (held_count == MAX_HELD || !pgqrs_database_hold(db))
 		return false;
@@ -249,19 +249,19 @@ publish_requests(void)
 		return;
 	if (requests.tables_written)
 	{
-		pgqrs_taken_forget_all();
-		pgqrs_levels_forget_all();
+		pgqrs_claim_hints_forget_all();
+		pgqrs_priority_hints_forget_all();
 		pgqrs_floor_lower_all();
 	}
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		if (requests.is_due[kind])
-			pgqrs_database_poke(kind, requests.due[kind]);
+			pgqrs_database_request_duty(kind, requests.due[kind]);
 	if (requests.probe)
 		pgqrs_database_probe();
 	if (requests.databases_changed)
 		pgqrs_databases_changed();
 	if (requests.roles_changed)
-		pgqrs_databases_poke_all(DUTY_ROLES);
+		pgqrs_databases_request_duty(DUTY_ROLES);
 }
 
 static void
@@ -278,14 +278,14 @@ transaction_event(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			lower_durability();
-			pgqrs_levels_pre_end();
+			pgqrs_priority_hints_pre_end();
 			if (PGQRS_FLOOR_BROKEN('c'))
 				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			pgqrs_floor_pre_prepare();
 			pgqrs_xact_wakeups_pre_prepare();
-			pgqrs_levels_pre_end();
+			pgqrs_priority_hints_pre_end();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
@@ -294,14 +294,14 @@ transaction_event(XactEvent event, void *arg)
 				flush_late_commit();
 			restore_durability();
 			if (event == XACT_EVENT_COMMIT)
-				pgqrs_taken_committed();
+				pgqrs_claim_hints_committed();
 			else
 			{
 				rollbacks++;
-				pgqrs_taken_forget();
-				pgqrs_levels_forget();
+				pgqrs_claim_hints_forget();
+				pgqrs_priority_hints_forget();
 			}
-			pgqrs_levels_end();
+			pgqrs_priority_hints_end();
 			pgqrs_floor_end();
 			has_ended = true;
 			end_event = event;
@@ -320,8 +320,8 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		rollbacks++;
-		pgqrs_taken_forget();
-		pgqrs_levels_forget();
+		pgqrs_claim_hints_forget();
+		pgqrs_priority_hints_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
 	}
 }
@@ -363,7 +363,7 @@ resources_released(ResourceReleasePhase phase, bool is_commit,
 }
 
 void
-pgqrs_commit_init(void)
+pgqrs_xact_hooks_init(void)
 {
 	RegisterXactCallback(transaction_event, NULL);
 	RegisterSubXactCallback(subtransaction_event, NULL);

@@ -207,7 +207,7 @@ pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at)
 }
 
 void
-pgqrs_xact_wakeup_parked(int64 run_id)
+pgqrs_xact_wakeup_waiting_run(int64 run_id)
 {
 	if (shared != NULL)
 		pgqrs_xact_wakeup_run(run_id, RUN_PARKED, pgqrs_clock_peek());
@@ -258,7 +258,7 @@ publish_everything(void)
 	pgqrs_wakeup_publish_all_queues();
 	pgqrs_wait_wake_all(WAKEUP_QUEUES, 0);
 	pgqrs_wait_wake_all(WAKEUP_RUNS, 0);
-	pgqrs_database_poke(DUTY_RUN_WAKEUPS, 0);
+	pgqrs_database_request_duty(DUTY_RUN_WAKEUPS, 0);
 }
 
 static void

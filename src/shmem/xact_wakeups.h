@@ -34,7 +34,7 @@ extern void pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after,
 extern void pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at);
 
 /* A run parked, or what it may be parked for is there. */
-extern void pgqrs_xact_wakeup_parked(int64 run_id);
+extern void pgqrs_xact_wakeup_waiting_run(int64 run_id);
 
 /* Nothing is as it was: the extension is gone, or rows were written past it. */
 extern void pgqrs_xact_wakeup_everything(void);

@@ -35,7 +35,7 @@
 #include "pgstat.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -228,7 +228,9 @@ refuse_parallel(void)
 
 	if (!IsInParallelMode())
 		return;
-	name = OidIsValid(pgqrs_called) ? get_func_name(pgqrs_called) : NULL;
+	name = OidIsValid(pgqrs_current_sql_function) ?
+		get_func_name(pgqrs_current_sql_function) :
+		NULL;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 			 errmsg("cannot execute %s during a parallel operation",
@@ -256,7 +258,7 @@ pgqrs_require_writable(void)
 	pgqrs_require_read_write();
 	if (pgqrs_catalog_subscribed())
 		pgqrs_error_subscribed();
-	pgqrs_clock_note_serving();
+	pgqrs_clock_record_serving();
 }
 
 /*
@@ -530,7 +532,7 @@ spare_pruning(PgqrsScan *scan)
 	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->desc->xs_heapfetch;
 	static uint32 turn = 0;
 
-	if (turn++ % RECENT_PRUNE_EVERY != 0)
+	if (turn++ % PGQRS_PRUNE_EVERY != 0)
 		heap->xs_cbuf = ReleaseAndReadBuffer(heap->xs_cbuf, scan->table->rel,
 											 ItemPointerGetBlockNumber(
 												 &scan->desc->xs_heaptid));
@@ -627,8 +629,8 @@ fetch_recent(PgqrsTable *table, const Datum *keys, TupleTableSlot *slot)
 	bool found;
 
 	PushActiveSnapshot(read_snapshot(table));
-	found = pgqrs_recent_fetch(table->id, table->rel, GetActiveSnapshot(), keys,
-							   slot);
+	found = pgqrs_tid_cache_fetch(table->id, table->rel, GetActiveSnapshot(),
+								  keys, slot);
 	PopActiveSnapshot();
 	return found;
 }
@@ -641,7 +643,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 	PgqrsScan scan;
 	PgqrsKey k[PGQRS_MAX_KEYS] = {{0}};
 	bool by_key = index == primary_key[table->id] &&
-		pgqrs_recent_key(table->id) != InvalidAttrNumber;
+		pgqrs_tid_cache_key(table->id) != InvalidAttrNumber;
 	bool found;
 
 	if (by_key && fetch_recent(table, keys, slot))
@@ -652,7 +654,7 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 	found = pgqrs_scan_next(&scan, slot);
 	pgqrs_scan_end(&scan);
 	if (found && by_key)
-		pgqrs_recent_note(table->id, DatumGetInt64(keys[0]), &slot->tts_tid);
+		pgqrs_tid_cache_record(table->id, DatumGetInt64(keys[0]), &slot->tts_tid);
 	return found;
 }
 
@@ -708,7 +710,8 @@ static void
 keep_claims_out(PgqrsTable *table, TupleTableSlot *slot)
 {
 	if (table->id == TABLE_MESSAGES && pgqrs_is_null(slot, Messages_lease))
-		pgqrs_taken_lock_begin(DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+		pgqrs_claim_hint_begin_lock(
+			DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
 }
 
 /*
@@ -738,7 +741,7 @@ pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot, LockTupleMode mode,
 	/* heap tables look at no snapshot here */
 	result = table_tuple_lock(table->rel, &tid, InvalidSnapshot, slot,
 							  GetCurrentCommandId(false), mode, wait, flags, &tmfd);
-	pgqrs_taken_lock_end();
+	pgqrs_claim_hint_end_lock();
 	return lock_result(table, result);
 }
 
@@ -956,7 +959,7 @@ note_write(PgqrsTable *table, const PgqrsRow *row)
 {
 	if (table->id != TABLE_MESSAGES)
 		return;
-	pgqrs_floor_modified();
+	pgqrs_floor_mark_dirty();
 	if (row != NULL &&
 		(row->changed[Messages_visible_after - 1] ||
 		 row->changed[Messages_queue_id - 1] || row->changed[Messages_priority - 1]))
@@ -973,15 +976,15 @@ note_write(PgqrsTable *table, const PgqrsRow *row)
 static void
 note_written(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 {
-	AttrNumber key = pgqrs_recent_key(table->id);
+	AttrNumber key = pgqrs_tid_cache_key(table->id);
 
 	if (key != InvalidAttrNumber)
-		pgqrs_recent_note(table->id, DatumGetInt64(row->values[key - 1]),
-						  &slot->tts_tid);
+		pgqrs_tid_cache_record(table->id, DatumGetInt64(row->values[key - 1]),
+							   &slot->tts_tid);
 	if (table->id != TABLE_MESSAGES)
 		return;
-	pgqrs_levels_written(DatumGetInt64(row->values[Messages_queue_id - 1]),
-						 DatumGetInt16(row->values[Messages_priority - 1]));
+	pgqrs_priority_hints_written(DatumGetInt64(row->values[Messages_queue_id - 1]),
+								 DatumGetInt16(row->values[Messages_priority - 1]));
 	if (row->changed[Messages_visible_after - 1])
 		pgqrs_xact_wakeup_message(DatumGetInt64(row->values[Messages_queue_id - 1]),
 								  DatumGetTimestampTz(
@@ -1335,7 +1338,7 @@ pgqrs_row_try_delete(PgqrsTable *table, TupleTableSlot *old, LockWaitPolicy wait
 								GetCurrentCommandId(true), InvalidSnapshot,
 								InvalidSnapshot, wait == LockWaitBlock, &tmfd,
 								false);
-	pgqrs_taken_lock_end();
+	pgqrs_claim_hint_end_lock();
 	if (result == TM_Ok)
 		CommandCounterIncrement();
 	return lock_result(table, result);

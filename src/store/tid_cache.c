@@ -37,7 +37,7 @@ typedef struct Places
 static Places places[TABLE_COUNT];
 
 AttrNumber
-pgqrs_recent_key(PgqrsTableId id)
+pgqrs_tid_cache_key(PgqrsTableId id)
 {
 	switch (id)
 	{
@@ -59,7 +59,7 @@ place_of(PgqrsTableId id, int64 first_key)
 }
 
 void
-pgqrs_recent_note(PgqrsTableId id, int64 first_key, ItemPointer tid)
+pgqrs_tid_cache_record(PgqrsTableId id, int64 first_key, ItemPointer tid)
 {
 	Place *place = place_of(id, first_key);
 
@@ -71,7 +71,7 @@ static bool
 has_key(PgqrsTableId id, TupleTableSlot *slot, const Datum *keys)
 {
 	bool isnull;
-	Datum first = slot_getattr(slot, pgqrs_recent_key(id), &isnull);
+	Datum first = slot_getattr(slot, pgqrs_tid_cache_key(id), &isnull);
 
 	if (DatumGetInt64(first) != DatumGetInt64(keys[0]))
 		return false;
@@ -105,8 +105,8 @@ prune(Relation table, BlockNumber block)
 }
 
 bool
-pgqrs_recent_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
-				   const Datum *keys, TupleTableSlot *slot)
+pgqrs_tid_cache_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
+					  const Datum *keys, TupleTableSlot *slot)
 {
 	int64 first_key = DatumGetInt64(keys[0]);
 	Place *place = place_of(id, first_key);
@@ -120,7 +120,7 @@ pgqrs_recent_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 	block = ItemPointerGetBlockNumber(&place->tid);
 	if (!has_block(table, block))
 		return false;
-	if (places[id].fetches++ % RECENT_PRUNE_EVERY == 0)
+	if (places[id].fetches++ % PGQRS_PRUNE_EVERY == 0)
 		prune(table, block);
 	return table_tuple_fetch_row_version(table, &place->tid, snapshot, slot) &&
 		has_key(id, slot, keys);

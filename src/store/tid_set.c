@@ -34,7 +34,7 @@
 #define MIN_HISTOGRAM 10
 
 double
-pgqrs_tids_expected(PgqrsTable *table, AttrNumber column, Datum contained)
+pgqrs_tid_set_estimate(PgqrsTable *table, AttrNumber column, Datum contained)
 {
 	VariableStatData stats = {.acl_ok = true};
 	FmgrInfo contains;
@@ -76,7 +76,7 @@ find_all(IndexScanDesc scan, TIDBitmap *bitmap)
 
 /* An iterator goes by pages, and by the items of each, ascending. */
 static void
-add_all(PgqrsNumbers *entries, TIDBitmap *bitmap)
+add_all(PgqrsInt64List *entries, TIDBitmap *bitmap)
 {
 	PgqrsBitmapIterator *iterator = pgqrs_bitmap_begin(bitmap);
 	OffsetNumber items[MaxHeapTuplesPerPage];
@@ -95,15 +95,15 @@ add_all(PgqrsNumbers *entries, TIDBitmap *bitmap)
 		for (int i = 0; i < count; i++)
 		{
 			ItemPointerSet(&tid, page, items[i]);
-			pgqrs_numbers_add(entries, itemptr_encode(&tid));
+			pgqrs_int64_list_add(entries, itemptr_encode(&tid));
 		}
 	}
 	pgqrs_bitmap_end(iterator);
 }
 
 bool
-pgqrs_tids_find(PgqrsTids *tids, PgqrsTable *table, PgqrsIndexId index,
-				Datum contained)
+pgqrs_tid_set_load(PgqrsTidSet *tids, PgqrsTable *table, PgqrsIndexId index,
+				   Datum contained)
 {
 	Relation rel = pgqrs_index_open(&table->open, pgqrs_catalog_index(index));
 	IndexScanDesc scan;
@@ -118,7 +118,7 @@ pgqrs_tids_find(PgqrsTids *tids, PgqrsTable *table, PgqrsIndexId index,
 	scan = pgqrs_index_beginscan(table->rel, rel, SnapshotAny, 1);
 	ScanKeyInit(&key, 1, JsonbContainsStrategyNumber, F_JSONB_CONTAINS, contained);
 	index_rescan(scan, &key, 1, NULL, 0);
-	*tids = (PgqrsTids){.count = find_all(scan, bitmap)};
+	*tids = (PgqrsTidSet){.count = find_all(scan, bitmap)};
 	index_endscan(scan);
 	add_all(&tids->entries, bitmap);
 	tbm_free(bitmap);
@@ -127,7 +127,7 @@ pgqrs_tids_find(PgqrsTids *tids, PgqrsTable *table, PgqrsIndexId index,
 
 /* The first entry that is not below another one, or how many there are. */
 static int
-first_from(const PgqrsNumbers *entries, int64 entry)
+first_from(const PgqrsInt64List *entries, int64 entry)
 {
 	int low = 0;
 	int high = entries->count;
@@ -145,16 +145,16 @@ first_from(const PgqrsNumbers *entries, int64 entry)
 }
 
 static bool
-is_first_from(const PgqrsNumbers *entries, int64 entry, int at)
+is_first_from(const PgqrsInt64List *entries, int64 entry, int at)
 {
 	return (at == entries->count || entries->values[at] >= entry) &&
 		(at == 0 || entries->values[at - 1] < entry);
 }
 
 bool
-pgqrs_tids_have(PgqrsTids *tids, ItemPointer tid)
+pgqrs_tid_set_contains(PgqrsTidSet *tids, ItemPointer tid)
 {
-	const PgqrsNumbers *entries = &tids->entries;
+	const PgqrsInt64List *entries = &tids->entries;
 	int64 entry = itemptr_encode(tid);
 	int64 found;
 
@@ -167,7 +167,7 @@ pgqrs_tids_have(PgqrsTids *tids, ItemPointer tid)
 }
 
 bool
-pgqrs_tids_next(PgqrsTids *tids, ItemPointer tid)
+pgqrs_tid_set_next(PgqrsTidSet *tids, ItemPointer tid)
 {
 	if (tids->next == tids->entries.count)
 		return false;

@@ -42,7 +42,7 @@ demoted_trigger(Relation rel, bool disabled)
 }
 
 bool
-pgqrs_trigger_mend(Relation rel, bool disabled)
+pgqrs_trigger_restore(Relation rel, bool disabled)
 {
 	const Trigger *trigger = demoted_trigger(rel, disabled);
 	char *name;
@@ -54,7 +54,7 @@ pgqrs_trigger_mend(Relation rel, bool disabled)
 	CommandCounterIncrement();
 	pgqrs_enable_trigger(rel, name, TRIGGER_FIRES_ALWAYS, ShareRowExclusiveLock);
 	CommandCounterIncrement();
-	pgqrs_commit_tables_written();
+	pgqrs_xact_tables_written();
 	return true;
 }
 
@@ -68,7 +68,7 @@ mend_table(Oid table)
 	if (demoted_trigger(rel, true) != NULL)
 	{
 		mended = ConditionalLockRelationOid(table, ShareRowExclusiveLock);
-		if (mended && pgqrs_trigger_mend(rel, true))
+		if (mended && pgqrs_trigger_restore(rel, true))
 			ereport(LOG,
 					(errmsg("the trigger of table \"%s\" fires ALWAYS again",
 							RelationGetRelationName(rel)),
@@ -79,7 +79,7 @@ mend_table(Oid table)
 }
 
 bool
-pgqrs_triggers_mend(void)
+pgqrs_triggers_restore(void)
 {
 	bool all = true;
 

@@ -15,9 +15,9 @@
  * alone.  disabled: also if it is disabled.  The caller holds
  * ShareRowExclusiveLock.  True: it did not.
  */
-extern bool pgqrs_trigger_mend(Relation rel, bool disabled);
+extern bool pgqrs_trigger_restore(Relation rel, bool disabled);
 
 /* The same for all tables; false: a table was locked, and is left to later. */
-extern bool pgqrs_triggers_mend(void);
+extern bool pgqrs_triggers_restore(void);
 
 #endif /* PGQRS_TRIGGERS_H */

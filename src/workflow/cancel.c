@@ -66,8 +66,8 @@ typedef enum CancelResult
 static LockTupleMode
 mode_for(TupleTableSlot *message)
 {
-	return pgqrs_lease_live(message, pgqrs_clock()) ? LockTupleNoKeyExclusive :
-													  LockTupleExclusive;
+	return pgqrs_lease_is_live(message, pgqrs_clock()) ? LockTupleNoKeyExclusive :
+														 LockTupleExclusive;
 }
 
 /* Locks the run's row, which steps that are open may report progress in. */
@@ -110,10 +110,10 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 	pgqrs_row_update(rows->runs, rows->run, &row);
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
-	pgqrs_message_hold(&row,
-					   DatumGetTimestampTz(
-						   pgqrs_get(rows->message, Messages_visible_after)),
-					   true);
+	pgqrs_message_set_lease_end(&row,
+								DatumGetTimestampTz(
+									pgqrs_get(rows->message, Messages_visible_after)),
+								true);
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
@@ -126,7 +126,7 @@ end_cancelled(PgqrsRunRows *rows, const char *reason, NullableDatum output)
 {
 	PgqrsRow row;
 
-	pgqrs_commit_must_last();
+	pgqrs_xact_require_sync_commit();
 	if (reason != NULL && pgqrs_is_null(rows->run, Runs_cancel_reason))
 	{
 		pgqrs_row_copy(&row, rows->runs, rows->run);
@@ -151,7 +151,7 @@ cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
 			  LockWaitPolicy wait)
 {
 	if (mode != LockTupleExclusive ||
-		pgqrs_lease_live(rows->message, pgqrs_clock()))
+		pgqrs_lease_is_live(rows->message, pgqrs_clock()))
 		return ask(rows, reason, wait);
 	end_cancelled(rows, reason, PGQRS_NULL);
 	return CANCEL_ENDED;
@@ -467,11 +467,11 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 }
 
 /* The ids of a workflow's live runs after filter->after_run_id, ascending. */
-static PgqrsNumbers
+static PgqrsInt64List
 find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 {
 	PgqrsKey key = {CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
-	PgqrsNumbers ids = {0};
+	PgqrsInt64List ids = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 1, &key);
@@ -483,19 +483,19 @@ find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 		if (id > filter->after_run_id &&
 			(filter->error_type == NULL ||
 			 has_error_type(rows->message, filter->error_type)))
-			pgqrs_numbers_add(&ids, id);
+			pgqrs_int64_list_add(&ids, id);
 	}
 	pgqrs_scan_end(&scan);
-	pgqrs_numbers_sort(ids.values, ids.count);
+	pgqrs_int64_sort(ids.values, ids.count);
 	return ids;
 }
 
 /* Up to max of those that match; *more: there are others after them. */
-static PgqrsNumbers
+static PgqrsInt64List
 find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
 {
 	PgqrsRunRows rows;
-	PgqrsNumbers live;
+	PgqrsInt64List live;
 	int found = 0;
 
 	*more = false;
@@ -556,7 +556,7 @@ pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
 												  ALLOCSET_DEFAULT_SIZES);
 	PgqrsWorkflow workflow;
 	PgqrsCancelled result = {0};
-	PgqrsNumbers ids;
+	PgqrsInt64List ids;
 	bool more;
 
 	pgqrs_require_writable();
@@ -626,7 +626,7 @@ lock_note(Family *f, int64 parent, int64 *after)
 	if (!pgqrs_row_fetch_id(f->archive, parent, f->letter) ||
 		pgqrs_is_null(f->letter, Archive_waiting_for))
 		return false;
-	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, parent))
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, parent))
 	{
 		f->passed_over = true;
 		return false;
@@ -682,7 +682,7 @@ follows_parent(TupleTableSlot *run)
 static List *
 find_joined(Family *f, int64 parent, int64 from, int64 to)
 {
-	PgqrsNumbers ids = {0};
+	PgqrsInt64List ids = {0};
 	List *children = NIL;
 
 	pgqrs_family_add_children(parent, from, &ids);
@@ -762,7 +762,7 @@ cancel_child(Family *f, int64 child, int64 parent)
 {
 	CancelResult result;
 
-	if (!pgqrs_faulty_come_to(FAULTY_MESSAGE, child))
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, child))
 	{
 		f->passed_over = true;
 		return CANCEL_BUSY;
@@ -868,7 +868,7 @@ next_look(Family *f, bool full)
 		return now + RETRY;
 	/* what it fails at may have kept others out of the batch, or be all there is */
 	if (f->passed_over)
-		return now + (full ? RETRY : PGQRS_FAULTY_PAUSE);
+		return now + (full ? RETRY : PGQRS_QUARANTINE_PAUSE);
 	/* the others are next, or some that came during the batch */
 	return full ? 0 : now + RETRY;
 }

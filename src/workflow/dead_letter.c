@@ -144,7 +144,7 @@ lock_failed_run(Replay *r, PgqrsRow *message, TimestampTz now)
 	if (!TIMESTAMP_IS_NOEND(deadline))
 	{
 		pgqrs_set(message, Messages_deadline_at, TimestampTzGetDatum(deadline));
-		pgqrs_commit_due(DUTY_EXPIRY, deadline);
+		pgqrs_xact_request_duty(DUTY_EXPIRY, deadline);
 	}
 	return true;
 }
@@ -262,7 +262,7 @@ lock_dead_letter(Replay *r, int64 message_id)
 		{
 			if (!visible)
 				pgqrs_error_message_not_found(message_id);
-			pgqrs_error_denied("admin", queue.name);
+			pgqrs_error_permission_denied("admin", queue.name);
 		}
 		if (!in_archive)
 			break;
@@ -354,9 +354,9 @@ visit_dead_letters(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (has_error_type(r) &&
-			pgqrs_faulty_come_to(FAULTY_MESSAGE,
-								 DatumGetInt64(pgqrs_get(r->archived,
-														 Archive_message_id))) &&
+			pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
+									   DatumGetInt64(pgqrs_get(r->archived,
+															   Archive_message_id))) &&
 			pgqrs_row_lock(r->archive, r->archived, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED &&
 			visit(r))
@@ -411,7 +411,7 @@ run_bulk_visit(void *arg)
 	Replay r;
 	PgqrsQueue queue;
 
-	pgqrs_faulty_begin();
+	pgqrs_quarantine_begin();
 	open_tables(&r);
 	r.error_type = bulk->error_type;
 	pgqrs_queue_require(bulk->queue, PRIVILEGE_ADMIN, &queue);
@@ -426,7 +426,7 @@ pgqrs_dead_letter_replay_many(const char *name, int64 max_rows, const char *erro
 {
 	BulkVisit bulk = {name, max_rows, -1, error_type, visit_replay};
 
-	while (!pgqrs_faulty_try(run_bulk_visit, &bulk))
+	while (!pgqrs_quarantine_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();
 	return bulk.count;
 }
@@ -436,7 +436,7 @@ pgqrs_dead_letter_purge(const char *name, int64 older_than)
 {
 	BulkVisit bulk = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
 
-	while (!pgqrs_faulty_try(run_bulk_visit, &bulk))
+	while (!pgqrs_quarantine_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();
 	return bulk.count;
 }

@@ -93,7 +93,7 @@ lock_droppable(Drop *d, PgqrsTable *messages, TupleTableSlot *slot)
 {
 	int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
-	while (d->leased || !pgqrs_lease_live(slot, pgqrs_clock()))
+	while (d->leased || !pgqrs_lease_is_live(slot, pgqrs_clock()))
 	{
 		switch (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitSkip))
 		{
@@ -155,7 +155,7 @@ drop_message(Drop *d, int64 id)
 static void
 drop_messages(Drop *d, int64 max)
 {
-	PgqrsFaultyKind kind = d->leased ? FAULTY_MESSAGE : FAULTY_PURGE;
+	PgqrsQuarantineKind kind = d->leased ? QUARANTINE_MESSAGE : QUARANTINE_PURGE;
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(d->queue->queue_id)};
@@ -167,7 +167,7 @@ drop_messages(Drop *d, int64 max)
 	{
 		int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
 
-		if (pgqrs_faulty_come_to(kind, id) && lock_droppable(d, messages, slot))
+		if (pgqrs_quarantine_begin_row(kind, id) && lock_droppable(d, messages, slot))
 		{
 			drop_message(d, id);
 			count++;
@@ -203,7 +203,7 @@ purge_queue(void *arg)
 	PgqrsQueue queue;
 	Drop d = {.queue = &queue, .dropped = &purge->dropped};
 
-	pgqrs_faulty_begin();
+	pgqrs_quarantine_begin();
 	memset(&purge->dropped, 0, sizeof(purge->dropped));
 	pgqrs_queue_require(purge->name, PRIVILEGE_ADMIN, &queue);
 	drop_messages(&d, PG_INT64_MAX);
@@ -216,7 +216,7 @@ pgqrs_queue_purge(const char *name)
 {
 	Purge purge = {.name = name};
 
-	while (!pgqrs_faulty_try(purge_queue, &purge))
+	while (!pgqrs_quarantine_try(purge_queue, &purge))
 		CHECK_FOR_INTERRUPTS();
 	return purge.dropped.messages + purge.dropped.runs;
 }
@@ -334,7 +334,7 @@ mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 	pgqrs_row_copy(&row, queues, queue);
 	pgqrs_set(&row, Queues_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
 	pgqrs_row_update(queues, queue, &row);
-	pgqrs_commit_due(DUTY_DELETED_QUEUES, 0);
+	pgqrs_xact_request_duty(DUTY_DELETED_QUEUES, 0);
 }
 
 /*

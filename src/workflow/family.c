@@ -85,16 +85,17 @@ has_ended(TupleTableSlot *run)
 
 /* Adds the parents of a run to the list. */
 static void
-add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsNumbers *ids)
+add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsInt64List *ids)
 {
 	Parents p;
 
 	if (pgqrs_row_fetch_id(runs, run_id, run) &&
 		!pgqrs_is_null(run, Runs_parent_run_id))
-		pgqrs_numbers_add(ids, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
+		pgqrs_int64_list_add(ids,
+							 DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
 	begin_parents(&p, run_id, false);
 	while (next(&p))
-		pgqrs_numbers_add(ids, parent_of(&p));
+		pgqrs_int64_list_add(ids, parent_of(&p));
 	end(&p);
 }
 
@@ -103,7 +104,7 @@ static void
 refuse_ancestor(PgqrsTable *runs, int64 run_id, int64 parent)
 {
 	TupleTableSlot *run = pgqrs_table_slot(runs);
-	PgqrsNumbers ancestors = {0};
+	PgqrsInt64List ancestors = {0};
 
 	add_parents(runs, run, parent, &ancestors);
 	for (int i = 0; i < ancestors.count && i < MAX_ANCESTORS; i++)
@@ -190,7 +191,7 @@ abandons(TupleTableSlot *slot, AttrNumber on_parent_end)
 }
 
 void
-pgqrs_family_add_children(int64 parent, int64 after, PgqrsNumbers *ids)
+pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
@@ -201,8 +202,8 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsNumbers *ids)
 	begin(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
 	while (next(&p))
 		if (!abandons(p.slot, Parents_on_parent_end))
-			pgqrs_numbers_add(ids,
-							  DatumGetInt64(pgqrs_get(p.slot, Parents_run_id)));
+			pgqrs_int64_list_add(ids,
+								 DatumGetInt64(pgqrs_get(p.slot, Parents_run_id)));
 	end(&p);
 }
 

@@ -25,7 +25,8 @@ extern void pgqrs_family_wake_parents(int64 run_id);
 extern bool pgqrs_family_has_joined(int64 parent);
 
 /* The runs after an id that a run has joined, and that are to end with it. */
-extern void pgqrs_family_add_children(int64 parent, int64 after, PgqrsNumbers *ids);
+extern void pgqrs_family_add_children(int64 parent, int64 after,
+									  PgqrsInt64List *ids);
 
 /* Whether the run has other parents than the one that it was triggered by. */
 extern bool pgqrs_family_is_shared(int64 run_id);

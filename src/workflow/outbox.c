@@ -197,8 +197,8 @@ pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 	m.payload = make_event(workflow, run, id,
 						   values_size(run) <= (Size) pgqrs_payload_max);
 	MemoryContextSwitchTo(caller);
-	pgqrs_message_fill(&row, messages, outbox.queue_id, id, &m,
-					   pgqrs_when_clock(outbox.queue_id, &m.when));
+	pgqrs_message_init_row(&row, messages, outbox.queue_id, id, &m,
+						   pgqrs_when_clock(outbox.queue_id, &m.when));
 	pgqrs_row_insert(messages, &row);
 	MemoryContextDelete(context);
 }

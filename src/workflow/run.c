@@ -72,7 +72,7 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 {
 	PgqrsRunStatus from = pgqrs_run_status(run);
 
-	if (!pgqrs_state_run_may(from, to))
+	if (!pgqrs_run_may_move(from, to))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot become %s",
@@ -125,7 +125,7 @@ pgqrs_run_damage(PgqrsTable *runs, int64 run_id, TupleTableSlot *run)
 	if (!pgqrs_row_fetch_id(runs, run_id, run))
 		return "the run of the message does not exist";
 	status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
-	if (status < 0 || !pgqrs_state_run_may(status, RUN_RUNNING))
+	if (status < 0 || !pgqrs_run_may_move(status, RUN_RUNNING))
 		return "its message is live, but the run is not";
 	return NULL;
 }
@@ -170,7 +170,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 {
 	if (!require && !warning_due(workflow->workflow_id))
 		return;
-	if (pgqrs_worker_serves(workflow->name))
+	if (pgqrs_worker_any_serves(workflow->name))
 		return;
 	if (require)
 		ereport(ERROR,
@@ -244,8 +244,8 @@ fill_rows(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 
 	if (workflow->key_scope == KEY_ACTIVE)
 		m.idempotency_key = r->idempotency_key;
-	pgqrs_message_fill(message, rows->messages, workflow->workflow_id, id, &m,
-					   pgqrs_when_clock(workflow->workflow_id, &m.when));
+	pgqrs_message_init_row(message, rows->messages, workflow->workflow_id, id,
+						   &m, pgqrs_when_clock(workflow->workflow_id, &m.when));
 	fill_run(run, rows->runs, workflow, r, message);
 }
 
@@ -567,8 +567,8 @@ check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 		return;
 	if (!visible)
 		pgqrs_error_run_not_found(run_id);
-	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
-					   rows->queue.name);
+	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+								  rows->queue.name);
 }
 
 /*
@@ -608,7 +608,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			check_privilege(rows,
 							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
 							run_id, privilege);
-			if ((lease == NULL || pgqrs_lease_is(rows->message, *lease)) &&
+			if ((lease == NULL || pgqrs_lease_is_current(rows->message, *lease)) &&
 				!lock_message(rows, mode, take))
 				continue;
 		}
@@ -646,7 +646,8 @@ static void
 touch_worker(TupleTableSlot *message)
 {
 	if (!pgqrs_is_null(message, Messages_worker_id))
-		pgqrs_worker_touch(DatumGetInt64(pgqrs_get(message, Messages_worker_id)));
+		pgqrs_worker_record_call(
+			DatumGetInt64(pgqrs_get(message, Messages_worker_id)));
 }
 
 bool
@@ -658,7 +659,7 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 
 		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
 											   rows->message);
-		if (!rows->has_message || !pgqrs_lease_is(rows->message, lease) ||
+		if (!rows->has_message || !pgqrs_lease_is_current(rows->message, lease) ||
 			pgqrs_is_null(rows->message, Messages_run_id) ||
 			!pgqrs_queue_by_id(DatumGetInt64(
 								   pgqrs_get(rows->message, Messages_queue_id)),
@@ -677,7 +678,7 @@ static bool
 lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 {
 	if (rows->has_message)
-		return pgqrs_lease_is(rows->message, lease);
+		return pgqrs_lease_is_current(rows->message, lease);
 	return !pgqrs_is_null(rows->run, Runs_lease) &&
 		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
 }
@@ -696,7 +697,7 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 	if (pgqrs_run_is_terminal(status))
 		pgqrs_error_ended("run", run_id, pgqrs_enum_label(ENUM_RUN_STATUS, status));
 	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))
-		pgqrs_error_run_late(run_id);
+		pgqrs_error_run_past_deadline(run_id);
 	touch_worker(rows->message);
 }
 
@@ -761,7 +762,7 @@ leave_children(PgqrsRunRows *rows)
 	pgqrs_set(&row, Archive_waiting_for,
 			  CStringGetTextDatum(PGQRS_LEFT_CHILDREN "0"));
 	pgqrs_row_update(archive, slot, &row);
-	pgqrs_commit_due(DUTY_CHILDREN, 0);
+	pgqrs_xact_request_duty(DUTY_CHILDREN, 0);
 }
 
 static const char *
@@ -813,8 +814,8 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	pgqrs_row_update(rows->runs, rows->run, row);
 	if (!rows->message_deleted)
 		pgqrs_row_delete(rows->messages, rows->message);
-	pgqrs_message_keep(rows->messages, rows->message, &rows->queue,
-					   outcome_of(status), rows->failures, error);
+	pgqrs_message_archive_deleted(rows->messages, rows->message, &rows->queue,
+								  outcome_of(status), rows->failures, error);
 	note_end(row, status, error);
 	pgqrs_outbox_send(rows->messages, &rows->queue, row);
 	if (status != RUN_SUCCESS)
@@ -944,10 +945,10 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 	PgqrsRow row;
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
-	pgqrs_message_give_up(&row, visible_after);
+	pgqrs_message_clear_lease(&row, visible_after);
 	pgqrs_set(&row, Messages_last_error, error);
 	pgqrs_row_update(rows->messages, rows->message, &row);
-	pgqrs_message_note_room(rows->message, &rows->queue);
+	pgqrs_message_publish_room(rows->message, &rows->queue);
 	pgqrs_event_of_message(EVENT_RETRIED, rows->message, .until = visible_after,
 						   .error = error);
 }

@@ -226,7 +226,7 @@ wake(Parked *p)
 	TimestampTz now = pgqrs_floor_writer_clock(queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
-	Assert(pgqrs_state_message_may(MESSAGE_WAITING, MESSAGE_WAITING));
+	Assert(pgqrs_message_may_move(MESSAGE_WAITING, MESSAGE_WAITING));
 	pgqrs_row_copy(&row, p->messages, p->message);
 	if (DatumGetTimestampTz(pgqrs_get(p->message, Messages_visible_after)) > now)
 		pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));
@@ -303,13 +303,13 @@ pgqrs_run_wakeup_sent(int64 run_id)
 	result = recheck(&p, run_id);
 	close_tables(&p);
 	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
-		pgqrs_xact_wakeup_parked(run_id);
+		pgqrs_xact_wakeup_waiting_run(run_id);
 }
 
 void
 pgqrs_run_wakeup_parked(int64 run_id)
 {
-	pgqrs_xact_wakeup_parked(run_id);
+	pgqrs_xact_wakeup_waiting_run(run_id);
 }
 
 /*
@@ -359,12 +359,12 @@ pgqrs_run_wakeup_restart(void)
 static bool
 wake_if_over(Parked *p, int64 run_id)
 {
-	RecheckResult result = pgqrs_faulty_come_to(FAULTY_MESSAGE, run_id) ?
+	RecheckResult result = pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) ?
 		recheck(p, run_id) :
 		RECHECK_BUSY;
 
 	if (result == RECHECK_BUSY)
-		pgqrs_xact_wakeup_parked(run_id);
+		pgqrs_xact_wakeup_waiting_run(run_id);
 	return result == RECHECK_WOKEN;
 }
 
@@ -379,7 +379,7 @@ pgqrs_run_wakeup_pass(int max, bool *more)
 
 	open_tables(&p);
 	count = next_parked(&p, &at, max, ids);
-	pgqrs_numbers_sort(ids, count);
+	pgqrs_int64_sort(ids, count);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

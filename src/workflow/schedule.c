@@ -77,11 +77,11 @@ static bool
 check_schedule_privilege(TupleTableSlot *slot)
 {
 	char *workflow = text_column(slot, Schedules_workflow);
-	int mask = pgqrs_grants_on(workflow);
+	int mask = pgqrs_privileges_on(workflow);
 
 	if (mask != 0 && (mask & CAN_ADMIN) == 0 &&
 		((mask & CAN_TRIGGER) == 0 || !is_owned_by_current_role(slot)))
-		pgqrs_error_denied("admin", workflow);
+		pgqrs_error_permission_denied("admin", workflow);
 	return mask != 0;
 }
 
@@ -125,9 +125,9 @@ static void
 request_tick(const PgqrsRow *row)
 {
 	if (!row->nulls[Schedules_next_fire_at - 1])
-		pgqrs_commit_due(DUTY_SCHEDULES,
-						 DatumGetTimestampTz(
-							 row->values[Schedules_next_fire_at - 1]));
+		pgqrs_xact_request_duty(DUTY_SCHEDULES,
+								DatumGetTimestampTz(
+									row->values[Schedules_next_fire_at - 1]));
 }
 
 /*
@@ -218,7 +218,7 @@ pgqrs_schedule_set(const PgqrsNewSchedule *s)
 	int64 id;
 
 	/* a role can neither probe nor occupy the names of other tenants' schedules */
-	pgqrs_grants_require(s->name, PRIVILEGE_TRIGGER);
+	pgqrs_require_privilege(s->name, PRIVILEGE_TRIGGER);
 	schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	slot = pgqrs_table_slot(schedules);
 	zone = pgqrs_cron_zone(s->timezone);
@@ -410,7 +410,7 @@ reason_not_to_trigger(Tick *tick)
 
 	if (!pgqrs_queue_by_name(workflow, &queue) || !queue.is_workflow)
 		return psprintf("Workflow \"%s\" does not exist.", workflow);
-	if ((pgqrs_grants_of(pgqrs_role_of(tick->slot, owner_columns), workflow) &
+	if ((pgqrs_privileges_of_role(pgqrs_role_of(tick->slot, owner_columns), workflow) &
 		 CAN_TRIGGER) == 0)
 		return psprintf("The schedule's owner \"%s\" lacks privilege \"trigger\" on workflow \"%s\".",
 						owner, workflow);
@@ -455,7 +455,7 @@ insert_firing(Tick *tick, TimestampTz at, int64 run_id)
 	if (run_id != 0)
 		pgqrs_set(&row, Firings_run_id, Int64GetDatum(run_id));
 	pgqrs_row_insert(tick->firings, &row);
-	pgqrs_commit_due(DUTY_RETENTION, tick->now + PGQRS_FIRING_MIN_AGE);
+	pgqrs_xact_request_duty(DUTY_RETENTION, tick->now + PGQRS_FIRING_MIN_AGE);
 }
 
 typedef enum SlotResult
@@ -661,7 +661,7 @@ find_due_schedules(Tick *tick, int64 *ids, int max, TimestampTz *next)
 				pgqrs_get(tick->slot, Schedules_schedule_id));
 	}
 	pgqrs_scan_end(&scan);
-	pgqrs_numbers_sort(ids, count);
+	pgqrs_int64_sort(ids, count);
 	return count;
 }
 
@@ -747,7 +747,7 @@ realign_schedules(Tick *tick)
 		PgqrsCron cron;
 		PgqrsRow row;
 
-		if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, id) ||
+		if (!pgqrs_quarantine_begin_row(QUARANTINE_SCHEDULE, id) ||
 			!pgqrs_row_fetch_id(tick->schedules, id, tick->slot) ||
 			!is_next_fire_at_late(tick) ||
 			lock_tick_schedule(tick, id) != ROW_LOCKED ||
@@ -826,8 +826,8 @@ pgqrs_schedule_tick(int max, int64 *fired)
 
 		if (left <= 0)
 			next = 0;
-		else if (!pgqrs_faulty_come_to(FAULTY_SCHEDULE, ids[i]))
-			next = Min(next, tick.now + PGQRS_FAULTY_PAUSE);
+		else if (!pgqrs_quarantine_begin_row(QUARANTINE_SCHEDULE, ids[i]))
+			next = Min(next, tick.now + PGQRS_QUARANTINE_PAUSE);
 		else if (lock_tick_schedule(&tick, ids[i]) != ROW_LOCKED)
 			next = Min(next, tick.now + PGQRS_LOCKED_ROW_RETRY);
 		else if (is_schedule_due(&tick))

@@ -44,8 +44,8 @@ check_trigger_privilege(TupleTableSlot *run, int64 run_id)
 		return;
 	if (!visible)
 		pgqrs_error_run_not_found(run_id);
-	pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, PRIVILEGE_TRIGGER),
-					   queue.name);
+	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, PRIVILEGE_TRIGGER),
+								  queue.name);
 }
 
 static void

@@ -167,7 +167,7 @@ require_move(TupleTableSlot *step, PgqrsStepStatus to)
 {
 	PgqrsStepStatus from = stored_status(step);
 
-	if (!pgqrs_state_step_may(from, to))
+	if (!pgqrs_step_may_move(from, to))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
@@ -362,7 +362,7 @@ pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 {
 	PgqrsStepRows s;
 
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_step_open(&s, run_id, lease, step_id, STEP_KIND_FUNCTION);
 	if (pgqrs_run_check_lease_fast(&s.run, run_id, lease) &&
 		!pgqrs_message_is_cancelling(s.run.message))
@@ -377,7 +377,7 @@ pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 		}
 	}
 	pgqrs_step_close(&s);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 }
 
 /*

@@ -30,7 +30,7 @@ pgqrs_wait_step_open_if(PgqrsStepRows *s, int64 run_id, int64 lease,
 						const char *step_id, PgqrsStepKind kind,
 						bool (*is_answered)(const PgqrsStepRows *s))
 {
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_step_open(s, run_id, lease, step_id, kind);
 	pgqrs_run_open_runs(&s->run);
 	pgqrs_step_find(s);
@@ -52,7 +52,7 @@ void
 pgqrs_wait_step_open_shared(PgqrsStepRows *s, int64 run_id, int64 lease,
 							const char *step_id, PgqrsStepKind kind)
 {
-	pgqrs_commit_claim_begin();
+	pgqrs_async_commit_begin();
 	pgqrs_step_open(s, run_id, lease, step_id, kind);
 	pgqrs_run_open_runs(&s->run);
 	pgqrs_run_lock_for_holder(&s->run, run_id, lease, LockTupleKeyShare);
@@ -65,7 +65,7 @@ void
 pgqrs_wait_step_close(PgqrsStepRows *s)
 {
 	pgqrs_step_close(s);
-	pgqrs_commit_claim_end();
+	pgqrs_async_commit_end();
 }
 
 /*
@@ -85,7 +85,7 @@ fill_step(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status,
 static bool
 write_step(PgqrsStepRows *s, const PgqrsRow *row)
 {
-	pgqrs_commit_must_last();
+	pgqrs_xact_require_sync_commit();
 	return pgqrs_step_write(s, row);
 }
 
@@ -144,11 +144,11 @@ park_message(PgqrsStepRows *s, TimestampTz until, NullableDatum waiting_for)
 	PgqrsRow row;
 
 	pgqrs_row_copy(&row, s->run.messages, s->run.message);
-	pgqrs_message_give_up(&row, Max(until, now));
+	pgqrs_message_clear_lease(&row, Max(until, now));
 	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
 	pgqrs_set_or_null(&row, Messages_waiting_for, waiting_for);
 	pgqrs_row_update(s->run.messages, s->run.message, &row);
-	pgqrs_message_note_room(s->run.message, &s->run.queue);
+	pgqrs_message_publish_room(s->run.message, &s->run.queue);
 }
 
 void

@@ -192,14 +192,15 @@ void
 pgqrs_workflow_require(const char *name, PgqrsPrivilege privilege,
 					   PgqrsWorkflow *workflow)
 {
-	int grants = pgqrs_grants_on(name);
+	int grants = pgqrs_privileges_on(name);
 	PgqrsQueue queue;
 
 	if (grants == 0 || !pgqrs_queue_to_send_to(name, &queue) ||
 		!queue.is_workflow || !pgqrs_workflow_by_id(queue.queue_id, workflow))
 		pgqrs_error_workflow_not_found(name);
 	if ((grants & (1 << privilege)) == 0)
-		pgqrs_error_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
+		pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+									  name);
 }
 
 /*

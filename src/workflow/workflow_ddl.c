@@ -240,7 +240,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *workflow;
 	int64 id;
 
-	pgqrs_grants_require(name, PRIVILEGE_ADMIN);
+	pgqrs_require_privilege(name, PRIVILEGE_ADMIN);
 	check_outbox(s);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
 	workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);

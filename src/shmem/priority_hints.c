@@ -1,5 +1,5 @@
 /*
- * levels.c
+ * priority_hints.c
  *	  Which queues have nothing above the usual priority.
  *
  * Most have not, and yet every claim would have to look there first.  A search
@@ -23,7 +23,7 @@
  * Runs in every backend that writes or claims messages.  The counters alone are
  * in shared memory.
  */
-#include "shmem/levels.h"
+#include "shmem/priority_hints.h"
 
 #include "base/catalog.h"
 #include "common/hashfn.h"
@@ -63,7 +63,7 @@ init_counters(LWLockPadded *locks)
 		pg_atomic_init_u64(&shared[i].count, 0);
 }
 
-const PgqrsShmemModule pgqrs_levels_shmem = {
+const PgqrsShmemModule pgqrs_priority_hints_shmem = {
 	.name = "pgqrs priority levels",
 	.size = COUNTERS * sizeof(Counter),
 	.area = (void **) &shared,
@@ -79,14 +79,14 @@ counter_of(int64 queue_id)
 }
 
 void
-pgqrs_levels_written(int64 queue_id, int16 priority)
+pgqrs_priority_hints_written(int64 queue_id, int16 priority)
 {
 	if (priority > PGQRS_USUAL_PRIORITY)
 		written |= UINT64CONST(1) << counter_of(queue_id);
 }
 
 bool
-pgqrs_levels_none_above(int64 queue_id, uint64 *count)
+pgqrs_queue_has_no_urgent(int64 queue_id, uint64 *count)
 {
 	int at = counter_of(queue_id);
 
@@ -102,7 +102,7 @@ pgqrs_levels_none_above(int64 queue_id, uint64 *count)
 }
 
 void
-pgqrs_levels_note_none(int64 queue_id, uint64 count)
+pgqrs_queue_record_no_urgent(int64 queue_id, uint64 count)
 {
 	if (shared != NULL)
 		none[counter_of(queue_id)] = (None){true, queue_id, count,
@@ -110,14 +110,14 @@ pgqrs_levels_note_none(int64 queue_id, uint64 count)
 }
 
 void
-pgqrs_levels_forget_all(void)
+pgqrs_priority_hints_forget_all(void)
 {
 	for (int i = 0; i < COUNTERS && shared != NULL; i++)
 		pg_atomic_fetch_add_u64(&shared[i].count, 1);
 }
 
 void
-pgqrs_levels_forget(void)
+pgqrs_priority_hints_forget(void)
 {
 	memset(none, 0, sizeof(none));
 }
@@ -131,14 +131,14 @@ count_in(uint64 counters)
 }
 
 void
-pgqrs_levels_pre_end(void)
+pgqrs_priority_hints_pre_end(void)
 {
 	count_in(written);
 	counted = written;
 }
 
 void
-pgqrs_levels_end(void)
+pgqrs_priority_hints_end(void)
 {
 	count_in(written & ~counted);
 	written = counted = 0;
