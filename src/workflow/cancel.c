@@ -1,23 +1,24 @@
 /*
  * cancel.c
- *	  Cancelling runs, and their children after them.
+ *	  Cancellation of runs and of their children.
  *
- * Runs in any backend.  A run under a live lease is only asked to stop: its
- * message is locked in a mode that open steps let pass, since they may still
- * store what they have done.  Any other run is ended, which waits for the open
- * transactions of its steps.
+ * Runs in any backend.  A run under a live lease is requested to stop: the
+ * canceller locks its message in a mode that open steps let pass, since a step
+ * may still store its result.  Any other run is ended under an exclusive lock,
+ * which waits for the open transactions of the run's steps.
  *
- * Those steps may also have reported progress, in the run's row, which the
- * request is to be written into.  Their next call may need the message, so that
- * row must not be waited for with the message locked: the locks are taken in a
- * subtransaction, and given back with it when the row turns out to be locked.
+ * An open step may also have reported progress in the run's row, where the
+ * request has to be written, and its next call may need the message.  A
+ * canceller that holds the message must therefore not wait for the run's row:
+ * it takes both locks in a subtransaction, and releases them with it if the row
+ * is locked.
  *
- * The end of a parent and the cancellation of its children are two things: the
+ * The end of a parent and the cancellation of its children are separate.  The
  * transaction that ends the parent notes in the archive that children are left
- * (run.c), whoever comes by cancels them in ascending order without waiting for
- * any lock, and clears the note when none is left.  So nobody ever waits for a
- * child while it has a parent locked, or the other way round, and a family of
- * any size costs the parent's end one row.
+ * (run.c).  It and later transactions cancel the children in ascending order,
+ * without waiting for any lock, and clear the note after the last one.  So no
+ * backend waits for a child while it holds a parent, or the reverse, and a
+ * family of any size costs the parent's end one row.
  */
 #include "workflow/cancel.h"
 
@@ -40,29 +41,29 @@
 #include "workflow/family.h"
 #include "workflow/run_wakeup.h"
 
-/* What one call looks at and cancels of the families it comes by. */
+/* The limits of one call, over all families that it visits. */
 #define MAX_CHILDREN_LOOKED	   10000
 #define MAX_CHILDREN_CANCELLED 1000
 
-/* What somebody has locked is tried again after this. */
+/* A locked family is visited again after this time. */
 #define RETRY (1 * USECS_PER_SEC)
 
-/* How many runs are cancelled with the same open tables and memory. */
+/* So many runs are cancelled with the same open tables and memory context. */
 #define CHUNK 500
 
 typedef enum CancelResult
 {
-	CANCEL_ENDED,	/* it is CANCELLED now */
-	CANCEL_ASKED,	/* its worker was asked to stop */
-	CANCEL_NOTHING, /* it has ended, or was asked before */
-	CANCEL_BUSY		/* somebody has it locked */
+	CANCEL_ENDED,	/* the run is CANCELLED now */
+	CANCEL_ASKED,	/* the run's worker is requested to stop */
+	CANCEL_NOTHING, /* the run has ended, or had a request before */
+	CANCEL_BUSY		/* another transaction has the run locked */
 } CancelResult;
 
 /*
- * One run, whose rows have been read and whose message is locked
+ * One run, with its rows read and its message locked
  */
 
-/* The lock that cancelling needs, as it looks before it is taken. */
+/* The lock that cancelling needs, judged by the lease before it is locked. */
 static LockTupleMode
 mode_for(TupleTableSlot *message)
 {
@@ -70,7 +71,7 @@ mode_for(TupleTableSlot *message)
 														 LockTupleExclusive;
 }
 
-/* Locks the run's row, which steps that are open may report progress in. */
+/* Locks the run's row, in which an open step may report progress. */
 static bool
 lock_run(PgqrsRunRows *rows, LockWaitPolicy wait)
 {
@@ -93,8 +94,9 @@ set_reason(PgqrsRow *run, const char *reason)
 }
 
 /*
- * From now on the lease is the last one; the mark on the message tells whoever
- * would give it back, without a look at the run.
+ * Requests the worker to stop.  The lease is the run's last one.  waiting_for
+ * marks the message, so that a transaction that ends the lease need not read
+ * the run.
  */
 static CancelResult
 ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
@@ -143,8 +145,8 @@ end_cancelled(PgqrsRunRows *rows, const char *reason, NullableDatum output)
 }
 
 /*
- * A lease that has run out since its message was locked in the weaker mode is
- * taken for a live one: the run ends with the next pass or claim.
+ * A lease that expired after its message was locked in the weaker mode counts
+ * as live: the run ends with the next pass or claim.
  */
 static CancelResult
 cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
@@ -158,8 +160,8 @@ cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
 }
 
 /*
- * The lease was given up while we waited for the lock, under an exclusive one:
- * so no step is open, and the stronger lock is there for the taking.
+ * The holder gave the lease up, under an exclusive lock, before the message was
+ * locked here.  So no step is open, and the stronger lock is free.
  */
 static LockTupleMode
 lock_given_up(PgqrsRunRows *rows)
@@ -170,7 +172,7 @@ lock_given_up(PgqrsRunRows *rows)
 	return LockTupleExclusive;
 }
 
-/* What one look at a run, as pgqrs_cancel() is asked to cancel it, comes to. */
+/* The arguments and the result of one attempt of pgqrs_cancel(). */
 typedef struct Cancelling
 {
 	int64 run_id;
@@ -180,7 +182,10 @@ typedef struct Cancelling
 	PgqrsRunStatus status;
 } Cancelling;
 
-/* Locks the run as cancelling needs, and cancels it: PQ003, 42501. */
+/*
+ * Locks the run as cancelling needs, and cancels it: PQ003, 42501.  False if
+ * the run's row is locked.
+ */
 static bool
 cancel_run(void *arg)
 {
@@ -205,7 +210,10 @@ cancel_run(void *arg)
 	return c->result != CANCEL_BUSY;
 }
 
-/* Waits until nobody has the run's row locked, and does not keep the lock. */
+/*
+ * Waits until no transaction has the run's row locked, without keeping the
+ * lock.
+ */
 static bool
 wait_for_run(void *arg)
 {
@@ -223,12 +231,12 @@ apart(bool (*work)(void *), Cancelling *c)
 {
 	ErrorData *error = pgqrs_subtransaction(work, c);
 
-	/* whoever catches the error knows nothing of our subtransaction */
+	/* a caller expects the error, not the subtransaction */
 	if (error != NULL)
 		ReThrowError(error);
 }
 
-/* The lock that cancelling the run needs, as it looks now. */
+/* The lock that cancelling the run needs at this moment. */
 static LockTupleMode
 mode_for_run(int64 run_id)
 {
@@ -243,8 +251,8 @@ mode_for_run(int64 run_id)
 }
 
 /*
- * Cancels a run.  With its message locked exclusively nobody else writes the
- * run's row, and nothing is to be given back.
+ * Cancels a run.  While its message is locked exclusively, no other transaction
+ * writes the run's row, so that no lock has to be released and retaken.
  */
 static void
 cancel_waiting(Cancelling *c)
@@ -273,7 +281,7 @@ pgqrs_cancel(int64 run_id, const char *reason)
 }
 
 /*
- * The worker's answer
+ * Acknowledgement by the worker
  */
 
 void
@@ -285,7 +293,7 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleExclusive);
 	if (pgqrs_run_cancelled_under(&rows, lease))
 	{
-		/* a repeated call, or an end that came before it */
+		/* a repeated call, or the run was cancelled before it */
 		pgqrs_run_close(&rows);
 		return;
 	}
@@ -303,7 +311,7 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 	pgqrs_cancel_children(run_id);
 }
 
-/* Reads the queue and the run of the message in the slot, which is locked. */
+/* Reads the queue and the run of the locked message in the slot. */
 static bool
 read_run(PgqrsRunRows *rows)
 {
@@ -316,7 +324,7 @@ read_run(PgqrsRunRows *rows)
 						   rows->run);
 }
 
-/* Waits for nothing. */
+/* Cancels the run without waiting for any lock. */
 static CancelResult
 try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
 {
@@ -371,10 +379,10 @@ pgqrs_cancel_finish(int64 run_id)
 }
 
 /*
- * Deleting
+ * Deletion
  */
 
-/* False: it was replayed before its row was locked. */
+/* False: a replay moved the run before its row was locked. */
 static bool
 mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
 {
@@ -397,8 +405,8 @@ mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
 }
 
 /*
- * A deleted run is not to be replayed, so its dead letter goes with it.  The
- * letter is locked before the run, as a replay does.
+ * Deletes the dead letter of a deleted run, which must not be replayed.  Like a
+ * replay, it locks the dead letter before the run.
  */
 static void
 dismiss_letter(int64 run_id)
@@ -413,7 +421,9 @@ dismiss_letter(int64 run_id)
 	pgqrs_table_close(archive);
 }
 
-/* What is deleted does not go on, so a live lease does not count here. */
+/*
+ * A deleted run does not continue, so it is cancelled under a live lease, too.
+ */
 void
 pgqrs_cancel_delete(int64 run_id, const char *reason)
 {
@@ -446,7 +456,7 @@ has_error_type(TupleTableSlot *message, const char *error_type)
 	return type != NULL && strcmp(type, error_type) == 0;
 }
 
-/* Whether the run in the slot is one to cancel, but for its error. */
+/* Whether the run in the slot matches the filter in all but its error. */
 static bool
 matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 {
@@ -490,7 +500,7 @@ find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 	return ids;
 }
 
-/* Up to max of those that match; *more: there are others after them. */
+/* Up to max matching runs; *more: further runs match. */
 static PgqrsInt64List
 find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
 {
@@ -517,7 +527,7 @@ find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
 	return live;
 }
 
-/* Cancels runs with the same open tables; which were ended is left in ids. */
+/* Cancels runs with the same open tables; ids keeps those that have ended. */
 static int
 cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 			 const char *reason)
@@ -574,7 +584,7 @@ pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
 		MemoryContextReset(context);
 	}
 	result.skipped = ids.count - result.changed;
-	/* not before all of them: from here on nothing waits for a lock */
+	/* after all runs: from here on this backend waits for no lock */
 	for (int i = 0; i < ids.count; i++)
 		if (ids.values[i] != 0)
 			pgqrs_cancel_children(ids.values[i]);
@@ -594,8 +604,8 @@ typedef struct Family
 	int may_look;
 	int may_cancel;
 	int cancelled;
-	bool passed_over; /* something at which it failed before */
-	bool busy;		  /* something that somebody has locked */
+	bool passed_over; /* a row in quarantine */
+	bool busy;		  /* a row that another transaction has locked */
 } Family;
 
 static void
@@ -614,8 +624,9 @@ close_family(Family *f)
 }
 
 /*
- * Reads and locks the note that an ended run has left children, unless
- * somebody else is at it; after: children up to this id are done.
+ * Reads and locks the note that an ended run has left children; false without
+ * one, or if the row is locked or in quarantine.  *after: the note covers the
+ * children with greater ids.
  */
 static bool
 lock_note(Family *f, int64 parent, int64 *after)
@@ -646,7 +657,10 @@ lock_note(Family *f, int64 parent, int64 *after)
 	return true;
 }
 
-/* after < 0: none is left. */
+/*
+ * Notes the children with ids greater than after, or clears the note if after <
+ * 0.
+ */
 static void
 write_note(Family *f, int64 after)
 {
@@ -669,7 +683,7 @@ goes_on(TupleTableSlot *run)
 		pgqrs_is_null(run, Runs_cancel_requested_at);
 }
 
-/* Whether the run in the slot is to end with its parent. */
+/* Whether the run in the slot has to end with its parent. */
 static bool
 follows_parent(TupleTableSlot *run)
 {
@@ -678,7 +692,10 @@ follows_parent(TupleTableSlot *run)
 		PARENT_END_CANCEL;
 }
 
-/* Those between two ids that others triggered; to < 0: and after. */
+/*
+ * The joined children with ids from "from", excluded, to "to"; to < 0: all
+ * after.
+ */
 static List *
 find_joined(Family *f, int64 parent, int64 from, int64 to)
 {
@@ -702,8 +719,9 @@ find_joined(Family *f, int64 parent, int64 from, int64 to)
 }
 
 /*
- * The children of a run after an id, as far as they may be looked at, that are
- * to end with it.  *after: the last one looked at, or -1: there are no more.
+ * The children of a run that have to end with it, with ids after *after, within
+ * the limits of the call.  Sets *after to the last child read, or -1 after all
+ * of them.
  */
 static List *
 find_children(Family *f, int64 parent, int64 *after)
@@ -738,8 +756,9 @@ find_children(Family *f, int64 parent, int64 *after)
 }
 
 /*
- * Whether a child is to be cancelled (CANCEL_ASKED) though it may have several
- * parents.  With its message locked: two that end at a time see each other.
+ * CANCEL_ASKED if the child is to be cancelled although it may have several
+ * parents.  The lock on its message orders two parents that end at the same
+ * time, so that the second one sees the first.
  */
 static CancelResult
 look_at_parents(PgqrsRunRows *rows, int64 child)
@@ -777,7 +796,7 @@ cancel_child(Family *f, int64 child, int64 parent)
 	return result;
 }
 
-/* Cancels children of one ended run; which of them have ended now. */
+/* Cancels children of one ended run; returns those that have ended now. */
 static List *
 cancel_family(Family *f, int64 parent)
 {
@@ -810,7 +829,7 @@ cancel_family(Family *f, int64 parent)
 	return ended;
 }
 
-/* The families of runs, of their children, and so on. */
+/* Visits the families of the parents, of their children, and so on. */
 static void
 cancel_families(Family *f, List *parents)
 {
@@ -836,7 +855,7 @@ pgqrs_cancel_children(int64 run_id)
 	close_family(&f);
 }
 
-/* Ended runs that have left children, up to max. */
+/* Up to max ended runs that have left children. */
 static List *
 find_families(Family *f, int max)
 {
@@ -855,7 +874,7 @@ find_families(Family *f, int max)
 	return parents;
 }
 
-/* When to come back; full: there may be more than this batch could do. */
+/* When the next batch is due; full: this batch reached its limits. */
 static TimestampTz
 next_look(Family *f, bool full)
 {
@@ -863,13 +882,13 @@ next_look(Family *f, bool full)
 
 	if (find_families(f, 1) == NIL)
 		return DT_NOEND;
-	/* whoever has it locked is done soon */
+	/* row locks are short */
 	if (f->busy)
 		return now + RETRY;
-	/* what it fails at may have kept others out of the batch, or be all there is */
+	/* rows in quarantine may have filled the batch, or be all that is left */
 	if (f->passed_over)
 		return now + (full ? RETRY : PGQRS_QUARANTINE_PAUSE);
-	/* the others are next, or some that came during the batch */
+	/* more families, or those that were added during the batch */
 	return full ? 0 : now + RETRY;
 }
 

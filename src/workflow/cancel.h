@@ -1,6 +1,6 @@
 /*
  * cancel.h
- *	  Cancelling runs, and their children after them.
+ *	  Cancellation of runs and of their children.
  */
 #ifndef PGQRS_CANCEL_H
 #define PGQRS_CANCEL_H
@@ -10,11 +10,11 @@
 #include "datatype/timestamp.h"
 #include "workflow/run.h"
 
-/* Which of a workflow's live runs to cancel. */
+/* Selects the live runs of a workflow to cancel. */
 typedef struct PgqrsCancelFilter
 {
 	int status;				/* a PgqrsRunStatus, or -1: any */
-	NullableDatum tags;		/* that the run's must contain */
+	NullableDatum tags;		/* the run's tags contain these */
 	const char *error_type; /* of its last error, or NULL */
 	TimestampTz created_after;
 	TimestampTz created_before;
@@ -23,20 +23,21 @@ typedef struct PgqrsCancelFilter
 
 typedef struct PgqrsCancelled
 {
-	int64 changed; /* cancelled or asked to stop */
-	int64 skipped; /* another transaction was faster */
-	int64 last;	   /* the run to go on after, 0: no more match */
+	int64 changed; /* cancelled, or requested to stop */
+	int64 skipped; /* changed by another transaction first */
+	int64 last; /* pass it as after_run_id to continue; 0: no more runs match */
 } PgqrsCancelled;
 
 /*
- * Cancels a run at once, or asks the worker that holds it to stop; reason: or
- * NULL.  The status after it.
+ * Cancels a run at once, or requests the worker that holds it to stop; reason:
+ * or NULL.  Returns the run's status afterwards.
  */
 extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
 
 /*
- * The same, whoever asks, without waiting; false: somebody has it locked.  One
- * that has ended stays as it is.
+ * Like pgqrs_cancel(), without a check of privileges and without waiting;
+ * false: another transaction has the run locked.  A run that has ended stays as
+ * it is.
  */
 extern bool pgqrs_cancel_try(int64 run_id, const char *reason);
 
@@ -45,26 +46,30 @@ extern PgqrsCancelled pgqrs_cancel_many(const char *workflow,
 										const PgqrsCancelFilter *filter,
 										const char *reason, int max_rows);
 
-/* The worker has stopped. */
+/* The worker acknowledges a request to stop: the run ends. */
 extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease,
 									 NullableDatum output);
 
-/* Ends a run that was asked to stop, whose message we have locked exclusively. */
+/*
+ * Ends a run that was requested to stop; the caller has its message locked
+ * exclusively.
+ */
 extern void pgqrs_cancel_finish(int64 run_id);
 
-/* Deletes a run softly; one that is live is cancelled first. */
+/* Deletes a run softly; a live run is cancelled first. */
 extern void pgqrs_cancel_delete(int64 run_id, const char *reason);
 
 /*
- * After a run has ended in another way than SUCCESS: cancels its children, and
- * theirs, as far as nobody has them locked and they are not too many; the rest
- * is left to the passes.  Nothing to do for any other run.
+ * Cancels the children of a run that ended in another way than SUCCESS, and
+ * their children, without waiting for locks and within limits; background
+ * passes cancel the rest.  Does nothing for any other run.
  */
 extern void pgqrs_cancel_children(int64 run_id);
 
 /*
- * Cancels up to about that many children that were left; how many, and when to
- * come for the rest, if any: 0 if at once.
+ * Background pass: cancels up to about max_rows children that were left, and
+ * returns their number.  *next: when the next pass is due, 0: at once,
+ * DT_NOEND: never.
  */
 extern int pgqrs_cancel_left(int max_rows, TimestampTz *next);
 

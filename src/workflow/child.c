@@ -1,20 +1,21 @@
 /*
  * child.c
- *	  Runs that a run starts, and waits for.
+ *	  Child runs: starting and awaiting them.
  *
  * Runs in a worker's backend, under the lease of the parent.  The step that
- * starts a child notes its id down, as its input; children that are started
- * together have a step each and one of their own, which notes all ids.  Starting
- * locks the parent's message like any step; the step's row is written before the
- * child, so that of two calls at once only one starts any.  Awaiting is a wait
- * like others (wait_step.c).  No child's message is ever locked here: that a child
- * has ended is read from its run.
+ * starts a child stores the child's id as its input.  Children that are started
+ * together have a step each and a common step, which stores all ids.  A start
+ * locks the parent's message like any step.  It writes the step's row before it
+ * creates the child, so that of two concurrent calls only one starts it.
  *
- * A child that failed is a step that failed: a replay of the parent makes it
- * PENDING, and starting it again starts another one, which takes the key of the
- * first.  If that was only asked to stop, it is still the child, and the step
- * says STOPPING; if it does stop, awaiting it gives the run back, and starting
- * it once more starts another one.
+ * Awaiting is a wait like others (wait_step.c).  It never locks a child's
+ * message: the child's run tells whether it has ended.
+ *
+ * A failed child is a failed step: a replay of the parent moves the step to
+ * PENDING, and the next start creates another child, which takes the key of the
+ * first.  A first child that was only requested to stop stays the child, with
+ * STOPPING in the step; once it has stopped, an await gives the lease up, and
+ * the next start creates another child.
  */
 #include "workflow/child.h"
 
@@ -57,8 +58,8 @@ error_not_many(const PgqrsStepRows *s)
 }
 
 /*
- * A replay starts what failed anew, whoever else has the key; a rerun, what
- * failed before it.
+ * A run that failed by this instant loses the child's key to the child: any
+ * failed run in a replay; in a rerun, a run that failed before it.  0: none.
  */
 static TimestampTz
 failed_by(const PgqrsStepRows *s)
@@ -70,7 +71,7 @@ failed_by(const PgqrsStepRows *s)
 	return 0;
 }
 
-/* What the trigger of a child takes from its parent. */
+/* Sets what the child's trigger inherits from the parent. */
 static void
 fill_parent(PgqrsStepRows *s, PgqrsNewRun *r)
 {
@@ -85,7 +86,7 @@ fill_parent(PgqrsStepRows *s, PgqrsNewRun *r)
 			pgqrs_get(message, Messages_deadline_at));
 }
 
-/* Its own key would have it wait for its own end. */
+/* A run that is its own child would wait for its own end. */
 static void
 refuse_self(const PgqrsStepRows *s, int64 child)
 {
@@ -103,7 +104,7 @@ parent_priority(PgqrsStepRows *s)
 	return DatumGetInt16(pgqrs_get(s->run.run, Runs_priority));
 }
 
-/* The child that a step noted down; 0: none. */
+/* The child whose id the step stores; 0: none. */
 static int64
 noted_child(const PgqrsStepRows *s)
 {
@@ -115,7 +116,7 @@ noted_child(const PgqrsStepRows *s)
 	return child;
 }
 
-/* How many children a step noted down, and which; -1: nothing. */
+/* The number of children whose ids the step stores, and the ids; -1: no ids. */
 static int
 noted_children(const PgqrsStepRows *s, int64 **ids)
 {
@@ -135,12 +136,12 @@ noted_children(const PgqrsStepRows *s, int64 **ids)
 
 typedef enum ChildState
 {
-	CHILD_FAILED, /* or was deleted, or there is none */
+	CHILD_FAILED, /* or was deleted, or never started */
 	CHILD_STOPPING,
-	CHILD_WANTED /* it goes on, or has succeeded */
+	CHILD_WANTED /* not ended, or succeeded */
 } ChildState;
 
-/* Whether a child of a run that was replayed is still good for it. */
+/* Whether a replayed run can keep the child. */
 static ChildState
 child_state(PgqrsStepRows *s, int64 child)
 {
@@ -157,7 +158,10 @@ child_state(PgqrsStepRows *s, int64 child)
 		CHILD_STOPPING;
 }
 
-/* What a step, or that of many children, says where one of them is stopping. */
+/*
+ * The status in the input of a step, or of a common step, with a stopping
+ * child.
+ */
 #define STOPPING "STOPPING"
 
 static bool
@@ -175,14 +179,14 @@ is_stopping(PgqrsStepRows *s)
 	return says_stopping(s) && !pgqrs_step_is_finished(s);
 }
 
-/* Whether the child of a step was stopping, and has done so. */
+/* Whether the child of the step was stopping and has ended since. */
 static bool
 has_stopped(PgqrsStepRows *s)
 {
 	return is_stopping(s) && child_state(s, noted_child(s)) == CHILD_FAILED;
 }
 
-/* Of how many of the children that were started together the step is so. */
+/* The number of children's steps for which the condition holds. */
 static int
 count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
 {
@@ -201,7 +205,7 @@ count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
 	return found;
 }
 
-/* The step of that run, which is there, moves on with the child that it has. */
+/* Stores the child in the existing step, which stays RUNNING. */
 static void
 note_child(PgqrsStepRows *s, int64 child, bool stopping)
 {
@@ -213,7 +217,7 @@ note_child(PgqrsStepRows *s, int64 child, bool stopping)
 			 s->step_id, s->run_id);
 }
 
-/* The step, which is RUNNING, has no child and has succeeded. */
+/* Ends the RUNNING step with SUCCESS, without a child. */
 static void
 finish_without(PgqrsStepRows *s, Datum output)
 {
@@ -223,9 +227,9 @@ finish_without(PgqrsStepRows *s, Datum output)
 }
 
 /*
- * Starts the child of a step that is not there, or PENDING again; *child is 0
- * where its key is taken and on_duplicate asks for that.  False: another call
- * was faster, look again.
+ * Starts the child of a step that is new or PENDING; *child is 0 if its key is
+ * taken and on_duplicate asks for NULL.  False: a concurrent call has written
+ * the step, read it again.
  */
 static bool
 start(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
@@ -256,14 +260,17 @@ start(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
 	return true;
 }
 
-/* Whether the step has been written since the run was triggered, or replayed. */
+/* Whether the step was written since the run was triggered or replayed. */
 static bool
 is_started(const PgqrsStepRows *s)
 {
 	return s->found && pgqrs_step_status(s) != STEP_PENDING;
 }
 
-/* Whether its child is to be started; the step may be parked at one that stopped. */
+/*
+ * Whether the call has to start the step's child; a waiting step starts another
+ * child if its first one has stopped.
+ */
 static bool
 starts(PgqrsStepRows *s)
 {
@@ -314,7 +321,7 @@ step_ids(const char *step_id, int count)
 	return ids;
 }
 
-/* The steps of children that were just started. */
+/* Stores the steps of children that were just started. */
 static void
 add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 {
@@ -337,7 +344,7 @@ add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 	}
 }
 
-/* The children of a run that was replayed: those that failed are started again. */
+/* Starts the failed children of a replayed run again. */
 static void
 restart(PgqrsStepRows *s, char **steps, const char *workflow, PgqrsNewRun *r,
 		const PgqrsNewChildren *c, int64 *ids)
@@ -382,7 +389,7 @@ note_children(PgqrsStepRows *s, const int64 *ids, int count, bool stopping)
 			 s->step_id, s->run_id);
 }
 
-/* A step without children has succeeded; false: look again. */
+/* Ends a step without children with SUCCESS; false: read the step again. */
 static bool
 start_none(PgqrsStepRows *s)
 {
@@ -394,7 +401,7 @@ start_none(PgqrsStepRows *s)
 	return true;
 }
 
-/* What has a key may be a run that others have started. */
+/* A child with a key may be an existing run of another parent. */
 static void
 join_all(PgqrsStepRows *s, char **steps, const int64 *ids, const PgqrsNewChildren *c)
 {
@@ -409,7 +416,9 @@ join_all(PgqrsStepRows *s, char **steps, const int64 *ids, const PgqrsNewChildre
 	}
 }
 
-/* Starts them, or again those that failed; false: look again. */
+/*
+ * Starts all children, or again those that failed; false: read the step again.
+ */
 static bool
 start_many(PgqrsStepRows *s, const char *workflow, const PgqrsNewChildren *c,
 		   int64 **ids)
@@ -497,7 +506,10 @@ require_many(const PgqrsStepRows *s)
 	(void) noted_children(s, &ids);
 }
 
-/* What a run that did not succeed and has no error of its own tells its parent. */
+/*
+ * The error that the parent receives of a child that neither succeeded nor
+ * stored one.
+ */
 static Datum
 explain(PgqrsRunStatus status, TupleTableSlot *run)
 {
@@ -519,7 +531,7 @@ size_of(TupleTableSlot *run, AttrNumber column)
 		toast_raw_datum_size(pgqrs_get(run, column));
 }
 
-/* A value that is not copied is not looked at. */
+/* Without copy only isnull of the result is valid. */
 static NullableDatum
 result_of(TupleTableSlot *run, AttrNumber column, bool copy)
 {
@@ -527,9 +539,9 @@ result_of(TupleTableSlot *run, AttrNumber column, bool copy)
 }
 
 /*
- * How a child is doing; whether it has ended.  One that is gone was deleted.
- * *size: that of results so far, to which this one is added; those over the
- * limit together are not copied.  NULL: it is alone.
+ * Reads the child's end; false if it has not ended.  A child without a row was
+ * deleted.  *size grows by the size of its results; beyond the limit of
+ * payloads they are not copied.  size NULL: a single child, without that limit.
  */
 static bool
 read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
@@ -577,13 +589,13 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 							   has_succeeded(&end) ? STEP_SUCCESS : STEP_ERROR));
 	pgqrs_set(step, Steps_input, pgqrs_json_child(child, end.status));
 	pgqrs_set(step, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
-	/* also where they are NULL: the child may have been replayed since */
+	/* set NULL values, too: a replay of the child may have changed them */
 	pgqrs_set_or_null(step, Steps_output, end.output);
 	pgqrs_set_or_null(step, Steps_error, end.error);
 	return true;
 }
 
-/* What the step that has finished says of the child. */
+/* Reads the child's end from the finished step. */
 static void
 answer(const PgqrsStepRows *s, PgqrsChildEnd *end)
 {
@@ -621,20 +633,20 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	return done;
 }
 
-/* What has been read of children that were started together. */
+/* The ends of children that were started together. */
 typedef struct Ends
 {
 	PgqrsChildEnd *ends;
 	int count;
 	int ended;
 	int succeeded;
-	Size size; /* of their outputs and errors */
+	Size size; /* of all outputs and errors */
 } Ends;
 
 /*
- * Reads children, all of them if enough have ended.  From the last one on, since
- * one that has not ended is enough for all.  What is over the limit together is
- * not even copied.
+ * Reads the ends of the children; needs all: stops at the first that has not
+ * ended, beginning with the last child.  Results beyond the common limit are
+ * not copied.
  */
 static void
 read_children(PgqrsStepRows *s, const int64 *ids, bool all, Ends *e)
@@ -662,7 +674,10 @@ truncate_value(NullableDatum *value)
 		value->value = pgqrs_json_truncated();
 }
 
-/* All ends as one value, without outputs and errors that are too large together. */
+/*
+ * All ends as one JSON value; results that exceed the common limit are
+ * truncated.
+ */
 static Datum
 results_of(const Ends *e)
 {
@@ -675,10 +690,11 @@ results_of(const Ends *e)
 }
 
 /*
- * What was answered of any one child, NULL where that was not asked.  A step of
- * children finishes when all have ended, or when one has; then its input has the
- * key "any", which is JSON null until all have ended too: from then on it keeps
- * that answer.
+ * The result returned for "any", NULL if no call awaited any.  A common step
+ * finishes when all children have ended, or when the first has and a call
+ * awaits any.  In the second case its input gets the key "any": JSON null until
+ * all children have ended, then the result that was returned for "any", which
+ * later calls return again.
  */
 static NullableDatum
 answer_for_any(const PgqrsStepRows *s)
@@ -709,7 +725,7 @@ answer_many(const PgqrsStepRows *s, bool all)
 		any;
 }
 
-/* The step ends, or ends once more: it was answered for any one before. */
+/* Ends the common step, or ends it again for "all" after it ended for "any". */
 static void
 finish_many(PgqrsStepRows *s, Datum results, bool all, bool well)
 {
@@ -727,7 +743,7 @@ finish_many(PgqrsStepRows *s, Datum results, bool all, bool well)
 						   well ? PGQRS_NULL : pgqrs_value(error));
 }
 
-/* Whether enough have ended; if not, the run is parked. */
+/* True if enough children have ended; otherwise suspends the run. */
 static bool
 finish_or_park(PgqrsStepRows *s, bool all, NullableDatum *results)
 {
@@ -737,7 +753,7 @@ finish_or_park(PgqrsStepRows *s, bool all, NullableDatum *results)
 
 	e.ends = palloc0(e.count * sizeof(PgqrsChildEnd));
 	read_children(s, ids, all, &e);
-	/* those that have stopped are to be started anew before they count */
+	/* a child that has stopped is started again before its end counts */
 	if (says_stopping(s))
 		e.ended -= count_steps(s, e.count, has_stopped);
 	if (e.ended < needed)

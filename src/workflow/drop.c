@@ -2,20 +2,20 @@
  * drop.c
  *	  Purging and deleting queues and workflows.
  *
- * Runs in any backend.
- *
- * A purge locks the messages that it drops and steps over those that another
- * transaction has locked; senders, claims and other purges go on meanwhile.
+ * Runs in any backend.  A purge locks the messages that it drops and skips
+ * those that another transaction has locked; senders, claims and other purges
+ * continue meanwhile.
  *
  * A forced deletion marks the queue's row as deleted.  From its commit on the
- * name is free, and no lookup finds the queue, so that its messages, runs and
- * keys are absent, too.  It waits for no sender and no sender waits for it:
- * what is sent before the commit is deleted as well.  Background duties end and
- * remove the rows in batches, and at last the queue's own (retention.c).
+ * name is free, and lookups no longer find the queue, its messages, runs and
+ * keys.  The deletion waits for no sender and no sender waits for it: messages
+ * that are sent before its commit are deleted as well.  Background duties end
+ * and remove the rows in batches, and finally the row of the queue
+ * (retention.c).
  *
- * Without force there must be nothing to remove.  The row itself is deleted,
- * for which a sender waits (queue.c), and open transactions that may have sent
- * something are waited for.
+ * Without force the queue must be empty.  The deletion removes its row, for
+ * which a sender waits (queue.c), and waits for open transactions that may have
+ * sent a message.
  */
 #include "workflow/drop.h"
 
@@ -39,21 +39,21 @@
 #include "workflow/schedule.h"
 #include "workflow/workflow.h"
 
-/* Messages that are dropped with the same open tables and memory. */
+/* So many messages are dropped with the same open tables and memory context. */
 #define DROP_CHUNK 1000
 
 /*
  * Dropping messages
  */
 
-/* Messages of one queue, dropped one by one without using more and more memory. */
+/* Drops the messages of one queue one by one, in bounded memory. */
 typedef struct Drop
 {
 	const PgqrsQueue *queue;
-	bool leased;		   /* also those under a live lease */
+	bool leased;		   /* drops messages under a live lease, too */
 	MemoryContext context; /* NULL: the tables are not open */
 	PgqrsRunRows rows;
-	int used; /* with these tables */
+	int used; /* messages dropped with these tables */
 	PgqrsDropped *dropped;
 } Drop;
 
@@ -109,7 +109,10 @@ lock_droppable(Drop *d, PgqrsTable *messages, TupleTableSlot *slot)
 	return false;
 }
 
-/* A message without its run, or of one that has ended, is no run's any more. */
+/*
+ * A message whose run is missing or has ended is dropped like one without a
+ * run.
+ */
 static bool
 has_live_run(PgqrsRunRows *rows)
 {
@@ -124,7 +127,10 @@ has_live_run(PgqrsRunRows *rows)
 	return status >= 0 && !pgqrs_run_is_terminal(status);
 }
 
-/* Drops a message that is locked, so that no other transaction ends its run. */
+/*
+ * Drops a locked message; the lock keeps other transactions from ending its
+ * run.
+ */
 static void
 drop_message(Drop *d, int64 id)
 {
@@ -210,7 +216,7 @@ purge_queue(void *arg)
 	return true;
 }
 
-/* A message at which that fails is passed over. */
+/* Messages at which the purge fails are skipped. */
 int64
 pgqrs_queue_purge(const char *name)
 {
@@ -226,9 +232,9 @@ pgqrs_queue_purge(const char *name)
  */
 
 /*
- * Nothing may come to a queue between the look at what it has and the commit of
- * its deletion.  Transactions that look the queue up from now on wait for this
- * one; those that may have done so before are waited for here.
+ * No message may arrive between the check for messages and the commit of the
+ * deletion. Transactions that look the queue up from now on wait for this
+ * transaction; it waits here for those that may have looked it up before.
  */
 static void
 await_senders(void)
@@ -263,8 +269,8 @@ is_outbox(const char *name)
 }
 
 /*
- * Workflows whose outbox is deleted have none: the owner of a later queue of
- * that name was not chosen to learn of their runs.
+ * Clears the outbox of workflows whose outbox is deleted: the owner of a later
+ * queue of that name must not receive their events.
  */
 static void
 clear_outboxes(const char *name)
@@ -296,7 +302,7 @@ clear_outboxes(const char *name)
 	pgqrs_table_close(workflows);
 }
 
-/* Runs bring their messages, live and archived. */
+/* Each run brings its live or archived message. */
 static void
 refuse_in_use(int64 id, bool is_workflow, const char *name)
 {
@@ -325,7 +331,7 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 				 errhint("Pass force => true to delete them with it.")));
 }
 
-/* What the queue has stays to be removed in the background. */
+/* Retention removes the queue's rows in the background. */
 static void
 mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 {
@@ -338,9 +344,10 @@ mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 }
 
 /*
- * Deletes a queue whose row is locked exclusively, so that no schedule and no
- * outbox of it is being made.  Without force, what keeps the queue in use is
- * looked for before any wait, and again when nothing can come.
+ * Deletes a queue whose row is locked exclusively, so that no transaction adds
+ * a schedule to it or makes it an outbox.  Without force, the queue is checked
+ * before any wait, so that a queue in use is refused at once, and again when no
+ * message can arrive.
  */
 static void
 delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
@@ -392,7 +399,7 @@ pgqrs_queue_delete(const char *name, bool force)
 	return found;
 }
 
-/* A queue without a workflow is left alone. */
+/* Ignores a queue that belongs to no workflow. */
 bool
 pgqrs_workflow_delete(const char *name, bool force)
 {

@@ -15,19 +15,19 @@ typedef struct PgqrsDropped
 	int64 runs; /* cancelled, with their messages */
 } PgqrsDropped;
 
-/* Drops what waits; the number of messages. */
+/* Drops the messages that are not leased; returns their number. */
 extern int64 pgqrs_queue_purge(const char *name);
 
 /*
- * Drops up to max messages, leased ones included, and adds their number.  Those
- * that another transaction has locked stay.
+ * Drops up to max messages, leased ones included, and adds their number.  Skips
+ * messages that another transaction has locked.
  */
 extern void pgqrs_queue_drop_messages(const PgqrsQueue *queue, int64 max,
 									  PgqrsDropped *dropped);
 
 /*
- * False: there is none.  force: with all that refers to it, else PQ009 when
- * anything does.
+ * False if the queue does not exist.  force: deletes it with all that refers to
+ * it; otherwise PQ009 if anything refers to it.
  */
 extern bool pgqrs_queue_delete(const char *name, bool force);
 extern bool pgqrs_workflow_delete(const char *name, bool force);

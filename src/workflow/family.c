@@ -1,16 +1,17 @@
 /*
  * family.c
- *	  Parents of a run beside the one that it was triggered by.
+ *	  Additional parents of a run, beside the one that triggered it.
  *
- * A child that is started by a key may be a run that is there already.  Its
- * row knows the parent that triggered it, if any; the others are rows of a
- * table of their own, which few runs have.
+ * A run that starts a child with a key may get an existing run.  The row of
+ * that run names the parent that triggered it, if any.  Its other parents are
+ * rows of pgqrs_parents, which few runs have.
  *
- * Runs in any backend.  A parent joins with the message of the run, if that has
- * not ended, locked key-share: so an end, which locks it exclusively, knows all
- * parents that it has to wake, and whoever joins later sees that it has ended.
- * Two parents that end badly at a time look at each other with that message
- * locked, one after the other, so that the last one cancels the run.
+ * Runs in any backend.  A parent joins a run under a key-share lock on the
+ * run's message, unless the run has ended.  The end of the run locks the
+ * message exclusively: it sees all parents to wake, and a parent that joins
+ * later sees the end.  Two parents that fail at the same time check each other
+ * under a lock on that message, one after the other, so that the second one
+ * cancels the run.
  */
 #include "workflow/family.h"
 
@@ -19,7 +20,7 @@
 #include "utils/builtins.h"
 #include "workflow/run_wakeup.h"
 
-/* So many ancestors are looked at for the run itself. */
+/* A cycle is searched for among so many ancestors. */
 #define MAX_ANCESTORS 1000
 
 typedef struct Parents
@@ -83,7 +84,7 @@ has_ended(TupleTableSlot *run)
  * Joining
  */
 
-/* Adds the parents of a run to the list. */
+/* Adds the ids of the run's parents to the list. */
 static void
 add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsInt64List *ids)
 {
@@ -99,7 +100,10 @@ add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsInt64List 
 	end(&p);
 }
 
-/* It would wait for the end of what waits for its own. */
+/*
+ * PQ016 if the run is an ancestor of the parent: each would wait for the
+ * other's end.
+ */
 static void
 refuse_ancestor(PgqrsTable *runs, int64 run_id, int64 parent)
 {
@@ -219,7 +223,7 @@ pgqrs_family_is_shared(int64 run_id)
 	return found;
 }
 
-/* Whether a parent goes on, or has ended well. */
+/* Whether the parent has not ended, or has ended with SUCCESS. */
 static bool
 holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
 {
@@ -255,7 +259,9 @@ pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run)
  * Results
  */
 
-/* Whether a run has not ended, or is one that a replay continues. */
+/*
+ * Whether the run has not ended, or is a failed one that a replay may continue.
+ */
 static bool
 may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
 {

@@ -1,6 +1,6 @@
 /*
  * family.h
- *	  Parents of a run beside the one that it was triggered by.
+ *	  Additional parents of a run, beside the one that triggered it.
  */
 #ifndef PGQRS_FAMILY_H
 #define PGQRS_FAMILY_H
@@ -11,37 +11,44 @@
 #include "store/table.h"
 
 /*
- * The run becomes a child of another parent, unless it is one of its own; that
- * parent's message is locked.  PQ016 if it is one of the parent's ancestors.
+ * Makes the run a child of another parent, unless it is its child already; the
+ * caller has the parent's message locked.  PQ016 if the run is an ancestor of
+ * the parent.
  */
 extern void pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages,
 							  int64 run_id, int64 parent, const char *step_id,
 							  PgqrsParentEnd on_parent_end);
 
-/* The run has ended: its other parents may be waiting for that. */
+/* The run has ended: wakes its additional parents that wait for it. */
 extern void pgqrs_family_wake_parents(int64 run_id);
 
-/* Whether a run has joined one that others have triggered. */
+/* Whether the run has joined an existing run as its child. */
 extern bool pgqrs_family_has_joined(int64 parent);
 
-/* The runs after an id that a run has joined, and that are to end with it. */
+/*
+ * Adds the ids, after the given one, of the joined runs that have to end with
+ * the parent.
+ */
 extern void pgqrs_family_add_children(int64 parent, int64 after,
 									  PgqrsInt64List *ids);
 
-/* Whether the run has other parents than the one that it was triggered by. */
+/* Whether the run has additional parents. */
 extern bool pgqrs_family_is_shared(int64 run_id);
 
 /*
- * Whether somebody still wants a run of several parents, whose message is
- * locked: a parent that goes on or has ended well, one that said abandon, or
- * the trigger of a run that had none.
+ * Whether a run with several parents has to continue: one of them has not ended
+ * or has ended with SUCCESS, one joined with on_parent_end abandon, or the run
+ * was triggered without a parent.  The caller has the run's message locked.
  */
 extern bool pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run);
 
-/* Whether a parent that may go on may ask for the result of the run. */
+/* Whether a parent that may continue may still ask for the run's result. */
 extern bool pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run);
 
-/* Removes what there is of the parents of a run that goes; how many. */
+/*
+ * Removes the additional parents of a run that is removed; returns their
+ * number.
+ */
 extern int pgqrs_family_remove(int64 run_id);
 
 #endif /* PGQRS_FAMILY_H */

@@ -2,11 +2,11 @@
  * run.c
  *	  Workflow runs: trigger, complete, fail, end.
  *
- * Runs in any backend.  A run and its message have the same id; whoever wants
- * to change a run locks its message first, exclusively to move the run to
+ * Runs in any backend.  A run and its message have the same id.  A transaction
+ * that changes a run locks its message first: exclusively to move the run to
  * another status, key-share to work on it under a lease.  A run without a
- * message has ended and only replay and deletion touch it, under a lock on
- * the run's own row.
+ * message has ended; only replay and deletion change it, under a lock on the
+ * run's own row.
  */
 #include "workflow/run.h"
 
@@ -31,10 +31,14 @@
 #include "workflow/outbox.h"
 #include "workflow/run_wakeup.h"
 
-/* A session is warned once in this time that nobody serves a workflow. */
+/*
+ * A session warns at most once in this time that no worker serves a workflow.
+ */
 #define WARN_INTERVAL (60 * USECS_PER_SEC)
 
-/* How often the message of a live run is looked for: replays are rare. */
+/*
+ * Reads of a live run's message before it counts as missing: replays are rare.
+ */
 #define MAX_LOOKS 100
 
 PgqrsRunStatus
@@ -44,8 +48,9 @@ pgqrs_run_status(TupleTableSlot *run)
 }
 
 /*
- * It was not claimed since the trigger or a replay, is held, or waits for
- * somebody.  One that waits for its next claim may be RUNNING or PAUSED.
+ * The message tells the status of a run that was not claimed since its trigger
+ * or replay, is leased, or waits for a signal or children.  A run that waits
+ * for its next claim may be RUNNING or PAUSED.
  */
 bool
 pgqrs_run_status_of_message(TupleTableSlot *message, PgqrsRunStatus *status)
@@ -134,7 +139,7 @@ pgqrs_run_damage(PgqrsTable *runs, int64 run_id, TupleTableSlot *run)
  * Starting
  */
 
-/* Whether it is time to look, in this session, if somebody serves a workflow. */
+/* Whether this session has to check again that a worker serves the workflow. */
 static bool
 warning_due(int64 workflow_id)
 {
@@ -162,8 +167,8 @@ warning_due(int64 workflow_id)
 }
 
 /*
- * Warns, or refuses, when nobody live serves a workflow.  For the warning the
- * registry is read at most once in WARN_INTERVAL per session and workflow.
+ * Warns, or refuses, if no live worker serves the workflow.  For the warning a
+ * session reads the registry at most once in WARN_INTERVAL per workflow.
  */
 static void
 check_served(const PgqrsWorkflow *workflow, bool require)
@@ -177,7 +182,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 				(errcode(ERRCODE_PGQRS_NO_WORKER),
 				 errmsg("no live worker serves workflow \"%s\"", workflow->name),
 				 errhint("Start a worker that registers for it, or trigger without require_worker.")));
-	/* the client's concern: where no worker registers, it would fill the log */
+	/* for the client only: where no worker registers, it would fill the log */
 	ereport(WARNING_CLIENT_ONLY,
 			(errcode(ERRCODE_PGQRS_NO_WORKER),
 			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
@@ -228,7 +233,7 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 	pgqrs_set_or_null(row, Runs_input, r->input);
 }
 
-/* Both rows of a new run. */
+/* Fills the rows of a new run and of its message. */
 static void
 fill_rows(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		  const PgqrsNewRun *r, int64 id, PgqrsRow *message, PgqrsRow *run)
@@ -250,9 +255,9 @@ fill_rows(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 }
 
 /*
- * Finds the run that has a key.  Each run keeps the scope that it was triggered
- * with, so after a change of the workflow's either kind may have it: one that
- * is kept, or one that has not ended.
+ * Finds the run that has the key.  A run keeps the key_scope that it was
+ * triggered with, so after a change of the workflow's key_scope the key may be
+ * in either index: that of retained runs, or that of live messages.
  */
 bool
 pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs,
@@ -295,7 +300,9 @@ insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	note_created(r, id);
 }
 
-/* Stores a run unless its key is taken; the row with the key goes first. */
+/*
+ * Stores a run unless its key is taken; the row that holds the key goes first.
+ */
 static bool
 insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 			 const PgqrsRow *message, const PgqrsRow *run)
@@ -316,9 +323,9 @@ insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 }
 
 /*
- * The same for a trigger.  The workflow's key_scope may just have been changed,
- * and an open transaction may have stored the key where it was kept before: the
- * end of that is waited for.
+ * Finds the run that has the key, for a trigger.  If key_scope was just
+ * changed, an open transaction may have stored the key under the former scope:
+ * waits for its end.
  */
 static bool
 find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
@@ -344,10 +351,10 @@ find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
 }
 
 /*
- * Takes the key from a run that ended badly, for one that is started anew in
- * its place: as if it had been kept until the end only, so that a replay of the
- * old one finds it taken.  Its dead letter goes first, as in a replay.  False:
- * it keeps the key.
+ * Takes the key from a failed run, for the run that replaces it.  The failed
+ * run then looks as if it had kept the key only until its end, so that its
+ * replay finds the key taken.  Locks the dead letter first, like a replay.
+ * False: the run keeps the key.
  */
 static bool
 release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
@@ -381,7 +388,10 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 	return released;
 }
 
-/* Starts a run under the given id unless its key is taken; the id that has it. */
+/*
+ * Triggers a run with a key, under the given id (0: a new one); returns the id
+ * of the run that has the key, or 0 as on_duplicate asks.
+ */
 static int64
 trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 			  const PgqrsNewRun *r, int64 id)
@@ -416,7 +426,7 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	}
 }
 
-/* Refuses an instant so far away that no deadline after it can be stored. */
+/* 22023 for an instant so far away that its deadline cannot be stored. */
 static void
 check_deadline(const PgqrsNewRun *r)
 {
@@ -439,7 +449,7 @@ pgqrs_run_check(const char *name, const PgqrsNewRun *r, PgqrsWorkflow *workflow)
 	}
 }
 
-/* Looks the workflow up and completes what the trigger left to it. */
+/* Looks up the workflow and sets the defaults of the trigger's arguments. */
 static void
 prepare_trigger(const char *name, PgqrsNewRun *r, PgqrsWorkflow *workflow)
 {
@@ -472,7 +482,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	return id;
 }
 
-/* What an item of a batch has of its own. */
+/* Sets the arguments that differ between the items of a batch. */
 static void
 set_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
 {
@@ -483,8 +493,8 @@ set_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
 }
 
 /*
- * Items with keys one by one, in the order of their keys, so that two batches
- * never wait for each other.
+ * Triggers the items in the order of their keys, so that two batches never wait
+ * for each other.
  */
 static void
 trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
@@ -530,7 +540,7 @@ trigger_batch_plain(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	pfree(messages);
 }
 
-/* keys: NULL, or one per item, each of which may be NULL; they differ. */
+/* keys: NULL, or one key or NULL per item; the keys are distinct. */
 void
 pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 						const NullableDatum *inputs, char **keys, int64 *ids)
@@ -572,30 +582,30 @@ check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 }
 
 /*
- * Locks the message that was read, or deletes it, which is a lock as well;
+ * Locks the fetched message, or deletes it (delete_message), which locks it, too;
  * false: it has changed.
  */
 static bool
-lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool take)
+lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool delete_message)
 {
-	PgqrsLockResult result = take ?
+	PgqrsLockResult result = delete_message ?
 		pgqrs_row_try_delete(rows->messages, rows->message, LockWaitBlock) :
 		pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitBlock);
 
-	rows->message_deleted = take && result == ROW_LOCKED;
+	rows->message_deleted = delete_message && result == ROW_LOCKED;
 	rows->failures = DatumGetInt32(pgqrs_get(rows->message, Messages_failures));
 	return result == ROW_LOCKED;
 }
 
 /*
- * Finds a run and locks its message, or takes it, for a run that is about to
- * end.  lease: unless it is NULL, only the holder of that lease locks it; nobody
- * else shall hold up a run by guessing.  Then pgqrs_run_fence() has what it
- * needs to say why not.
+ * Finds a run and locks its message, or deletes the message (delete_message) of a run
+ * that is about to end.  With a lease, only the holder of that lease locks the
+ * message: a caller that guesses must not delay the run.  For other callers,
+ * pgqrs_run_fence() then raises the error.
  */
 static void
 require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
-			LockTupleMode mode, bool take, const int64 *lease)
+			LockTupleMode mode, bool delete_message, const int64 *lease)
 {
 	for (int misses = 0; misses < MAX_LOOKS;)
 	{
@@ -609,7 +619,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
 							run_id, privilege);
 			if ((lease == NULL || pgqrs_lease_is_current(rows->message, *lease)) &&
-				!lock_message(rows, mode, take))
+				!lock_message(rows, mode, delete_message))
 				continue;
 		}
 		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
@@ -620,7 +630,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 						run_id, privilege);
 		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
 			return;
-		misses++; /* replayed between our two looks */
+		misses++; /* replayed between the two reads */
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -673,7 +683,9 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 	return true;
 }
 
-/* The lease is the current one, or the one under which the run ended. */
+/*
+ * Whether the lease is the current one, or the one under which the run ended.
+ */
 static bool
 lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 {
@@ -723,7 +735,7 @@ pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
  * Ending
  */
 
-/* How the message of a run ends. */
+/* The outcome of the run's message. */
 static PgqrsOutcome
 outcome_of(PgqrsRunStatus status)
 {
@@ -739,8 +751,8 @@ outcome_of(PgqrsRunStatus status)
 }
 
 /*
- * The run has ended badly: its children are to be cancelled.  That is noted
- * where it outlasts us; who carries it out is cancel.c.
+ * Notes in the archive, durably, that the children of a run that failed or was
+ * cancelled are left; cancel.c cancels them.
  */
 static void
 leave_children(PgqrsRunRows *rows)
@@ -773,7 +785,7 @@ cancel_reason(const PgqrsRow *row)
 		TextDatumGetCString(row->values[Runs_cancel_reason - 1]);
 }
 
-/* row: the version in which the run has ended */
+/* row: the row version that ends the run */
 static void
 note_end(const PgqrsRow *row, PgqrsRunStatus status, NullableDatum error)
 {
@@ -791,9 +803,9 @@ note_end(const PgqrsRow *row, PgqrsRunStatus status, NullableDatum error)
 }
 
 /*
- * Stores the end of a run with the lease under which it ended, if one was held:
- * its holder is told what became of the run.  row: the run's new version, in
- * which the caller may have changed more.
+ * Stores the end of a run, with the lease under which it ended, if any: calls
+ * under that lease receive the outcome.  row: the run's new version, in which
+ * the caller may have changed further columns.
  */
 static void
 store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
@@ -840,7 +852,7 @@ pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, NullableDatum output,
 	store_end(rows, &row, status, output, error);
 }
 
-/* What a failure makes of a run. */
+/* The status of a run that ends by a failure. */
 static PgqrsRunStatus
 failed_status(PgqrsRunRows *rows)
 {
@@ -854,7 +866,7 @@ pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
 	pgqrs_run_end(rows, failed_status(rows), PGQRS_NULL, pgqrs_value(error));
 }
 
-/* An error whose type begins with one of the prefixes is permanent. */
+/* Whether the error's type begins with one of the prefixes. */
 static bool
 is_permanent(const PgqrsRetryPolicy *policy, Datum error)
 {
@@ -893,15 +905,15 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 										 DT_NOBEGIN) +
 		retry_after;
 
-	/* a retry that could not start in time is none */
+	/* a retry after the deadline is none */
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
 		*retry_at <
 		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
 }
 
 /*
- * The failures that pgqrs_fail_run() counted.  The message of a run that was
- * never given up for an error says so, and the run is not read for that.
+ * Clears the failures that pgqrs_fail_run() counted.  A message without a last
+ * error shows that there are none, without a read of the run.
  */
 static void
 forget_failures(PgqrsRunRows *rows, int64 run_id)
@@ -954,7 +966,7 @@ pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 }
 
 /*
- * The worker's calls
+ * Calls of workers
  */
 
 bool
@@ -975,7 +987,7 @@ pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 	return !repeated;
 }
 
-/* True and the time of the retry, or false: the run has ended. */
+/* True, and the time of the retry; false: the run has ended. */
 bool
 pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 			   int64 retry_after, TimestampTz *retry_at)
@@ -1008,8 +1020,8 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 }
 
 /*
- * Steps running in parallel may all report progress, so the run's row is
- * locked here.
+ * Parallel steps may report progress at the same time, so this locks the run's
+ * row.
  */
 void
 pgqrs_run_set_progress(int64 run_id, int64 lease, NullableDatum progress)

@@ -1,21 +1,21 @@
 /*
  * run_wakeup.c
- *	  Runs that are parked until a signal or the end of a child, and who
- *	  wakes them.
+ *	  Wake-ups of runs that wait for a signal or for the end of a child.
  *
- * Runs in any backend.  A signal and the end of a child are rows.  Who writes
- * one does not wait for the lock of the parked run's message, and who parks
- * does not see what others have not committed yet.  So neither alone is enough:
- * both have the run looked at once more after their commit, when at least the
- * later of the two commits shows both sides.  What is to be looked at is in shared
- * memory: so all parked runs are looked at after the start of the server, where
- * there was no more room for it, and where rows are written past the functions,
- * and else none.  pgqrs_maintain() looks at all of them, a number each time, since
- * it may be called where there is no shared memory.
+ * Runs in any backend.  A signal and the end of a child are rows.  The
+ * transaction that writes one does not wait for the lock of the waiting run's
+ * message, and the transaction in which the run begins to wait does not see
+ * uncommitted rows.  So neither alone is enough: each requests a recheck of the
+ * run after its commit, and the recheck after the later commit sees both sides.
  *
- * The sender wakes the run itself if it finds it parked and its message not
- * locked.  It takes that lock only where it can have it at once, so the order
- * of locks does not matter, and a sender that rolls back leaves the run parked.
+ * The runs to recheck are kept in shared memory.  All waiting runs are
+ * rechecked after a start of the server, when that memory was full, and when
+ * rows were written past the functions of pgqrs.  pgqrs_maintain() rechecks all
+ * of them, a number in each call, since it may run without shared memory.
+ *
+ * A sender wakes the run itself if it finds it waiting and its message not
+ * locked. It takes that lock only without waiting, so the lock order does not
+ * matter; a rollback of the sender leaves the run waiting.
  */
 #include "workflow/run_wakeup.h"
 
@@ -31,7 +31,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-/* What tells whether a run's wait is over. */
+/* The tables that tell whether a run's wait is over. */
 typedef struct Parked
 {
 	PgqrsTable *messages;
@@ -75,7 +75,7 @@ close_tables(Parked *p)
 }
 
 /*
- * What is there
+ * Conditions
  */
 
 bool
@@ -87,7 +87,7 @@ pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 	return pgqrs_row_fetch(signals, INDEX_SIGNALS_WAITING, 2, keys, slot);
 }
 
-/* A run that is gone has ended. */
+/* A run without a row has ended. */
 static bool
 has_ended(Parked *p, int64 run_id)
 {
@@ -119,9 +119,9 @@ child_ended(Parked *p, int64 run_id, const char *step_id)
 }
 
 /*
- * A child that had not ended when this backend last looked: while that is so, it
- * is all that has to be read.  It is one of those that are waited for as long as
- * the step is of the same delivery.
+ * A child that had not ended at this backend's last recheck.  While it has not,
+ * no other child has to be read.  It is one of the awaited children as long as
+ * the step belongs to the same delivery.
  */
 typedef struct Witness
 {
@@ -132,7 +132,7 @@ typedef struct Witness
 
 static Witness witness;
 
-/* A step for walks around a circle of so many that are spread over all of it. */
+/* A stride that visits all of count places, spread evenly over them. */
 static int
 stride_of(int count)
 {
@@ -151,9 +151,9 @@ stride_of(int count)
 }
 
 /*
- * Children end in any order, and each end has all looked at until one tells the
- * answer: so the look jumps about, from a place that is different each time,
- * and finds it soon however few there are that do.
+ * Children end in any order, and each end rechecks the parent until one child
+ * decides the answer.  The recheck visits them in strides from a random place,
+ * so that it finds a deciding child early even where there are few.
  */
 static bool
 children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
@@ -193,7 +193,7 @@ children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 	return all;
 }
 
-/* Whether what the message's run waits for is there. */
+/* Whether the condition that the message's run waits for holds. */
 static bool
 is_over(Parked *p)
 {
@@ -218,7 +218,7 @@ is_over(Parked *p)
  * Waking
  */
 
-/* Makes the message, which is locked, claimable; it is waited for no more. */
+/* Makes the locked message claimable and clears waiting_for. */
 static void
 wake(Parked *p)
 {
@@ -244,14 +244,14 @@ is_parked(Parked *p)
 typedef enum RecheckResult
 {
 	RECHECK_GONE,	 /* the run has ended */
-	RECHECK_NOTHING, /* not parked, or what it waits for is not there */
+	RECHECK_NOTHING, /* not waiting, or its condition does not hold */
 	RECHECK_WOKEN,
 	RECHECK_BUSY
 } RecheckResult;
 
 /*
- * Looks first and locks then, so that a run whose wait is not over is never
- * locked; and looks again at what it has locked.
+ * Checks before it locks, so that a run whose wait is not over is never locked,
+ * and again under the lock.
  */
 static RecheckResult
 recheck(Parked *p, int64 run_id)
@@ -290,8 +290,9 @@ pgqrs_run_wakeup_recheck(int64 run_id)
 }
 
 /*
- * What is woken here is settled, unless we roll back, when there is nothing to
- * be woken for.  At all else the background worker looks after our commit.
+ * A run that this transaction wakes needs no recheck: if the transaction rolls
+ * back, so does the signal or end.  For any other run the background worker
+ * rechecks after the commit.
  */
 void
 pgqrs_run_wakeup_sent(int64 run_id)
@@ -313,7 +314,7 @@ pgqrs_run_wakeup_parked(int64 run_id)
 }
 
 /*
- * All of them
+ * Passes over all waiting runs
  */
 
 typedef struct Position
@@ -322,7 +323,10 @@ typedef struct Position
 	int64 run_id;
 } Position;
 
-/* The next parked runs after the position, which moves on, or to the start. */
+/*
+ * The next waiting runs after the position, which advances, or returns to the
+ * start.
+ */
 static int
 next_parked(Parked *p, Position *at, int max, int64 *ids)
 {
@@ -355,7 +359,10 @@ pgqrs_run_wakeup_restart(void)
 	memset(&reached, 0, sizeof(reached));
 }
 
-/* Looks at a run; one that is locked or passed over is left to the background worker. */
+/*
+ * Rechecks a run; leaves one that is locked or in quarantine to the background
+ * worker.
+ */
 static bool
 wake_if_over(Parked *p, int64 run_id)
 {
@@ -389,6 +396,6 @@ pgqrs_run_wakeup_pass(int max, bool *more)
 	close_tables(&p);
 	pfree(ids);
 	*more = count == max;
-	reached = at; /* a pass that fails is done again from where it began */
+	reached = at; /* not earlier: a pass that fails is repeated from its beginning */
 	return woken;
 }

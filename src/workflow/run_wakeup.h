@@ -1,7 +1,6 @@
 /*
  * run_wakeup.h
- *	  Runs that are parked until a signal or the end of a child, and who
- *	  wakes them.
+ *	  Wake-ups of runs that wait for a signal or for the end of a child.
  */
 #ifndef PGQRS_RUN_WAKEUP_H
 #define PGQRS_RUN_WAKEUP_H
@@ -11,8 +10,8 @@
 #include "store/table.h"
 
 /*
- * What a run waits for, as waiting_for says it.  Of a run it is told whatever
- * it waits for; of its message only what somebody else ends.
+ * The kinds of waiting_for.  A run stores each of them; its message only those
+ * whose wait another transaction ends.
  */
 #define PGQRS_WAIT_PAUSE		"pause "
 #define PGQRS_WAIT_SLEEP		"sleep "
@@ -21,42 +20,42 @@
 #define PGQRS_WAIT_ALL_CHILDREN "all children "
 #define PGQRS_WAIT_ANY_CHILD	"any child "
 
-/* The longest of them with a name or step id of 255 bytes. */
+/* The longest waiting_for, with a name or step id of 255 bytes. */
 #define PGQRS_WAIT_SIZE 300
 
 /*
- * waiting_for of the archived message of a run that has ended and whose
- * children are still to be cancelled: those with a greater id than follows.
+ * waiting_for in the archived message of an ended run whose children are to be
+ * cancelled: those with a greater id than the one that follows.
  */
 #define PGQRS_LEFT_CHILDREN "children after "
 
-/* What follows one of the kinds above, or NULL if it is another one. */
+/* The text after the given kind, or NULL if waiting_for is of another kind. */
 extern const char *pgqrs_run_wakeup_waits_for(const char *waiting_for,
 											  const char *kind);
 
 /*
- * Whoever looks at a parked run: makes it claimable if what it waits for is
- * there.  False: somebody has its message locked, so look again later; true:
+ * Makes a waiting run claimable if its condition holds.  False: another
+ * transaction has its message locked, so the run has to be rechecked; true:
  * nothing is left to do.
  */
 extern bool pgqrs_run_wakeup_recheck(int64 run_id);
 
 /*
- * After what a run may wait for was written, and after a run has parked: it is
- * looked at once more when this transaction has committed.  The sender also
- * wakes it at once if nobody has it locked.
+ * Called after a signal to the run or the end of a child was written: wakes the
+ * run if its message is not locked, and otherwise requests a recheck after this
+ * transaction commits.
  */
 extern void pgqrs_run_wakeup_sent(int64 run_id);
 extern void pgqrs_run_wakeup_parked(int64 run_id);
 
-/* The oldest signal of a name that nobody has taken. */
+/* The oldest signal of that name that has not been consumed. */
 extern bool pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 										 int64 run_id, const char *name);
 
 /*
- * Looks at up to max parked runs, the next ones each time, from the start once
- * fewer are left, or after a restart; how many were woken.  more: there may be
- * others.
+ * Rechecks up to max waiting runs, those after the last call's, and starts over
+ * once fewer are left, or after a restart; returns how many were woken.  more:
+ * there may be others.
  */
 extern int pgqrs_run_wakeup_pass(int max, bool *more);
 extern void pgqrs_run_wakeup_restart(void);

@@ -68,14 +68,16 @@ pgqrs_step_status(const PgqrsStepRows *s)
 	return stored_status(s->step);
 }
 
-/* Only a resume writes a step without an attempt. */
+/* Only a resume before the pause writes a step without an attempt. */
 bool
 pgqrs_step_is_early_resume(TupleTableSlot *step)
 {
 	return stored_attempt(step) == 0 && stored_kind(step) == STEP_KIND_PAUSE;
 }
 
-/* A resume was kept for a pause, and the step turns out to be none. */
+/*
+ * Whether the step holds an early resume, but the run calls it as another kind.
+ */
 static bool
 is_misplaced_resume(const PgqrsStepRows *s)
 {
@@ -193,8 +195,8 @@ fill_first(PgqrsRow *row, const PgqrsStepRows *s)
 }
 
 /*
- * A row that another lease left says that the begin of this attempt was lost, or
- * is just happening: it counts.
+ * A row of another lease shows that the begin under this lease was lost, or is
+ * this call: it counts as an attempt.
  */
 static void
 fill_next(PgqrsRow *row, const PgqrsStepRows *s)
@@ -242,7 +244,9 @@ pgqrs_step_error_changed(const PgqrsStepRows *s)
 		 s->step_id, s->run_id);
 }
 
-/* Reads the run, too, and locks its message for the holder of the lease. */
+/*
+ * Opens and reads the run, and locks its message for the holder of the lease.
+ */
 static void
 lock_run(PgqrsStepRows *s, LockTupleMode mode)
 {
@@ -250,7 +254,7 @@ lock_run(PgqrsStepRows *s, LockTupleMode mode)
 	pgqrs_run_lock_for_holder(&s->run, s->run_id, s->lease, mode);
 }
 
-/* row: the step's new version, which is stored */
+/* row: the step's new version */
 static void
 note_step(PgqrsEventKind kind, const PgqrsStepRows *s, const PgqrsRow *row,
 		  Datum error)
@@ -274,7 +278,7 @@ answer_stored(const PgqrsStepRows *s, PgqrsStepState *state)
 	state->error = pgqrs_step_value(s, Steps_error);
 }
 
-/* Starts an attempt; false: another transaction has done so at the same time. */
+/* Starts an attempt; false: a concurrent transaction has written the step. */
 static bool
 start_attempt(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 {
@@ -297,7 +301,7 @@ start_attempt(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 	return true;
 }
 
-/* Until no transaction is changing the step. */
+/* Waits until no transaction is changing the step. */
 static void
 await_writer(PgqrsStepRows *s)
 {
@@ -307,10 +311,11 @@ await_writer(PgqrsStepRows *s)
 }
 
 /*
- * One look at the step and what follows from it; false: look again.  What is
- * stored stays; what runs under this lease already gets the same answer, unless
- * a transaction that completes it is still open: its answer may be what was
- * lost, and if it commits, the step must not be executed again.
+ * Reads the step and begins it if necessary; false: read it again.  A finished
+ * step returns its stored result.  A step that runs under this lease returns
+ * the same answer, unless an open transaction is completing it: that may be a
+ * call whose answer was lost, and if it commits, the step must not be executed
+ * again.
  */
 static bool
 try_begin(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
@@ -331,8 +336,9 @@ try_begin(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 }
 
 /*
- * Begins the step, or answers what is known of it.  A run that was claimed only
- * once has hardly any step twice, so there the insertion comes before the look.
+ * Begins the step, or returns its stored state.  A run that was claimed only
+ * once rarely has the step already, so there the insertion comes before the
+ * read.
  */
 static void
 begin_step(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
@@ -346,7 +352,7 @@ begin_step(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 		;
 }
 
-/* A repeated call after the run's end: the answer may have been lost. */
+/* A call after the run's end may repeat one whose answer was lost. */
 static bool
 answer_repeated(PgqrsStepRows *s, PgqrsStepState *state)
 {
@@ -385,8 +391,8 @@ pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
  */
 
 /*
- * One look at the step and what follows from it; false: look again.
- * *stored: the step succeeded just now.
+ * Reads the step and completes it if necessary; false: read it again. *stored:
+ * this call completed the step.
  */
 static bool
 try_complete(PgqrsStepRows *s, Datum output, TimestampTz started_at, bool *stored)
@@ -409,8 +415,8 @@ try_complete(PgqrsStepRows *s, Datum output, TimestampTz started_at, bool *store
 }
 
 /*
- * A run that does not go on under the lease: a repeated call after its end, or
- * refused.
+ * The run does not continue under the lease: true for a repeated call after its
+ * end; other calls are refused.
  */
 static bool
 was_stored(PgqrsStepRows *s)
@@ -476,7 +482,10 @@ refuse_finished(const PgqrsStepRows *s)
 			 errhint("Call pgqrs_fail_run() to end the run.")));
 }
 
-/* The message is locked exclusively: no other transaction writes the run's steps. */
+/*
+ * The message is locked exclusively, so no other transaction writes the run's
+ * steps.
+ */
 static PgqrsStepOutcome
 fail_step(PgqrsStepRows *s, const PgqrsStepFailure *f, TimestampTz *retry_at)
 {
@@ -529,8 +538,8 @@ pgqrs_step_fail(int64 run_id, int64 lease, const char *step_id,
  */
 
 /*
- * What has failed, and a child that had not ended: it may have been cancelled
- * with the run, and starting it again finds out.
+ * Whether a replay executes the step again.  A child that had not ended may
+ * have been cancelled with the run; starting it again checks that.
  */
 static bool
 runs_again(TupleTableSlot *step)

@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "workflow/run.h"
 
-/* The answer to step_begin; output and error are copied. */
+/* The result of pgqrs_step_begin(); output and error are copied. */
 typedef struct PgqrsStepState
 {
 	bool should_execute;
@@ -27,7 +27,7 @@ typedef enum PgqrsStepOutcome
 	STEP_OUTCOME_RUN_FAILED
 } PgqrsStepOutcome;
 
-/* What step_fail asks for. */
+/* The arguments of pgqrs_step_fail(). */
 typedef struct PgqrsStepFailure
 {
 	Datum error;
@@ -41,26 +41,29 @@ extern void pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 							 NullableDatum input, PgqrsStepState *state);
 
 /*
- * False: the step had an output before, which stays.  started_at: of a step
- * whose begin was lost, 0: now.
+ * False: the step had an output before, which stays.  started_at: when a step
+ * without a begin was started, 0: now.
  */
 extern bool pgqrs_step_complete(int64 run_id, int64 lease, const char *step_id,
 								Datum output, TimestampTz started_at);
 
-/* A run that ends by it is told to its children too. */
+/* If the run ends by the failure, its children are cancelled. */
 extern PgqrsStepOutcome pgqrs_step_fail(int64 run_id, int64 lease,
 										const char *step_id,
 										const PgqrsStepFailure *failure,
 										TimestampTz *retry_at);
 
-/* For a replay: steps that failed, and children that did not end, are PENDING. */
+/*
+ * For a replay: moves failed steps, and children that have not ended, to
+ * PENDING.
+ */
 extern void pgqrs_step_reset_failed(int64 run_id);
 
 /*
- * Below: for all kinds of steps.
+ * For all kinds of steps.
  */
 
-/* One step of a run, which is locked as the call needs. */
+/* One step of a run, whose message is locked as the call needs. */
 typedef struct PgqrsStepRows
 {
 	PgqrsRunRows run;
@@ -68,10 +71,10 @@ typedef struct PgqrsStepRows
 	TupleTableSlot *step;
 	bool found; /* the step has a row */
 	int64 run_id;
-	int64 lease; /* 0: not under a lease */
+	int64 lease; /* 0: the call is not made under a lease */
 	const char *step_id;
 	PgqrsStepKind kind;
-	bool any_move; /* the caller allows moves that the states do not */
+	bool any_move; /* allows moves that the step's states do not */
 } PgqrsStepRows;
 
 /* Opens messages and steps; pgqrs_run_open_runs() opens runs. */
@@ -79,33 +82,36 @@ extern void pgqrs_step_open(PgqrsStepRows *s, int64 run_id, int64 lease,
 							const char *step_id, PgqrsStepKind kind);
 extern void pgqrs_step_close(PgqrsStepRows *s);
 
-/* Reads the step, of whatever kind it is; s->found. */
+/* Reads the step, of any kind; sets and returns s->found. */
 extern bool pgqrs_step_find(PgqrsStepRows *s);
 
 /*
- * Reads the step, which has to be of the call's kind: else PQ016, or, of a resume
- * kept for a pause, that resume is dropped.
+ * Reads the step: PQ016 unless it is of the call's kind.  Deletes an early
+ * resume that was kept for a pause if the call is of another kind.
  */
 extern void pgqrs_step_fetch(PgqrsStepRows *s);
 
-/* Of the step that was read */
+/* Status of the step that was read */
 extern PgqrsStepStatus pgqrs_step_status(const PgqrsStepRows *s);
 extern bool pgqrs_step_is_finished(const PgqrsStepRows *s);
 extern NullableDatum pgqrs_step_value(const PgqrsStepRows *s, AttrNumber column);
 
-/* The run completed under this lease, and the step is of the call's kind. */
+/*
+ * Whether the run completed under this lease, and the step is of the call's
+ * kind.
+ */
 extern bool pgqrs_step_may_be_repeated(PgqrsStepRows *s);
 
-/* Only what pgqrs_resume_run() has kept for a pause that has not begun. */
+/* Whether the row only holds a resume that came before its pause began. */
 extern bool pgqrs_step_is_early_resume(TupleTableSlot *step);
 
-/* The step's first or next version, to be completed by the caller. */
+/* Fills the step's first or next version, for the caller to complete. */
 extern void pgqrs_step_fill(PgqrsRow *row, const PgqrsStepRows *s,
 							PgqrsStepStatus status);
 extern void pgqrs_step_fill_end(PgqrsRow *row, NullableDatum output,
 								NullableDatum error);
 
-/* Stores it; false: another transaction has written the step at the same time. */
+/* Stores it; false: a concurrent transaction has written the step. */
 extern bool pgqrs_step_write(PgqrsStepRows *s, const PgqrsRow *row);
 pg_noreturn extern void pgqrs_step_error_changed(const PgqrsStepRows *s);
 

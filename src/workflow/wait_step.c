@@ -1,17 +1,17 @@
 /*
  * wait_step.c
- *	  Steps that wait: the run is given back until something happens.
+ *	  Steps in which the run waits: its lease ends until the wait is over.
  *
- * Runs in a worker's backend, under the lease of the run, but for resuming,
- * which anybody may.  To park is to give the lease up, so these calls lock the
- * run's message exclusively and wait for the open transactions of the run's
- * other steps, which are fenced off from then on.  A step that has finished is
- * answered under a key-share lock, like any other; it stays finished, so that
- * a look before the lock tells which one is needed.
+ * Runs in a worker's backend, under the lease of the run; only a resume may
+ * come from any backend.  A wait ends the lease, so these calls lock the run's
+ * message exclusively.  That waits for the open transactions of the run's other
+ * steps, whose later calls are refused.  A finished step is answered under a
+ * key-share lock, like any other; it stays finished, so a read before the lock
+ * tells which lock is needed.
  *
- * When a parked run may be claimed again its message's visible_after says:
- * handlers call the same step again after each delivery and are told whether
- * the wait is over.
+ * visible_after of the message tells when a waiting run may be claimed again.
+ * Handlers call the same step again after each delivery and learn whether the
+ * wait is over.
  */
 #include "workflow/wait_step.h"
 
@@ -72,7 +72,7 @@ pgqrs_wait_step_close(PgqrsStepRows *s)
  * Writing
  */
 
-/* The step's new version; the caller may add to it. */
+/* The step's new version; the caller may set further columns. */
 static void
 fill_step(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status,
 		  NullableDatum input)
@@ -89,7 +89,10 @@ write_step(PgqrsStepRows *s, const PgqrsRow *row)
 	return pgqrs_step_write(s, row);
 }
 
-/* With the message locked exclusively: no other transaction writes steps of the run. */
+/*
+ * For callers with the message locked exclusively: no other transaction writes
+ * the run's steps.
+ */
 static void
 write_step_alone(PgqrsStepRows *s, const PgqrsRow *row)
 {
@@ -136,7 +139,7 @@ park_run(PgqrsStepRows *s, Datum waiting_for)
 	pgqrs_row_update(s->run.runs, s->run.run, &row);
 }
 
-/* waiting_for: where another transaction ends the wait */
+/* waiting_for: NULL unless another transaction ends the wait */
 static void
 park_message(PgqrsStepRows *s, TimestampTz until, NullableDatum waiting_for)
 {
@@ -159,7 +162,7 @@ pgqrs_wait_step_park(PgqrsStepRows *s, const char *kind, const char *what,
 	bool by_others = s->kind == STEP_KIND_SIGNAL || s->kind == STEP_KIND_CHILD;
 	PgqrsRow row;
 
-	/* a step that ended with the first of its children keeps that answer */
+	/* a common step that ended for "any" keeps that result */
 	if (!pgqrs_step_is_finished(s))
 	{
 		fill_step(&row, s, STEP_PAUSED, input);
@@ -179,7 +182,10 @@ pgqrs_wait_step_park(PgqrsStepRows *s, const char *kind, const char *what,
  * Pause and sleep
  */
 
-/* The pause was resumed before it began: from now on the step is one. */
+/*
+ * The pause was resumed before it began: its row becomes an ordinary finished
+ * step.
+ */
 static void
 adopt_early_resume(PgqrsStepRows *s)
 {
@@ -214,14 +220,14 @@ pgqrs_wait_step_pause(int64 run_id, int64 lease, const char *step_id,
 	return resumed;
 }
 
-/* Sleeps, or ends the sleep if its time has come; whether it has. */
+/* Begins or ends the sleep; true if it has ended. */
 static bool
 sleep_or_wake(PgqrsStepRows *s, int64 duration, TimestampTz until)
 {
 	TimestampTz now = pgqrs_clock();
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
-	/* the first call has fixed it */
+	/* the first call sets the end of the sleep */
 	if (input.isnull || !pgqrs_json_instant(input.value, "until", &until))
 	{
 		if (duration >= 0)
@@ -268,7 +274,7 @@ refuse_ended(PgqrsStepRows *s)
 				 errhint("Only a run that goes on can be resumed.")));
 }
 
-/* The step at whose pause the run is parked, or NULL. */
+/* The step in whose pause the run waits, or NULL. */
 static const char *
 parked_at(PgqrsStepRows *s)
 {
@@ -281,7 +287,7 @@ parked_at(PgqrsStepRows *s)
 									  PGQRS_WAIT_PAUSE);
 }
 
-/* The run may be claimed at once, unless it may be already. */
+/* Makes the run claimable at once, unless it is already. */
 static void
 deliver(PgqrsStepRows *s)
 {
@@ -295,7 +301,7 @@ deliver(PgqrsStepRows *s)
 	pgqrs_row_update(s->run.messages, s->run.message, &row);
 }
 
-/* Whether the step has finished just now. */
+/* Whether this call has finished the step. */
 static bool
 finish_pause(PgqrsStepRows *s, Datum output)
 {
@@ -315,7 +321,7 @@ finish_pause(PgqrsStepRows *s, Datum output)
 
 /*
  * Only a transaction that has the message locked exclusively writes a pause, so
- * the lock that lets open steps pass keeps it away.
+ * the weaker lock, which lets open steps pass, suffices to exclude one.
  */
 bool
 pgqrs_wait_step_resume(int64 run_id, const char *step_id, Datum output)
