@@ -48,16 +48,13 @@ typedef struct Grant
 static Grant
 get_arguments(FunctionCallInfo fcinfo)
 {
-	const char *labels[PRIVILEGE_COUNT];
 	Grant grant;
 
 	pgqrs_require_extension_owner();
-	for (int i = 0; i < PRIVILEGE_COUNT; i++)
-		labels[i] = pgqrs_enum_label(ENUM_PRIVILEGE, i);
 	grant.pattern = pgqrs_arg_pattern(fcinfo, 0, "pattern");
 	grant.role = pgqrs_arg_text(fcinfo, 1, "role");
-	grant.privilege = pgqrs_arg_label(fcinfo, 2, "privilege", PRIVILEGE_COUNT,
-									  labels);
+	grant.privilege = pgqrs_arg_enum(fcinfo, 2, "privilege", ENUM_PRIVILEGE,
+									 PRIVILEGE_COUNT);
 	return grant;
 }
 

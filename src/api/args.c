@@ -184,6 +184,25 @@ pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
 							 pgqrs_arg_label(fcinfo, n, name, nlabels, labels);
 }
 
+int
+pgqrs_arg_enum(FunctionCallInfo fcinfo, int n, const char *name,
+			   PgqrsEnumId type, int nlabels)
+{
+	const char *labels[PGQRS_MAX_LABELS];
+
+	for (int i = 0; i < nlabels; i++)
+		labels[i] = pgqrs_enum_label(type, i);
+	return pgqrs_arg_label(fcinfo, n, name, nlabels, labels);
+}
+
+int
+pgqrs_arg_enum_or(FunctionCallInfo fcinfo, int n, const char *name,
+				  PgqrsEnumId type, int nlabels, int missing)
+{
+	return PG_ARGISNULL(n) ? missing :
+							 pgqrs_arg_enum(fcinfo, n, name, type, nlabels);
+}
+
 int64
 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -507,13 +526,8 @@ pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n)
 int
 pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n)
 {
-	const char *labels[RUN_STATUS_COUNT];
-
-	if (PG_ARGISNULL(n))
-		return -1;
-	for (int i = 0; i < RUN_STATUS_COUNT; i++)
-		labels[i] = pgqrs_enum_label(ENUM_RUN_STATUS, i);
-	return pgqrs_arg_label(fcinfo, n, "status", RUN_STATUS_COUNT, labels);
+	return pgqrs_arg_enum_or(fcinfo, n, "status", ENUM_RUN_STATUS,
+							 RUN_STATUS_COUNT, -1);
 }
 
 int
@@ -624,6 +638,109 @@ NullableDatum
 pgqrs_text_value(const char *text)
 {
 	return text != NULL ? pgqrs_value(CStringGetTextDatum(text)) : PGQRS_NULL;
+}
+
+/*
+ * Options
+ */
+
+static char *
+duration_text(int64 duration)
+{
+	return DatumGetCString(
+		DirectFunctionCall1(interval_out,
+							IntervalPGetDatum(pgqrs_interval(duration))));
+}
+
+static Datum
+arg_option_duration(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
+{
+	int64 duration = pgqrs_arg_duration(fcinfo, n, option->name);
+
+	if (duration < option->min || duration > option->max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is %s", option->name,
+						duration_text(duration)),
+				 errhint("Use a duration %s 0 and at most %s.",
+						 option->min > 0 ? "of more than" : "from",
+						 duration_text(option->max))));
+	return IntervalPGetDatum(pgqrs_interval(duration));
+}
+
+/* The elements of a one-dimensional text[] without NULLs; empty is allowed. */
+static int
+get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
+{
+	bool *nulls;
+
+	return pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, values, &nulls);
+}
+
+static Datum
+arg_option(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
+{
+	static const char *const on_cancel[] = {"end", "deliver"};
+	Datum *values;
+	int count;
+
+	switch (option->kind)
+	{
+		case OPTION_DURATION:
+			return arg_option_duration(fcinfo, n, option);
+		case OPTION_INTEGER:
+			return Int32GetDatum(pgqrs_arg_int(fcinfo, n, option->name,
+											   option->min, PG_INT32_MAX));
+		case OPTION_TEXTS:
+			count = get_texts(fcinfo, n, option->name, &values);
+			return PointerGetDatum(construct_array(values, count, TEXTOID, -1,
+												   false, TYPALIGN_INT));
+		case OPTION_QUEUE:
+			return CStringGetTextDatum(pgqrs_arg_name(fcinfo, n, option->name));
+		case OPTION_KEY_SCOPE:
+			return pgqrs_enum_datum(ENUM_KEY_SCOPE,
+									pgqrs_arg_enum(fcinfo, n, option->name,
+												   ENUM_KEY_SCOPE, KEY_SCOPE_COUNT));
+		case OPTION_ON_CANCEL:
+			if (pgqrs_arg_label(fcinfo, n, option->name, lengthof(on_cancel),
+								on_cancel) != 0)
+				pgqrs_error_not_supported("on_cancel => 'deliver'");
+			break;
+		case OPTION_NUMBER:
+		case OPTION_BOOLEAN:
+		case OPTION_TEXT:
+			break;
+	}
+	return PG_GETARG_DATUM(n);
+}
+
+static void
+arg_options(FunctionCallInfo fcinfo, PgqrsOptions *options)
+{
+	for (int i = 0; i < options->count; i++)
+		if (!PG_ARGISNULL(i + 1))
+			pgqrs_options_give(options, i,
+							   arg_option(fcinfo, i + 1, &options->known[i]));
+}
+
+void
+pgqrs_arg_options_of_create(FunctionCallInfo fcinfo, PgqrsOptions *options)
+{
+	arg_options(fcinfo, options);
+	if (pgqrs_arg_bool_or(fcinfo, options->count + 1, false))
+		pgqrs_options_replace(options);
+}
+
+void
+pgqrs_arg_options_of_alter(FunctionCallInfo fcinfo, PgqrsOptions *options)
+{
+	int n = options->count + 1;
+	Datum *names;
+	int count = PG_ARGISNULL(n) ? 0 : get_texts(fcinfo, n, "reset", &names);
+
+	arg_options(fcinfo, options);
+	for (int i = 0; i < count; i++)
+		pgqrs_options_reset(options, TextDatumGetCString(names[i]));
 }
 
 void

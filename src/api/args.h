@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "queue/options.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
 
@@ -46,6 +47,12 @@ extern int pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
 						   int nlabels, const char *const *labels);
 extern int pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
 							  int nlabels, const char *const *labels, int missing);
+
+/* One of the labels of an enum type. */
+extern int pgqrs_arg_enum(FunctionCallInfo fcinfo, int n, const char *name,
+						  PgqrsEnumId type, int nlabels);
+extern int pgqrs_arg_enum_or(FunctionCallInfo fcinfo, int n, const char *name,
+							 PgqrsEnumId type, int nlabels, int missing);
 
 /* Microseconds; no months, no infinity, not negative. */
 extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
@@ -122,6 +129,16 @@ extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
 /* The places of the ids in ascending order of the ids. */
 extern int *pgqrs_ascending(const int64 *ids, int count);
+
+/*
+ * The options of a queue or workflow, which follow its name in their order; NULL
+ * leaves one as it is, or at its default.  After them, create has "replace", and
+ * alter "reset".
+ */
+extern void pgqrs_arg_options_of_create(FunctionCallInfo fcinfo,
+										PgqrsOptions *options);
+extern void pgqrs_arg_options_of_alter(FunctionCallInfo fcinfo,
+									   PgqrsOptions *options);
 
 /* From "input" to "concurrency_key", in the order of pgqrs_trigger(). */
 extern void pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r);

@@ -4,50 +4,33 @@
  */
 #include "api/args.h"
 
-#include "api/settings.h"
-#include "base/clock.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "utils/builtins.h"
 #include "workflow/drop.h"
 
-static void
-get_settings(const PgqrsSettingArgs *args)
-{
-	pgqrs_queue_defaults(args->settings);
-	pgqrs_arg_setting_duration(args, QUEUE_VISIBILITY_TIMEOUT, 1,
-							   PGQRS_MAX_VISIBILITY_TIMEOUT);
-	pgqrs_arg_setting_int(args, QUEUE_MAX_ATTEMPTS, 1);
-	pgqrs_arg_setting_int(args, QUEUE_MAX_IN_FLIGHT, 1);
-	pgqrs_arg_setting_duration(args, QUEUE_RETENTION, 0, PGQRS_MAX_DURATION);
-	pgqrs_arg_setting_duration(args, QUEUE_DEAD_RETENTION, 0, PGQRS_MAX_DURATION);
-	pgqrs_arg_setting_flow(args, QUEUE_FLOW);
-}
-
 PG_FUNCTION_INFO_V1(sql_create_queue);
 Datum
 sql_create_queue(PG_FUNCTION_ARGS)
 {
-	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings};
+	PgqrsOptions options;
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
-	get_settings(&args);
-	pgqrs_arg_replace(&args);
-	PG_RETURN_INT64(pgqrs_queue_create(queue, &settings));
+	pgqrs_queue_defaults(&options);
+	pgqrs_arg_options_of_create(fcinfo, &options);
+	PG_RETURN_INT64(pgqrs_queue_create(queue, &options));
 }
 
 PG_FUNCTION_INFO_V1(sql_alter_queue);
 Datum
 sql_alter_queue(PG_FUNCTION_ARGS)
 {
-	PgqrsSettings settings;
-	PgqrsSettingArgs args = {fcinfo, &settings};
+	PgqrsOptions options;
 	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
 
-	get_settings(&args);
-	pgqrs_arg_reset(&args);
-	pgqrs_queue_alter(queue, &settings);
+	pgqrs_queue_defaults(&options);
+	pgqrs_arg_options_of_alter(fcinfo, &options);
+	pgqrs_queue_alter(queue, &options);
 	PG_RETURN_VOID();
 }
 

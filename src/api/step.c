@@ -183,10 +183,8 @@ sql_await_signal(PG_FUNCTION_ARGS)
 static PgqrsParentEnd
 arg_on_parent_end(FunctionCallInfo fcinfo, int n)
 {
-	static const char *const labels[] = {"cancel", "abandon"};
-
-	return pgqrs_arg_label_or(fcinfo, n, "on_parent_end", lengthof(labels),
-							  labels, PARENT_END_CANCEL);
+	return pgqrs_arg_enum_or(fcinfo, n, "on_parent_end", ENUM_PARENT_END,
+							 PARENT_END_COUNT, PARENT_END_CANCEL);
 }
 
 PG_FUNCTION_INFO_V1(sql_start_child);

@@ -522,10 +522,9 @@ static bool
 may_work_on(int64 queue_id)
 {
 	PgqrsQueue queue;
-	bool visible;
 
 	return pgqrs_queue_by_id(queue_id, &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
 }
 
 /*

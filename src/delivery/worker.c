@@ -162,11 +162,10 @@ static bool
 may_work_on(TupleTableSlot *message)
 {
 	PgqrsQueue queue;
-	bool visible;
 
 	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(message, Messages_queue_id)),
 							 &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
 }
 
 int

@@ -421,20 +421,10 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 
 	do
 	{
-		bool visible;
-
-		if (!pgqrs_row_fetch_id(messages, id, slot))
-			return FENCE_STALE;
-		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
-							   queue))
-			return FENCE_STALE;
-		if (!pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible))
-		{
-			if (!visible)
-				return FENCE_STALE;
-			pgqrs_error_permission_denied("work", queue->name);
-		}
-		if (!pgqrs_lease_is_current(slot, lease))
+		if (!pgqrs_row_fetch_id(messages, id, slot) ||
+			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+								PRIVILEGE_WORK, queue) ||
+			!pgqrs_lease_is_current(slot, lease))
 			return FENCE_STALE;
 		if (!allow_run && queue->is_workflow)
 			return FENCE_RUN;
@@ -472,14 +462,13 @@ ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
 	bool found;
-	bool visible;
 	PgqrsQueue queue;
 
 	found = pgqrs_row_fetch_id(archive, id, slot) &&
 		!pgqrs_is_null(slot, Archive_lease) &&
 		DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
 		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK, &visible);
+		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
 	if (found)
 	{
 		*outcome = pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome));
@@ -716,13 +705,11 @@ distinct(int64 *ids, int count)
 static bool
 needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	bool visible;
-
 	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
 							 queue) &&
 		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
 		!pgqrs_lease_is_live(slot, pgqrs_clock()) &&
-		pgqrs_queue_allows(queue, PRIVILEGE_WORK, &visible);
+		pgqrs_queue_allows(queue, PRIVILEGE_WORK);
 }
 
 /*
@@ -871,20 +858,13 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	PgqrsQueue queue;
 	PgqrsRow row;
 	bool cancelling;
-	bool visible;
 
 	do
 	{
 		if (!pgqrs_row_fetch_id(messages, id, slot) ||
-			!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
-							   &queue))
+			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+								PRIVILEGE_ADMIN, &queue))
 			pgqrs_error_message_not_found(id);
-		if (!pgqrs_queue_allows(&queue, PRIVILEGE_ADMIN, &visible))
-		{
-			if (!visible)
-				pgqrs_error_message_not_found(id);
-			pgqrs_error_permission_denied("admin", queue.name);
-		}
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
 	cancelling = pgqrs_message_is_cancelling(slot);

@@ -8,42 +8,94 @@
 #include "queue/options.h"
 
 #include "base/errors.h"
+#include "catalog/pg_type.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
-pg_noreturn static void refuse_name(const PgqrsSettings *s, const char *name);
+pg_noreturn static void refuse_name(const PgqrsOptions *s, const char *name);
 
-/* Nothing is given, every default is NULL. */
-void
-pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known, int count)
+static char *
+as_text(NullableDatum value, Oid type)
 {
-	Assert(count <= PGQRS_MAX_SETTINGS);
+	Oid output;
+	bool is_varlena;
+
+	if (value.isnull)
+		return "NULL";
+	getTypeOutputInfo(type, &output, &is_varlena);
+	return OidOutputFunctionCall(output, value.value);
+}
+
+/* The type of the argument. */
+static Oid
+type_of(const PgqrsOption *option)
+{
+	static const Oid types[] = {
+		[OPTION_DURATION] = INTERVALOID, [OPTION_INTEGER] = INT4OID,
+		[OPTION_NUMBER] = FLOAT8OID,	 [OPTION_BOOLEAN] = BOOLOID,
+		[OPTION_TEXT] = TEXTOID,		 [OPTION_TEXTS] = TEXTARRAYOID,
+		[OPTION_QUEUE] = TEXTOID,		 [OPTION_KEY_SCOPE] = TEXTOID,
+		[OPTION_ON_CANCEL] = TEXTOID,
+	};
+
+	return types[option->kind];
+}
+
+static NullableDatum
+default_of(const PgqrsOption *option)
+{
+	Oid input;
+	Oid parameter;
+	Datum value;
+
+	if (option->initial == NULL)
+		return PGQRS_NULL;
+	if (option->kind == OPTION_KEY_SCOPE)
+		return pgqrs_value(
+			pgqrs_enum_datum(ENUM_KEY_SCOPE,
+							 pgqrs_enum_parse(ENUM_KEY_SCOPE, option->initial)));
+	getTypeInputInfo(type_of(option), &input, &parameter);
+	value = OidInputFunctionCall(input, unconstify(char *, option->initial),
+								 parameter, -1);
+	if (option->kind == OPTION_DURATION)
+		value = IntervalPGetDatum(pgqrs_interval(
+			pgqrs_duration(DatumGetIntervalP(value), option->name)));
+	return pgqrs_value(value);
+}
+
+/* Nothing is given: each has its default. */
+void
+pgqrs_options_init(PgqrsOptions *s, const PgqrsOption *known, int count)
+{
+	Assert(count <= PGQRS_MAX_OPTIONS);
 	s->known = known;
 	s->count = count;
 	s->replace = false;
 	for (int i = 0; i < count; i++)
 	{
 		s->given[i] = s->reset[i] = false;
-		s->values[i] = s->defaults[i] = (PgqrsSettingValue){0, true};
+		s->values[i] = s->defaults[i] = default_of(&known[i]);
 	}
 }
 
+/* 0A000 for another value than the default of an option that is not supported yet. */
 void
-pgqrs_settings_default(PgqrsSettings *s, int setting, Datum value)
+pgqrs_options_give(PgqrsOptions *s, int i, Datum value)
 {
-	s->values[setting] = s->defaults[setting] = (PgqrsSettingValue){value, false};
-}
+	const PgqrsOption *option = &s->known[i];
 
-void
-pgqrs_settings_give(PgqrsSettings *s, int setting, Datum value)
-{
-	s->values[setting] = (PgqrsSettingValue){value, false};
-	s->given[setting] = true;
+	s->values[i] = pgqrs_value(value);
+	s->given[i] = true;
+	if (option->column == 0 &&
+		strcmp(as_text(s->values[i], type_of(option)),
+			   as_text(s->defaults[i], type_of(option))) != 0)
+		pgqrs_error_not_supported(psprintf("argument \"%s\"", option->name));
 }
 
 /* What exists is to have these settings, and the defaults of all others. */
 void
-pgqrs_settings_replace(PgqrsSettings *s)
+pgqrs_options_replace(PgqrsOptions *s)
 {
 	s->replace = true;
 	for (int i = 0; i < s->count; i++)
@@ -51,7 +103,7 @@ pgqrs_settings_replace(PgqrsSettings *s)
 }
 
 static void
-refuse_name(const PgqrsSettings *s, const char *name)
+refuse_name(const PgqrsOptions *s, const char *name)
 {
 	StringInfoData known;
 
@@ -66,7 +118,7 @@ refuse_name(const PgqrsSettings *s, const char *name)
 
 /* Back to the default; refused if the same call gives a value. */
 void
-pgqrs_settings_reset(PgqrsSettings *s, const char *name)
+pgqrs_options_reset(PgqrsOptions *s, const char *name)
 {
 	int i = 0;
 
@@ -84,14 +136,14 @@ pgqrs_settings_reset(PgqrsSettings *s, const char *name)
 }
 
 static bool
-is_held(const PgqrsSettings *s, int setting, PgqrsTableId table)
+is_held(const PgqrsOptions *s, int setting, PgqrsTableId table)
 {
 	return s->known[setting].column != 0 && s->known[setting].table == table;
 }
 
 /* Whether a setting that the table holds is given. */
 bool
-pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table)
+pgqrs_options_given(const PgqrsOptions *s, PgqrsTableId table)
 {
 	for (int i = 0; i < s->count; i++)
 		if (s->given[i] && is_held(s, i, table))
@@ -101,42 +153,24 @@ pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table)
 
 /* Puts those that the table holds into a row of it. */
 void
-pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
-					 bool only_given, PgqrsRow *row)
+pgqrs_options_store(const PgqrsOptions *s, PgqrsTableId table, bool only_given,
+					PgqrsRow *row)
 {
 	for (int i = 0; i < s->count; i++)
 	{
 		if (!is_held(s, i, table) || (only_given && !s->given[i]))
 			continue;
-		if (s->values[i].isnull)
-			pgqrs_set_null(row, s->known[i].column);
-		else
-			pgqrs_set(row, s->known[i].column, s->values[i].value);
+		pgqrs_set_or_null(row, s->known[i].column, s->values[i]);
 	}
-}
-
-static char *
-as_text(const PgqrsSettingValue *v, Oid type)
-{
-	Oid output;
-	bool is_varlena;
-
-	if (v->isnull)
-		return "NULL";
-	getTypeOutputInfo(type, &output, &is_varlena);
-	return OidOutputFunctionCall(output, v->value);
 }
 
 /* What a stored row has in the column of a setting. */
 static char *
-stored_text(const PgqrsSetting *known, PgqrsTable *table, TupleTableSlot *slot,
+stored_text(const PgqrsOption *known, PgqrsTable *table, TupleTableSlot *slot,
 			Oid *type)
 {
-	PgqrsSettingValue stored;
-
 	*type = TupleDescAttr(RelationGetDescr(table->rel), known->column - 1)->atttypid;
-	stored.value = slot_getattr(slot, known->column, &stored.isnull);
-	return as_text(&stored, *type);
+	return as_text(pgqrs_get_or_null(slot, known->column), *type);
 }
 
 /*
@@ -145,8 +179,8 @@ stored_text(const PgqrsSetting *known, PgqrsTable *table, TupleTableSlot *slot,
  * left out.
  */
 void
-pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
-					   TupleTableSlot *slot, StringInfo differences)
+pgqrs_options_compare(const PgqrsOptions *s, PgqrsTable *table,
+					  TupleTableSlot *slot, StringInfo differences)
 {
 	for (int i = 0; i < s->count; i++)
 	{
@@ -157,9 +191,9 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 		if (!is_held(s, i, table->id))
 			continue;
 		found = stored_text(&s->known[i], table, slot, &type);
-		asked = as_text(&s->values[i], type);
+		asked = as_text(s->values[i], type);
 		if (strcmp(asked, found) != 0 &&
-			strcmp(asked, as_text(&s->defaults[i], type)) != 0)
+			strcmp(asked, as_text(s->defaults[i], type)) != 0)
 			appendStringInfo(differences, "%s%s is %s, not %s",
 							 differences->len > 0 ? "; " : "", s->known[i].name,
 							 found, asked);
@@ -168,7 +202,7 @@ pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
 
 /* Whether a stored row has any setting otherwise than asked, or by default. */
 bool
-pgqrs_settings_differ(const PgqrsSettings *s, PgqrsTable *table, TupleTableSlot *slot)
+pgqrs_options_differ(const PgqrsOptions *s, PgqrsTable *table, TupleTableSlot *slot)
 {
 	for (int i = 0; i < s->count; i++)
 	{
@@ -178,7 +212,7 @@ pgqrs_settings_differ(const PgqrsSettings *s, PgqrsTable *table, TupleTableSlot 
 		if (!is_held(s, i, table->id))
 			continue;
 		found = stored_text(&s->known[i], table, slot, &type);
-		if (strcmp(found, as_text(&s->values[i], type)) != 0)
+		if (strcmp(found, as_text(s->values[i], type)) != 0)
 			return true;
 	}
 	return false;

@@ -8,76 +8,73 @@
 #include "postgres.h"
 
 #include "base/catalog.h"
+#include "base/clock.h"
 #include "lib/stringinfo.h"
 #include "store/table.h"
 
-#define PGQRS_MAX_SETTINGS 24
+#define PGQRS_MAX_OPTIONS 24
+
+typedef enum PgqrsOptionKind
+{
+	OPTION_DURATION,
+	OPTION_INTEGER,
+	OPTION_NUMBER,
+	OPTION_BOOLEAN,
+	OPTION_TEXT,
+	OPTION_TEXTS,
+	OPTION_QUEUE, /* the name of one */
+	OPTION_KEY_SCOPE,
+	OPTION_ON_CANCEL
+} PgqrsOptionKind;
 
 /*
- * Limits that queues and workflows will have.  So far only their defaults are
- * taken, and no column holds them.
+ * An option of queues or workflows.  The default stands in the SQL of create, too;
+ * test/pgtap/defaults.sql compares them.
  */
-typedef enum PgqrsFlowSetting
+typedef struct PgqrsOption
 {
-	FLOW_MAX_PER_KEY,
-	FLOW_ORDERED,
-	FLOW_FAIR,
-	FLOW_RATE_LIMIT,
-	FLOW_RATE_PERIOD,
-	FLOW_RATE_PER_KEY,
-	FLOW_SETTING_COUNT
-} PgqrsFlowSetting;
-
-/* Their entries in a table of settings, one after the other. */
-#define PGQRS_FLOW_SETTINGS                                         \
-	{"max_per_key", TABLE_QUEUES, 0}, {"ordered", TABLE_QUEUES, 0}, \
-		{"fair", TABLE_QUEUES, 0}, {"rate_limit", TABLE_QUEUES, 0}, \
-		{"rate_period", TABLE_QUEUES, 0},                           \
-	{                                                               \
-		"rate_per_key", TABLE_QUEUES, 0                             \
-	}
-
-/*
- * A setting: what its argument is called and which column holds it, 0 for none,
- * where only the default is taken.
- */
-typedef struct PgqrsSetting
-{
-	const char *name;
+	const char *name; /* of its argument */
+	PgqrsOptionKind kind;
+	const char *initial; /* its default as text, or NULL */
+	int64 min;			 /* of an integer, or of a duration in microseconds */
+	int64 max;			 /* of a duration; a min of 1 reads as more than 0 */
 	PgqrsTableId table;
-	AttrNumber column;
-} PgqrsSetting;
+	AttrNumber column; /* 0: only the default is supported so far */
+} PgqrsOption;
 
-typedef struct PgqrsSettingValue
-{
-	Datum value;
-	bool isnull;
-} PgqrsSettingValue;
+/* Limits of queues and workflows that are not supported yet. */
+#define PGQRS_FLOW_OPTIONS                                                       \
+	{"max_per_key", OPTION_INTEGER, NULL, PG_INT32_MIN},                         \
+		{"ordered", OPTION_BOOLEAN, "false"}, {"fair", OPTION_BOOLEAN, "false"}, \
+		{"rate_limit", OPTION_INTEGER, NULL, PG_INT32_MIN},                      \
+		{"rate_period", OPTION_DURATION, "1 s", 0, PGQRS_MAX_DURATION},          \
+	{                                                                            \
+		"rate_per_key", OPTION_BOOLEAN, "false"                                  \
+	}
+#define PGQRS_FLOW_OPTION_COUNT 6
 
 /* One of each; what is not given has its default. */
-typedef struct PgqrsSettings
+typedef struct PgqrsOptions
 {
-	const PgqrsSetting *known;
+	const PgqrsOption *known;
 	int count;
 	bool replace; /* what exists gets all of them, also those not given */
-	bool given[PGQRS_MAX_SETTINGS];
-	bool reset[PGQRS_MAX_SETTINGS]; /* given by its name only */
-	PgqrsSettingValue values[PGQRS_MAX_SETTINGS];
-	PgqrsSettingValue defaults[PGQRS_MAX_SETTINGS];
-} PgqrsSettings;
+	bool given[PGQRS_MAX_OPTIONS];
+	bool reset[PGQRS_MAX_OPTIONS]; /* given by its name only */
+	NullableDatum values[PGQRS_MAX_OPTIONS];
+	NullableDatum defaults[PGQRS_MAX_OPTIONS];
+} PgqrsOptions;
 
-extern void pgqrs_settings_init(PgqrsSettings *s, const PgqrsSetting *known,
-								int count);
-extern void pgqrs_settings_default(PgqrsSettings *s, int setting, Datum value);
-extern void pgqrs_settings_give(PgqrsSettings *s, int setting, Datum value);
-extern void pgqrs_settings_replace(PgqrsSettings *s);
-extern void pgqrs_settings_reset(PgqrsSettings *s, const char *name);
-extern bool pgqrs_settings_given(const PgqrsSettings *s, PgqrsTableId table);
-extern void pgqrs_settings_store(const PgqrsSettings *s, PgqrsTableId table,
-								 bool only_given, PgqrsRow *row);
-extern void pgqrs_settings_compare(const PgqrsSettings *s, PgqrsTable *table,
-								   TupleTableSlot *slot, StringInfo differences);
-extern bool pgqrs_settings_differ(const PgqrsSettings *s, PgqrsTable *table,
-								  TupleTableSlot *slot);
+extern void pgqrs_options_init(PgqrsOptions *s, const PgqrsOption *known, int count);
+extern void pgqrs_options_give(PgqrsOptions *s, int setting, Datum value);
+extern void pgqrs_options_replace(PgqrsOptions *s);
+extern void pgqrs_options_reset(PgqrsOptions *s, const char *name);
+extern bool pgqrs_options_given(const PgqrsOptions *s, PgqrsTableId table);
+extern void pgqrs_options_store(const PgqrsOptions *s, PgqrsTableId table,
+								bool only_given, PgqrsRow *row);
+extern void pgqrs_options_compare(const PgqrsOptions *s, PgqrsTable *table,
+								  TupleTableSlot *slot, StringInfo differences);
+extern bool pgqrs_options_differ(const PgqrsOptions *s, PgqrsTable *table,
+								 TupleTableSlot *slot);
 
 #endif /* PGQRS_OPTIONS_H */

@@ -191,12 +191,27 @@ pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 }
 
 bool
-pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege, bool *visible)
+pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege)
+{
+	return (pgqrs_privileges_on(queue->name) & (1 << privilege)) != 0;
+}
+
+/* False: it has no privilege at all; 42501: it has another one. */
+static bool
+check_privilege(const PgqrsQueue *queue, PgqrsPrivilege privilege)
 {
 	int mask = pgqrs_privileges_on(queue->name);
 
-	*visible = mask != 0;
-	return (mask & (1 << privilege)) != 0;
+	if (mask != 0 && (mask & (1 << privilege)) == 0)
+		pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
+									  queue->name);
+	return mask != 0;
+}
+
+bool
+pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege, PgqrsQueue *queue)
+{
+	return pgqrs_queue_by_id(queue_id, queue) && check_privilege(queue, privilege);
 }
 
 /*
@@ -236,16 +251,12 @@ pgqrs_queue_pin(const char *name)
 void
 pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queue)
 {
-	bool visible;
+	bool found = privilege == PRIVILEGE_TRIGGER ?
+		pgqrs_queue_to_send_to(name, queue) :
+		pgqrs_queue_by_name(name, queue);
 
-	if (!(privilege == PRIVILEGE_TRIGGER ? pgqrs_queue_to_send_to(name, queue) :
-										   pgqrs_queue_by_name(name, queue)))
+	if (!found || !check_privilege(queue, privilege))
 		pgqrs_error_queue_not_found(name);
-	if (pgqrs_queue_allows(queue, privilege, &visible))
-		return;
-	if (!visible)
-		pgqrs_error_queue_not_found(name);
-	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege), name);
 }
 
 /* Makes sure that the cache holds every queue. */
@@ -311,7 +322,6 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 	List *result = NIL;
 	HASH_SEQ_STATUS status;
 	PgqrsQueue *queue;
-	bool visible;
 
 	cache_all_queues();
 	hash_seq_init(&status, cache.by_id);
@@ -328,7 +338,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 
 	/* a privilege check may read tables, so only now */
 	for (int i = list_length(result) - 1; i >= 0; i--)
-		if (!pgqrs_queue_allows(list_nth(result, i), privilege, &visible))
+		if (!pgqrs_queue_allows(list_nth(result, i), privilege))
 			result = list_delete_nth_cell(result, i);
 	list_sort(result, compare_ids);
 	return result;
@@ -454,28 +464,26 @@ pgqrs_queue_has_archived(int64 queue_id)
  * Administration
  */
 
-static const PgqrsSetting queue_settings[QUEUE_SETTING_COUNT] = {
-	[QUEUE_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
-								  Queues_visibility_timeout},
-	[QUEUE_MAX_ATTEMPTS] = {"max_attempts", TABLE_QUEUES, Queues_max_attempts},
-	[QUEUE_MAX_IN_FLIGHT] = {"max_in_flight", TABLE_QUEUES, Queues_max_in_flight},
-	[QUEUE_RETENTION] = {"retention", TABLE_QUEUES, Queues_retention},
-	[QUEUE_DEAD_RETENTION] = {"dead_retention", TABLE_QUEUES, Queues_dead_retention},
-	[QUEUE_FLOW] = PGQRS_FLOW_SETTINGS,
+/* In the order of the arguments. */
+static const PgqrsOption queue_options[] = {
+	{"visibility_timeout", OPTION_DURATION, "30 s", 1,
+	 PGQRS_MAX_VISIBILITY_TIMEOUT, TABLE_QUEUES, Queues_visibility_timeout},
+	{"max_attempts", OPTION_INTEGER, "5", 1, 0, TABLE_QUEUES, Queues_max_attempts},
+	{"max_in_flight", OPTION_INTEGER, NULL, 1, 0, TABLE_QUEUES, Queues_max_in_flight},
+	{"retention", OPTION_DURATION, "7 days", 0, PGQRS_MAX_DURATION,
+	 TABLE_QUEUES, Queues_retention},
+	{"dead_retention", OPTION_DURATION, "30 days", 0, PGQRS_MAX_DURATION,
+	 TABLE_QUEUES, Queues_dead_retention},
+	PGQRS_FLOW_OPTIONS,
 };
 
-/* Nothing given; the defaults are those of pgqrs_create_queue() in SQL. */
+#define QUEUE_VISIBILITY_TIMEOUT 0
+#define QUEUE_MAX_ATTEMPTS		 1
+
 void
-pgqrs_queue_defaults(PgqrsSettings *s)
+pgqrs_queue_defaults(PgqrsOptions *s)
 {
-	pgqrs_settings_init(s, queue_settings, QUEUE_SETTING_COUNT);
-	pgqrs_settings_default(s, QUEUE_VISIBILITY_TIMEOUT,
-						   IntervalPGetDatum(pgqrs_interval(30 * USECS_PER_SEC)));
-	pgqrs_settings_default(s, QUEUE_MAX_ATTEMPTS, Int32GetDatum(5));
-	pgqrs_settings_default(s, QUEUE_RETENTION,
-						   IntervalPGetDatum(pgqrs_interval(7 * USECS_PER_DAY)));
-	pgqrs_settings_default(s, QUEUE_DEAD_RETENTION,
-						   IntervalPGetDatum(pgqrs_interval(30 * USECS_PER_DAY)));
+	pgqrs_options_init(s, queue_options, lengthof(queue_options));
 }
 
 /*
@@ -485,16 +493,16 @@ pgqrs_queue_defaults(PgqrsSettings *s)
  */
 bool
 pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
-				   const PgqrsSettings *s, int64 *queue_id)
+				   const PgqrsOptions *s, int64 *queue_id)
 {
-	PgqrsSettings defaults;
+	PgqrsOptions defaults;
 	PgqrsRow row;
 
 	*queue_id = pgqrs_next_id(SEQUENCE_QUEUE_ID);
 	pgqrs_queue_defaults(&defaults);
 	pgqrs_row_init(&row, queues);
-	pgqrs_settings_store(&defaults, TABLE_QUEUES, false, &row);
-	pgqrs_settings_store(s, TABLE_QUEUES, false, &row);
+	pgqrs_options_store(&defaults, TABLE_QUEUES, false, &row);
+	pgqrs_options_store(s, TABLE_QUEUES, false, &row);
 	pgqrs_set(&row, Queues_queue_id, Int64GetDatum(*queue_id));
 	pgqrs_set(&row, Queues_name, CStringGetTextDatum(name));
 	pgqrs_set(&row, Queues_is_workflow, BoolGetDatum(is_workflow));
@@ -536,14 +544,14 @@ pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
 
 /* Writes the given settings that pgqrs_queues holds into a locked row. */
 void
-pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsSettings *s)
+pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsOptions *s)
 {
 	PgqrsRow row;
 
-	if (!pgqrs_settings_given(s, TABLE_QUEUES))
+	if (!pgqrs_options_given(s, TABLE_QUEUES))
 		return;
 	pgqrs_row_copy(&row, queues, slot);
-	pgqrs_settings_store(s, TABLE_QUEUES, true, &row);
+	pgqrs_options_store(s, TABLE_QUEUES, true, &row);
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_xact_request_duty(DUTY_RETENTION, 0);
@@ -564,13 +572,13 @@ refuse_workflow(const char *name, TupleTableSlot *slot)
 
 /* An existing queue stays as it is: says so if something else was asked for. */
 static void
-keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+keep_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
 		   TupleTableSlot *slot)
 {
 	StringInfoData differences;
 
 	initStringInfo(&differences);
-	pgqrs_settings_compare(s, queues, slot, &differences);
+	pgqrs_options_compare(s, queues, slot, &differences);
 	if (differences.len > 0)
 		ereport(NOTICE,
 				(errmsg("queue \"%s\" exists and keeps its settings", name),
@@ -583,22 +591,22 @@ keep_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
  * locked.  False: it was deleted meanwhile.
  */
 static bool
-replace_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+replace_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
 			  TupleTableSlot *slot)
 {
-	if (!pgqrs_settings_differ(s, queues, slot))
+	if (!pgqrs_options_differ(s, queues, slot))
 		return true;
 	if (!pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, slot))
 		return false;
 	refuse_workflow(name, slot);
-	if (pgqrs_settings_differ(s, queues, slot))
+	if (pgqrs_options_differ(s, queues, slot))
 		pgqrs_queue_store(queues, slot, s);
 	return true;
 }
 
 /* False: the queue was deleted meanwhile. */
 static bool
-adopt_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
+adopt_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
 			TupleTableSlot *slot)
 {
 	refuse_workflow(name, slot);
@@ -609,7 +617,7 @@ adopt_queue(PgqrsTable *queues, const char *name, const PgqrsSettings *s,
 }
 
 int64
-pgqrs_queue_create(const char *name, const PgqrsSettings *s)
+pgqrs_queue_create(const char *name, const PgqrsOptions *s)
 {
 	PgqrsTable *queues;
 	TupleTableSlot *slot;
@@ -632,7 +640,7 @@ pgqrs_queue_create(const char *name, const PgqrsSettings *s)
 }
 
 static void
-refuse_workflow_settings(const char *name, const PgqrsSettings *s)
+refuse_workflow_settings(const char *name, const PgqrsOptions *s)
 {
 	if (s->given[QUEUE_VISIBILITY_TIMEOUT] || s->given[QUEUE_MAX_ATTEMPTS])
 		ereport(ERROR,
@@ -645,7 +653,7 @@ refuse_workflow_settings(const char *name, const PgqrsSettings *s)
 
 /* Of a workflow's queue, what the workflow has no setting for. */
 void
-pgqrs_queue_alter(const char *name, const PgqrsSettings *s)
+pgqrs_queue_alter(const char *name, const PgqrsOptions *s)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(queues);

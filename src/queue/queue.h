@@ -43,9 +43,15 @@ extern bool pgqrs_queue_pin(const char *name);
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 								PgqrsQueue *queue);
 
-/* Whether the current role has the privilege; *visible: whether it has any. */
-extern bool pgqrs_queue_allows(const PgqrsQueue *queue,
-							   PgqrsPrivilege privilege, bool *visible);
+/* Whether the current role has the privilege. */
+extern bool pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege);
+
+/*
+ * By id for a role that has the privilege.  False: the role has none at all, and
+ * the answer is that of a queue that does not exist; 42501: it has another one.
+ */
+extern bool pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege,
+							   PgqrsQueue *queue);
 
 /* For a caller that is about to look up many by id: one scan, not one for each. */
 extern void pgqrs_queue_remember_all(void);
@@ -75,38 +81,27 @@ extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
 extern bool pgqrs_queue_has(PgqrsTableId table, PgqrsIndexId index, int64 queue_id);
 extern bool pgqrs_queue_has_archived(int64 queue_id);
 
-/* The settings of a queue, in the order of the arguments. */
-typedef enum PgqrsQueueSetting
-{
-	QUEUE_VISIBILITY_TIMEOUT,
-	QUEUE_MAX_ATTEMPTS,
-	QUEUE_MAX_IN_FLIGHT,
-	QUEUE_RETENTION,
-	QUEUE_DEAD_RETENTION,
-	QUEUE_FLOW,
-	QUEUE_SETTING_COUNT = QUEUE_FLOW + FLOW_SETTING_COUNT
-} PgqrsQueueSetting;
-
 /* A lease of more than a year is a mistake. */
 #define PGQRS_MAX_VISIBILITY_TIMEOUT (366 * USECS_PER_DAY)
 
-extern void pgqrs_queue_defaults(PgqrsSettings *s);
+/* No option is given. */
+extern void pgqrs_queue_defaults(PgqrsOptions *s);
 
-extern int64 pgqrs_queue_create(const char *name, const PgqrsSettings *s);
-extern void pgqrs_queue_alter(const char *name, const PgqrsSettings *s);
+extern int64 pgqrs_queue_create(const char *name, const PgqrsOptions *s);
+extern void pgqrs_queue_alter(const char *name, const PgqrsOptions *s);
 extern void pgqrs_queue_pause(const char *name, bool pause);
 
 /*
  * For other administration: rows of pgqrs_queues that are not deleted.
  */
 extern bool pgqrs_queue_insert(PgqrsTable *queues, const char *name,
-							   bool is_workflow, const PgqrsSettings *s,
+							   bool is_workflow, const PgqrsOptions *s,
 							   int64 *queue_id);
 extern bool pgqrs_queue_find(PgqrsTable *queues, const char *name,
 							 TupleTableSlot *slot);
 extern bool pgqrs_queue_lock(PgqrsTable *queues, const char *name,
 							 LockTupleMode mode, TupleTableSlot *slot);
 extern void pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot,
-							  const PgqrsSettings *s);
+							  const PgqrsOptions *s);
 
 #endif /* PGQRS_QUEUE_H */

@@ -249,21 +249,14 @@ lock_dead_letter(Replay *r, int64 message_id)
 	do
 	{
 		TupleTableSlot *found = fetch_message(r, message_id);
-		bool visible = false;
 
 		in_archive = found == r->archived;
 		if (found == NULL || (in_archive && was_dismissed(r->archived)))
 			pgqrs_error_message_not_found(message_id);
 		/* queue_id is the same column in both */
-		if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
-							   &queue))
+		if (!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
+								PRIVILEGE_ADMIN, &queue))
 			pgqrs_error_message_not_found(message_id);
-		if (!pgqrs_queue_allows(&queue, PRIVILEGE_ADMIN, &visible))
-		{
-			if (!visible)
-				pgqrs_error_message_not_found(message_id);
-			pgqrs_error_permission_denied("admin", queue.name);
-		}
 		if (!in_archive)
 			break;
 	} while (pgqrs_row_lock(r->archive, r->archived, LockTupleExclusive,

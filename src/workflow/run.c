@@ -569,16 +569,8 @@ static void
 check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
 				PgqrsPrivilege privilege)
 {
-	bool visible = false;
-
-	if (!pgqrs_queue_by_id(workflow_id, &rows->queue))
+	if (!pgqrs_queue_admits(workflow_id, privilege, &rows->queue))
 		pgqrs_error_run_not_found(run_id);
-	if (pgqrs_queue_allows(&rows->queue, privilege, &visible))
-		return;
-	if (!visible)
-		pgqrs_error_run_not_found(run_id);
-	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
-								  rows->queue.name);
 }
 
 /*
@@ -665,8 +657,6 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 {
 	do
 	{
-		bool visible;
-
 		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
 											   rows->message);
 		if (!rows->has_message || !pgqrs_lease_is_current(rows->message, lease) ||
@@ -674,7 +664,7 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 			!pgqrs_queue_by_id(DatumGetInt64(
 								   pgqrs_get(rows->message, Messages_queue_id)),
 							   &rows->queue) ||
-			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK, &visible))
+			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK))
 			return false;
 	} while (!lock_message(rows, LockTupleKeyShare, false));
 	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))

@@ -31,31 +31,17 @@ typedef struct SignalSender
 	TupleTableSlot *signal;
 } SignalSender;
 
-/* PQ003 or 42501 unless the role may trigger the run's workflow. */
-static void
-check_trigger_privilege(TupleTableSlot *run, int64 run_id)
-{
-	PgqrsQueue queue;
-	bool visible = false;
-
-	if (!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(run, Runs_workflow_id)), &queue))
-		pgqrs_error_run_not_found(run_id);
-	if (pgqrs_queue_allows(&queue, PRIVILEGE_TRIGGER, &visible))
-		return;
-	if (!visible)
-		pgqrs_error_run_not_found(run_id);
-	pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, PRIVILEGE_TRIGGER),
-								  queue.name);
-}
-
 static void
 lock_run(SignalSender *s, int64 run_id)
 {
+	PgqrsQueue queue;
+
 	do
 	{
-		if (!pgqrs_row_fetch_id(s->runs, run_id, s->run))
+		if (!pgqrs_row_fetch_id(s->runs, run_id, s->run) ||
+			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(s->run, Runs_workflow_id)),
+								PRIVILEGE_TRIGGER, &queue))
 			pgqrs_error_run_not_found(run_id);
-		check_trigger_privilege(s->run, run_id);
 	} while (pgqrs_row_lock(s->runs, s->run, LockTupleKeyShare, LockWaitBlock) !=
 			 ROW_LOCKED);
 }

@@ -29,9 +29,8 @@ static const char policy_hint[] = "Use max_attempts (-1 for no limit, or 1 and m
 
 pg_noreturn static void refuse_policy_value(const char *key, const char *detail);
 
-/* The elements of a stored text[] without NULLs, as char *. */
-static List *
-text_list(Datum array)
+List *
+pgqrs_text_list(Datum array)
 {
 	List *list = NIL;
 	Datum *values;
@@ -68,7 +67,7 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 	workflow->key_scope = pgqrs_enum_value(ENUM_KEY_SCOPE,
 										   pgqrs_get(slot, Workflows_key_scope));
 	retry->max_attempts = DatumGetInt32(pgqrs_get(slot, Workflows_max_attempts));
-	retry->non_retryable = text_list(pgqrs_get(slot, Workflows_non_retryable));
+	retry->non_retryable = pgqrs_text_list(pgqrs_get(slot, Workflows_non_retryable));
 	retry->backoff.initial_interval = column_duration(slot,
 													  Workflows_initial_interval,
 													  "initial_interval");

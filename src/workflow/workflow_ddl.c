@@ -12,86 +12,114 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "shmem/writers.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/outbox.h"
+#include "workflow/workflow.h"
 
-static const PgqrsSetting workflow_settings[WORKFLOW_SETTING_COUNT] = {
-	[WORKFLOW_HANDLER] = {"handler", TABLE_WORKFLOWS, Workflows_handler},
-	[WORKFLOW_MAX_ATTEMPTS] = {"max_attempts", TABLE_WORKFLOWS,
-							   Workflows_max_attempts},
-	[WORKFLOW_INITIAL_INTERVAL] = {"initial_interval", TABLE_WORKFLOWS,
-								   Workflows_initial_interval},
-	[WORKFLOW_BACKOFF_COEFFICIENT] = {"backoff_coefficient", TABLE_WORKFLOWS,
-									  Workflows_backoff_coefficient},
-	[WORKFLOW_MAX_INTERVAL] = {"max_interval", TABLE_WORKFLOWS,
-							   Workflows_max_interval},
-	[WORKFLOW_JITTER] = {"jitter", TABLE_WORKFLOWS, Workflows_jitter},
-	[WORKFLOW_NON_RETRYABLE] = {"non_retryable", TABLE_WORKFLOWS,
-								Workflows_non_retryable},
-	[WORKFLOW_TIMEOUT] = {"timeout", TABLE_WORKFLOWS, Workflows_timeout},
-	[WORKFLOW_VISIBILITY_TIMEOUT] = {"visibility_timeout", TABLE_QUEUES,
-									 Queues_visibility_timeout},
-	[WORKFLOW_MAX_CRASHES] = {"max_crashes", TABLE_QUEUES, Queues_max_attempts},
-	[WORKFLOW_KEY_SCOPE] = {"key_scope", TABLE_WORKFLOWS, Workflows_key_scope},
-	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", TABLE_WORKFLOWS,
-							   Workflows_outbox_queue},
-	[WORKFLOW_ON_CANCEL] = {"on_cancel", TABLE_WORKFLOWS, 0},
-	[WORKFLOW_FLOW] = PGQRS_FLOW_SETTINGS,
+/* In the order of the arguments. */
+enum
+{
+	WORKFLOW_HANDLER,
+	WORKFLOW_MAX_ATTEMPTS,
+	WORKFLOW_INITIAL_INTERVAL,
+	WORKFLOW_BACKOFF_COEFFICIENT,
+	WORKFLOW_MAX_INTERVAL,
+	WORKFLOW_JITTER,
+	WORKFLOW_NON_RETRYABLE,
+	WORKFLOW_TIMEOUT,
+	WORKFLOW_VISIBILITY_TIMEOUT,
+	WORKFLOW_MAX_CRASHES,
+	WORKFLOW_KEY_SCOPE,
+	WORKFLOW_OUTBOX_QUEUE,
+	WORKFLOW_ON_CANCEL,
+	WORKFLOW_FLOW
 };
 
-static Datum
-interval_datum(int64 duration)
+static const PgqrsOption workflow_options[WORKFLOW_FLOW + PGQRS_FLOW_OPTION_COUNT] = {
+	[WORKFLOW_HANDLER] = {"handler", OPTION_TEXT},
+	[WORKFLOW_MAX_ATTEMPTS] = {"max_attempts", OPTION_INTEGER, "3", -1, 0,
+							   TABLE_WORKFLOWS, Workflows_max_attempts},
+	[WORKFLOW_INITIAL_INTERVAL] = {"initial_interval", OPTION_DURATION, "1 s",
+								   0, PGQRS_MAX_DURATION, TABLE_WORKFLOWS,
+								   Workflows_initial_interval},
+	[WORKFLOW_BACKOFF_COEFFICIENT] = {"backoff_coefficient", OPTION_NUMBER, "2",
+									  0, 0, TABLE_WORKFLOWS,
+									  Workflows_backoff_coefficient},
+	[WORKFLOW_MAX_INTERVAL] = {"max_interval", OPTION_DURATION, "60 s", 0,
+							   PGQRS_MAX_DURATION, TABLE_WORKFLOWS,
+							   Workflows_max_interval},
+	[WORKFLOW_JITTER] = {"jitter", OPTION_NUMBER, "0.25", 0, 0, TABLE_WORKFLOWS,
+						 Workflows_jitter},
+	[WORKFLOW_NON_RETRYABLE] = {"non_retryable", OPTION_TEXTS, "{}", 0, 0,
+								TABLE_WORKFLOWS, Workflows_non_retryable},
+	[WORKFLOW_TIMEOUT] = {"timeout", OPTION_DURATION, NULL, 1,
+						  PGQRS_MAX_DURATION, TABLE_WORKFLOWS, Workflows_timeout},
+	[WORKFLOW_VISIBILITY_TIMEOUT] = {"visibility_timeout", OPTION_DURATION,
+									 "5 min", 1, PGQRS_MAX_VISIBILITY_TIMEOUT,
+									 TABLE_QUEUES, Queues_visibility_timeout},
+	[WORKFLOW_MAX_CRASHES] = {"max_crashes", OPTION_INTEGER, "5", 1, 0,
+							  TABLE_QUEUES, Queues_max_attempts},
+	[WORKFLOW_KEY_SCOPE] = {"key_scope", OPTION_KEY_SCOPE, "retained", 0, 0,
+							TABLE_WORKFLOWS, Workflows_key_scope},
+	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", OPTION_QUEUE, NULL, 0, 0,
+							   TABLE_WORKFLOWS, Workflows_outbox_queue},
+	[WORKFLOW_ON_CANCEL] = {"on_cancel", OPTION_ON_CANCEL, "end"},
+	[WORKFLOW_FLOW] = PGQRS_FLOW_OPTIONS,
+};
+
+void
+pgqrs_workflow_defaults(PgqrsOptions *s)
 {
-	return IntervalPGetDatum(pgqrs_interval(duration));
+	pgqrs_options_init(s, workflow_options, lengthof(workflow_options));
 }
 
-/* No setting is given; the defaults are those of pgqrs_create_workflow() in SQL. */
-void
-pgqrs_workflow_defaults(PgqrsSettings *s)
+static int64
+duration_of(const PgqrsOptions *s, int i)
 {
-	pgqrs_settings_init(s, workflow_settings, WORKFLOW_SETTING_COUNT);
-	pgqrs_settings_default(s, WORKFLOW_MAX_ATTEMPTS, Int32GetDatum(3));
-	pgqrs_settings_default(s, WORKFLOW_INITIAL_INTERVAL,
-						   interval_datum(USECS_PER_SEC));
-	pgqrs_settings_default(s, WORKFLOW_BACKOFF_COEFFICIENT, Float8GetDatum(2.0));
-	pgqrs_settings_default(s, WORKFLOW_MAX_INTERVAL,
-						   interval_datum(60 * USECS_PER_SEC));
-	pgqrs_settings_default(s, WORKFLOW_JITTER, Float8GetDatum(0.25));
-	pgqrs_settings_default(s, WORKFLOW_NON_RETRYABLE,
-						   PointerGetDatum(construct_empty_array(TEXTOID)));
-	pgqrs_settings_default(s, WORKFLOW_VISIBILITY_TIMEOUT,
-						   interval_datum(5 * 60 * USECS_PER_SEC));
-	pgqrs_settings_default(s, WORKFLOW_MAX_CRASHES, Int32GetDatum(5));
-	pgqrs_settings_default(s, WORKFLOW_KEY_SCOPE,
-						   pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_RETAINED));
+	return pgqrs_duration(DatumGetIntervalP(s->values[i].value), s->known[i].name);
+}
+
+/* The values given and the defaults must go together. */
+static void
+check_retry_policy(const PgqrsOptions *s)
+{
+	const NullableDatum *values = s->values;
+	PgqrsRetryPolicy policy;
+
+	policy.max_attempts = DatumGetInt32(values[WORKFLOW_MAX_ATTEMPTS].value);
+	policy.backoff.initial_interval = duration_of(s, WORKFLOW_INITIAL_INTERVAL);
+	policy.backoff.max_interval = duration_of(s, WORKFLOW_MAX_INTERVAL);
+	policy.backoff.coefficient = DatumGetFloat8(
+		values[WORKFLOW_BACKOFF_COEFFICIENT].value);
+	policy.backoff.jitter = DatumGetFloat8(values[WORKFLOW_JITTER].value);
+	policy.non_retryable = pgqrs_text_list(values[WORKFLOW_NON_RETRYABLE].value);
+	pgqrs_retry_policy_check(&policy);
 }
 
 static void
-check_outbox(const PgqrsSettings *s)
+check_outbox(const PgqrsOptions *s)
 {
-	const PgqrsSettingValue *outbox = &s->values[WORKFLOW_OUTBOX_QUEUE];
+	NullableDatum outbox = s->values[WORKFLOW_OUTBOX_QUEUE];
 
-	if (s->given[WORKFLOW_OUTBOX_QUEUE] && !outbox->isnull)
-		pgqrs_outbox_check(TextDatumGetCString(outbox->value));
+	if (s->given[WORKFLOW_OUTBOX_QUEUE] && !outbox.isnull)
+		pgqrs_outbox_check(TextDatumGetCString(outbox.value));
 }
 
 static void
 insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
-				const PgqrsSettings *s)
+				const PgqrsOptions *s)
 {
 	PgqrsRow row;
 	Name owner = palloc0(sizeof(NameData));
 
 	namestrcpy(owner, GetUserNameFromId(GetUserId(), false));
 	pgqrs_row_init(&row, workflows);
-	pgqrs_settings_store(s, TABLE_WORKFLOWS, false, &row);
+	pgqrs_options_store(s, TABLE_WORKFLOWS, false, &row);
 	pgqrs_set(&row, Workflows_workflow_id, Int64GetDatum(workflow_id));
 	pgqrs_set(&row, Workflows_name, CStringGetTextDatum(name));
 	pgqrs_set(&row, Workflows_owner, NameGetDatum(owner));
@@ -101,15 +129,15 @@ insert_workflow(PgqrsTable *workflows, int64 workflow_id, const char *name,
 
 /* NOTICE if the settings of an existing workflow differ from the given ones. */
 static void
-report_differences(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+report_differences(const char *name, const PgqrsOptions *s, PgqrsTable *queues,
 				   TupleTableSlot *queue, PgqrsTable *workflows,
 				   TupleTableSlot *workflow)
 {
 	StringInfoData differences;
 
 	initStringInfo(&differences);
-	pgqrs_settings_compare(s, workflows, workflow, &differences);
-	pgqrs_settings_compare(s, queues, queue, &differences);
+	pgqrs_options_compare(s, workflows, workflow, &differences);
+	pgqrs_options_compare(s, queues, queue, &differences);
 	if (differences.len > 0)
 		ereport(NOTICE,
 				(errmsg("workflow \"%s\" exists and keeps its settings", name),
@@ -141,16 +169,16 @@ lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
 
 /* Returns whether key_scope has changed. */
 static bool
-store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsSettings *s)
+store_workflow(PgqrsTable *workflows, TupleTableSlot *slot, const PgqrsOptions *s)
 {
 	PgqrsRow row;
 	Oid key_scope;
 
-	if (!pgqrs_settings_given(s, TABLE_WORKFLOWS))
+	if (!pgqrs_options_given(s, TABLE_WORKFLOWS))
 		return false;
 	key_scope = DatumGetObjectId(pgqrs_get(slot, Workflows_key_scope));
 	pgqrs_row_copy(&row, workflows, slot);
-	pgqrs_settings_store(s, TABLE_WORKFLOWS, true, &row);
+	pgqrs_options_store(s, TABLE_WORKFLOWS, true, &row);
 	pgqrs_row_update(workflows, slot, &row);
 	pgqrs_catalog_changed(TABLE_WORKFLOWS);
 	return DatumGetObjectId(row.values[Workflows_key_scope - 1]) != key_scope;
@@ -180,11 +208,11 @@ exclude_triggers(const char *name, PgqrsTable *queues, TupleTableSlot *queue)
 }
 
 static bool
-settings_differ(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queue,
+settings_differ(const PgqrsOptions *s, PgqrsTable *queues, TupleTableSlot *queue,
 				PgqrsTable *workflows, TupleTableSlot *workflow)
 {
-	return pgqrs_settings_differ(s, workflows, workflow) ||
-		pgqrs_settings_differ(s, queues, queue);
+	return pgqrs_options_differ(s, workflows, workflow) ||
+		pgqrs_options_differ(s, queues, queue);
 }
 
 /*
@@ -192,7 +220,7 @@ settings_differ(const PgqrsSettings *s, PgqrsTable *queues, TupleTableSlot *queu
  * is neither locked nor written.  False if it was deleted meanwhile.
  */
 static bool
-replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+replace_workflow(const char *name, const PgqrsOptions *s, PgqrsTable *queues,
 				 TupleTableSlot *queue, PgqrsTable *workflows,
 				 TupleTableSlot *workflow)
 {
@@ -202,9 +230,9 @@ replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 		return true;
 	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		return false;
-	new_key_scope = pgqrs_settings_differ(s, workflows, workflow) &&
+	new_key_scope = pgqrs_options_differ(s, workflows, workflow) &&
 		store_workflow(workflows, workflow, s);
-	if (pgqrs_settings_differ(s, queues, queue))
+	if (pgqrs_options_differ(s, queues, queue))
 		pgqrs_queue_store(queues, queue, s);
 	if (new_key_scope)
 		exclude_triggers(name, queues, queue);
@@ -216,7 +244,7 @@ replace_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
  * meanwhile.
  */
 static bool
-reconcile_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
+reconcile_workflow(const char *name, const PgqrsOptions *s, PgqrsTable *queues,
 				   TupleTableSlot *queue, PgqrsTable *workflows,
 				   TupleTableSlot *workflow)
 {
@@ -232,7 +260,7 @@ reconcile_workflow(const char *name, const PgqrsSettings *s, PgqrsTable *queues,
 }
 
 int64
-pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
+pgqrs_workflow_create(const char *name, const PgqrsOptions *s)
 {
 	PgqrsTable *queues;
 	PgqrsTable *workflows;
@@ -240,6 +268,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *workflow;
 	int64 id;
 
+	check_retry_policy(s);
 	pgqrs_require_privilege(name, PRIVILEGE_ADMIN);
 	check_outbox(s);
 	queues = pgqrs_table_open(TABLE_QUEUES, true);
@@ -266,7 +295,7 @@ pgqrs_workflow_create(const char *name, const PgqrsSettings *s)
 }
 
 void
-pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
+pgqrs_workflow_alter(const char *name, const PgqrsOptions *s)
 {
 	PgqrsTable *queues = pgqrs_table_open(TABLE_QUEUES, true);
 	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, true);
@@ -274,6 +303,7 @@ pgqrs_workflow_alter(const char *name, const PgqrsSettings *s)
 	TupleTableSlot *workflow = pgqrs_table_slot(workflows);
 	bool new_key_scope;
 
+	check_retry_policy(s);
 	check_outbox(s);
 	if (!lock_workflow(name, queues, queue, workflows, workflow))
 		pgqrs_error_workflow_not_found(name);
