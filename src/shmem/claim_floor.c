@@ -60,7 +60,7 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "base/guc.h"
-#include "common/pg_prng.h"
+#include "base/inject.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -93,8 +93,8 @@
  * little shorter each time that it was enough, and each further one longer by
  * this factor.
  */
-#define REACH_FACTOR 8
-#define MAX_REACH	 (INT64CONST(366) * USECS_PER_DAY)
+#define WINDOW_FACTOR	8
+#define MAX_SCAN_WINDOW (INT64CONST(366) * USECS_PER_DAY)
 
 /* How far a floor may stand from its place in the table. */
 #define MAX_PROBES 64
@@ -132,7 +132,7 @@ typedef struct PgqrsFloor
 	int gap_count;
 	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS]; /* above the key, in order, apart */
 	PgqrsFloorKey swept;				  /* the sweep goes on here */
-	int64 reach;		 /* how far the next scan reads at first */
+	int64 scan_window;	 /* how far the next scan reads at first */
 	TimestampTz used_at; /* by a scan */
 } PgqrsFloor;
 
@@ -177,35 +177,35 @@ typedef union PaddedPublished
 } PaddedPublished;
 
 /* The same of a prepared transaction; guarded by floors_lock. */
-typedef struct ParkedRange
+typedef struct PreparedRange
 {
 	int64 queue_id;
 	TimestampTz from;
 	TimestampTz to;
-} ParkedRange;
+} PreparedRange;
 
-typedef struct Parked
+typedef struct PreparedXact
 {
 	TransactionId xid; /* or invalid: free */
 	Oid db;
 	uint32 epoch;
 	int count;
-	ParkedRange ranges[RANGES];
-} Parked;
+	PreparedRange ranges[RANGES];
+} PreparedXact;
 
 typedef struct Floors
 {
 	LWLock *lock;
-	pg_atomic_uint32 backends;	   /* as many of the published are in use */
-	pg_atomic_uint32 parked;	   /* as many parked entries are taken */
-	pg_atomic_uint32 sweep_at;	   /* the next sweep begins at this floor */
-	pg_atomic_uint64 displaced_at; /* when a floor was last missed, or 0 */
-	bool prepared_known;		   /* guarded by lock; only ever set */
-	int max_parked;
+	pg_atomic_uint32 backends;		 /* as many of the published are in use */
+	pg_atomic_uint32 prepared_count; /* as many parked entries are taken */
+	pg_atomic_uint32 sweep_at;		 /* the next sweep begins at this floor */
+	pg_atomic_uint64 displaced_at;	 /* when a floor was last missed, or 0 */
+	bool prepared_known;			 /* guarded by lock; only ever set */
+	int max_prepared;
 	PgqrsSlotTable names; /* whose the floors are, by queue and priority */
 	Counters counters[PGQRS_MAX_DATABASES]; /* of backends of the past; by lock */
 	PaddedPublished *published;				/* by backend */
-	Parked *parkings;
+	PreparedXact *prepared;
 	PgqrsFloor *floors;
 } Floors;
 
@@ -222,22 +222,12 @@ static bool modified_before = false;
 static bool publishing = false;
 static TimestampTz last_reading;
 
-/* Where a build for the stress test lets others come in between. */
-static void
-widen(void)
-{
-#ifdef PGQRS_BREAK_FLOOR
-	if (pg_prng_uint64_range(&pg_global_prng_state, 0, 15) == 0)
-		pg_usleep(pg_prng_uint64_range(&pg_global_prng_state, 0, 30000));
-#endif
-}
-
 /*
  * Shared memory
  */
 
 static int
-max_parked(void)
+max_prepared(void)
 {
 	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
 }
@@ -249,9 +239,9 @@ published_size(void)
 }
 
 static Size
-parkings_size(void)
+prepared_size(void)
 {
-	return MAXALIGN(mul_size(max_parked(), sizeof(Parked)));
+	return MAXALIGN(mul_size(max_prepared(), sizeof(PreparedXact)));
 }
 
 static Size
@@ -267,7 +257,7 @@ arrays_size(void)
 	Size size = PG_CACHE_LINE_SIZE;
 
 	size = add_size(size, published_size());
-	size = add_size(size, parkings_size());
+	size = add_size(size, prepared_size());
 	size = add_size(size, names_size());
 	return add_size(size, mul_size(pgqrs_max_floors, sizeof(PgqrsFloor)));
 }
@@ -303,19 +293,19 @@ init_floors(LWLockPadded *locks)
 
 	shared->lock = &locks->lock;
 	pg_atomic_init_u32(&shared->backends, 0);
-	pg_atomic_init_u32(&shared->parked, 0);
+	pg_atomic_init_u32(&shared->prepared_count, 0);
 	pg_atomic_init_u32(&shared->sweep_at, 0);
 	pg_atomic_init_u64(&shared->displaced_at, 0);
 	for (int i = 0; i < PGQRS_MAX_DATABASES; i++)
 		init_counters(&shared->counters[i]);
 	shared->prepared_known = max_prepared_xacts == 0;
-	shared->max_parked = max_parked();
+	shared->max_prepared = max_prepared();
 
 	p = (char *) CACHELINEALIGN((char *) shared + MAXALIGN(sizeof(Floors)));
 	shared->published = (PaddedPublished *) p;
 	p += published_size();
-	shared->parkings = (Parked *) p;
-	p += parkings_size();
+	shared->prepared = (PreparedXact *) p;
+	p += prepared_size();
 	pgqrs_slots_init(&shared->names, p, sizeof(PgqrsSlotName), pgqrs_max_floors,
 					 MAX_PROBES);
 	p += names_size();
@@ -374,7 +364,7 @@ forget_floor(PgqrsFloor *floor)
 {
 	SpinLockAcquire(&floor->mutex);
 	floor->db = InvalidOid;
-	if (!PGQRS_FLOOR_BROKEN('f'))
+	if (!INJECT(FLOOR_REUSE_GENERATION))
 		floor->generation++;
 	SpinLockRelease(&floor->mutex);
 	pgqrs_slot_free(&shared->names, floor - shared->floors);
@@ -428,7 +418,7 @@ init_floor(PgqrsFloor *floor, int64 queue_id, int16 priority, TimestampTz now)
 	floor->key = lowest;
 	floor->swept = lowest;
 	floor->gap_count = 0;
-	floor->reach = MAX_REACH;
+	floor->scan_window = MAX_SCAN_WINDOW;
 	floor->entries = RAISE_AFTER;
 	floor->epoch = pgqrs_clock_epoch();
 	floor->used_at = now;
@@ -481,16 +471,6 @@ void
 pgqrs_floor_forget(int64 queue_id)
 {
 	forget_floors(MyDatabaseId, queue_id);
-}
-
-/* Where a build for the stress test loses floors. */
-static void
-forget_at_random(const PgqrsFloorScan *scan)
-{
-#ifdef PGQRS_BREAK_FLOOR
-	if (pg_prng_uint64_range(&pg_global_prng_state, 0, 63) == 0)
-		pgqrs_floor_forget(scan->queue_id);
-#endif
 }
 
 /*
@@ -810,7 +790,7 @@ is_published(Published *mine, int64 queue_id, TimestampTz key)
 static void
 open_key(Published *mine, int64 queue_id)
 {
-	if (PGQRS_FLOOR_BROKEN('i') && publishing)
+	if (INJECT(FLOOR_PUBLISH_ONCE) && publishing)
 		return;
 	begin_publishing(mine);
 	pg_atomic_write_u64(&mine->opening_queue, (uint64) queue_id);
@@ -847,15 +827,15 @@ pgqrs_floor_writer_clock(int64 queue_id, int64 delay, TimestampTz not_before)
 	TimestampTz reading;
 
 	modified = true;
-	if (shared == NULL || PGQRS_FLOOR_BROKEN('a'))
+	if (shared == NULL || INJECT(FLOOR_PUBLISH_NOTHING))
 		return pgqrs_clock();
 	mine = my_published();
-	if (!PGQRS_FLOOR_BROKEN('b'))
+	if (!INJECT(FLOOR_KEY_BEFORE_PUBLISH))
 		open_key(mine, queue_id);
-	widen();
+	inject_delay();
 	reading = pgqrs_clock();
-	widen();
-	if (PGQRS_FLOOR_BROKEN('b'))
+	inject_delay();
+	if (INJECT(FLOOR_KEY_BEFORE_PUBLISH))
 		begin_publishing(mine);
 	close_key(mine, queue_id, Max(reading + delay, not_before));
 	last_reading = reading;
@@ -876,13 +856,13 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 	modified = true;
 	if (shared == NULL)
 		return;
-	if (!PGQRS_FLOOR_BROKEN('l'))
+	if (!INJECT(FLOOR_DML_UNPUBLISHED))
 	{
 		begin_publishing(my_published());
 		publish_key(my_published(), queue_id, visible_after);
 	}
 	pg_memory_barrier();
-	widen();
+	inject_delay();
 	LWLockAcquire(shared->lock, LW_SHARED);
 	floor = look_up(queue_id, priority);
 	if (floor != NULL)
@@ -893,7 +873,7 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 			floor->key.visible_after = visible_after;
 			floor->key.message_id = LOWEST_ID;
 		}
-		if (!PGQRS_FLOOR_BROKEN('r'))
+		if (!INJECT(FLOOR_DML_KEEPS_GAP))
 			remove_gap_at(floor, visible_after);
 		floor->generation++;
 		SpinLockRelease(&floor->mutex);
@@ -908,7 +888,7 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 void
 pgqrs_floor_check_key(int64 queue_id, int16 priority, TimestampTz visible_after)
 {
-	if (shared == NULL || PGQRS_FLOOR_BROKEN('a') ||
+	if (shared == NULL || INJECT(FLOOR_PUBLISH_NOTHING) ||
 		is_published(my_published(), queue_id, visible_after))
 		return;
 #ifdef PGQRS_BREAK_FLOOR
@@ -945,12 +925,12 @@ pgqrs_floor_lower_all(void)
  */
 
 /* A free entry; floors_lock is held. */
-static Parked *
+static PreparedXact *
 park(TransactionId xid, Oid db, uint32 epoch)
 {
-	for (int i = 0; i < shared->max_parked; i++)
+	for (int i = 0; i < shared->max_prepared; i++)
 	{
-		Parked *parked = &shared->parkings[i];
+		PreparedXact *parked = &shared->prepared[i];
 
 		if (TransactionIdIsValid(parked->xid))
 			continue;
@@ -958,22 +938,22 @@ park(TransactionId xid, Oid db, uint32 epoch)
 		parked->db = db;
 		parked->epoch = epoch;
 		parked->count = 0;
-		pg_atomic_fetch_add_u32(&shared->parked, 1);
+		pg_atomic_fetch_add_u32(&shared->prepared_count, 1);
 		return parked;
 	}
 	pgqrs_error_too_many_prepared();
 }
 
 static void
-park_range(Parked *parked, int64 queue_id, TimestampTz from, TimestampTz to)
+park_range(PreparedXact *parked, int64 queue_id, TimestampTz from, TimestampTz to)
 {
-	parked->ranges[parked->count++] = (ParkedRange){queue_id, from, to};
+	parked->ranges[parked->count++] = (PreparedRange){queue_id, from, to};
 }
 
 static void
 park_published(TransactionId xid, Published *mine)
 {
-	Parked *parked = park(xid, mine->db, mine->epoch);
+	PreparedXact *parked = park(xid, mine->db, mine->epoch);
 	int count = pg_atomic_read_u32(&mine->count);
 
 	for (int i = 0; i < count; i++)
@@ -989,8 +969,8 @@ park_published(TransactionId xid, Published *mine)
 static bool
 is_parked(TransactionId xid)
 {
-	for (int i = 0; i < shared->max_parked; i++)
-		if (shared->parkings[i].xid == xid)
+	for (int i = 0; i < shared->max_prepared; i++)
+		if (shared->prepared[i].xid == xid)
 			return true;
 	return false;
 }
@@ -999,15 +979,15 @@ is_parked(TransactionId xid)
 static void
 unpark(void)
 {
-	for (int i = 0; i < shared->max_parked; i++)
+	for (int i = 0; i < shared->max_prepared; i++)
 	{
-		Parked *parked = &shared->parkings[i];
+		PreparedXact *parked = &shared->prepared[i];
 
 		if (!TransactionIdIsValid(parked->xid) ||
 			TransactionIdIsInProgress(parked->xid))
 			continue;
 		parked->xid = InvalidTransactionId;
-		pg_atomic_fetch_sub_u32(&shared->parked, 1);
+		pg_atomic_fetch_sub_u32(&shared->prepared_count, 1);
 	}
 }
 
@@ -1024,7 +1004,7 @@ pgqrs_floor_pre_prepare(void)
 	if (shared == NULL || max_prepared_xacts == 0)
 		return;
 	mine = my_published();
-	if (!publishing || PGQRS_FLOOR_BROKEN('p'))
+	if (!publishing || INJECT(FLOOR_PREPARE_UNRECORDED))
 		return;
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -1070,7 +1050,7 @@ learn_prepared(void)
 	{
 		unpark();
 		for (int i = 0; i < count; i++)
-			if (!is_parked(xids[i]) && !PGQRS_FLOOR_BROKEN('k'))
+			if (!is_parked(xids[i]) && !INJECT(FLOOR_FORGET_PREPARED))
 				park_range(park(xids[i], dbs[i], pgqrs_clock_epoch()),
 						   ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
 		shared->prepared_known = true;
@@ -1099,7 +1079,7 @@ pgqrs_floor_knows_prepared(void)
 void
 pgqrs_floor_call_begin(void)
 {
-	modified_before = modified && !PGQRS_FLOOR_BROKEN('h');
+	modified_before = modified && !INJECT(FLOOR_RAISE_WHEN_DIRTY);
 	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
 		learn_prepared();
 }
@@ -1177,7 +1157,7 @@ read_published(PgqrsFloorScan *scan, Published *other)
 }
 
 static void
-read_parked(PgqrsFloorScan *scan, const Parked *parked)
+read_parked(PgqrsFloorScan *scan, const PreparedXact *parked)
 {
 	bool same_epoch = parked->epoch == scan->epoch;
 
@@ -1185,7 +1165,7 @@ read_parked(PgqrsFloorScan *scan, const Parked *parked)
 		return;
 	for (int i = 0; i < parked->count; i++)
 	{
-		const ParkedRange *range = &parked->ranges[i];
+		const PreparedRange *range = &parked->ranges[i];
 
 		if (range->queue_id == scan->queue_id || range->queue_id == ANY_QUEUE)
 			add_pending(scan, same_epoch ? range->from : DT_NOBEGIN,
@@ -1202,19 +1182,19 @@ read_pending(PgqrsFloorScan *scan)
 	scan->limit = (PgqrsFloorKey){DT_NOEND, LOWEST_ID};
 	scan->cap = DT_NOEND;
 	scan->pending_count = 0;
-	if (PGQRS_FLOOR_BROKEN('e'))
+	if (INJECT(FLOOR_IGNORE_PENDING))
 		return;
 	for (uint32 i = 0; i < backends; i++)
 		read_published(scan, &shared->published[i].p);
 
 	/* keys are parked before they are withdrawn, so look there last */
 	pg_read_barrier();
-	if (pg_atomic_read_u32(&shared->parked) > 0)
+	if (pg_atomic_read_u32(&shared->prepared_count) > 0)
 	{
 		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 		unpark();
-		for (int i = 0; i < shared->max_parked; i++)
-			read_parked(scan, &shared->parkings[i]);
+		for (int i = 0; i < shared->max_prepared; i++)
+			read_parked(scan, &shared->prepared[i]);
 		LWLockRelease(shared->lock);
 	}
 }
@@ -1227,10 +1207,11 @@ end_part(PgqrsFloorScan *scan)
 
 	if (scan->next_gap < scan->gap_count)
 		scan->until = scan->gaps[scan->next_gap].from;
-	else if (scan->floor == NULL || scan->is_probe || from < scan->now - MAX_REACH)
+	else if (scan->floor == NULL || scan->is_probe ||
+			 from < scan->now - MAX_SCAN_WINDOW)
 		scan->until = scan->now;
 	else
-		scan->until = Min(from + scan->reach, scan->now);
+		scan->until = Min(from + scan->scan_window, scan->now);
 }
 
 /* Copies what the scan has to know of its floor; false: it is another's by now. */
@@ -1248,7 +1229,7 @@ read_floor(PgqrsFloorScan *scan, PgqrsFloor *floor, int *entries)
 		memcpy(scan->gaps, floor->gaps, floor->gap_count * sizeof(PgqrsFloorGap));
 	}
 	scan->generation = floor->generation;
-	scan->reach = floor->reach;
+	scan->scan_window = floor->scan_window;
 	*entries = floor->entries;
 	SpinLockRelease(&floor->mutex);
 	return is_ours;
@@ -1279,12 +1260,12 @@ begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 	if (scan->floor == NULL)
 		return;
 	pg_memory_barrier();
-	widen();
+	inject_delay();
 	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
 	if (scan->may_raise)
 		read_pending(scan);
 	pg_memory_barrier();
-	widen();
+	inject_delay();
 }
 
 /*
@@ -1317,8 +1298,8 @@ pgqrs_floor_scan_next_part(PgqrsFloorScan *scan)
 	else if (scan->until < scan->now)
 	{
 		scan->from.visible_after = scan->until + 1;
-		scan->beyond = true;
-		scan->reach = Min(scan->reach * REACH_FACTOR, MAX_REACH);
+		scan->window_exceeded = true;
+		scan->scan_window = Min(scan->scan_window * WINDOW_FACTOR, MAX_SCAN_WINDOW);
 	}
 	else
 	{
@@ -1331,11 +1312,11 @@ pgqrs_floor_scan_next_part(PgqrsFloorScan *scan)
 
 /* How far the next scan is to read at first. */
 static int64
-next_reach(const PgqrsFloorScan *scan)
+next_scan_window(const PgqrsFloorScan *scan)
 {
-	if (scan->beyond)
-		return scan->reach;
-	return Max(1, Min(scan->reach, scan->now - scan->main) * 7 / 8);
+	if (scan->window_exceeded)
+		return scan->scan_window;
+	return Max(1, Min(scan->scan_window, scan->now - scan->main) * 7 / 8);
 }
 
 /* The scan was read to its end: so were the dead entries before that. */
@@ -1365,7 +1346,7 @@ add_gaps(PgqrsFloor *floor, const PgqrsFloorScan *scan)
 	least = Min(width(rest) / GAP_SHARE, NEAR);
 	for (int i = 0; i <= scan->pending_count && rest.from < rest.to; i++)
 	{
-		bool is_last = i == scan->pending_count || PGQRS_FLOOR_BROKEN('o');
+		bool is_last = i == scan->pending_count || INJECT(FLOOR_GAP_OVER_PENDING);
 		PgqrsFloorGap gap = rest;
 
 		if (!is_last)
@@ -1410,7 +1391,7 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 
 	if (shared == NULL)
 		return;
-	widen();
+	inject_delay();
 	if (scan->entries > 0)
 		count_scan(scan);
 	if (floor == NULL)
@@ -1424,9 +1405,9 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 	end_run(scan);
 	if (!scan->has_first)
 		to = scan->exhausted ? (PgqrsFloorKey){scan->now, LOWEST_ID} : scan->start;
-	else if (PGQRS_FLOOR_BROKEN('g'))
+	else if (INJECT(FLOOR_PASS_FIRST_ROW))
 		to.message_id++;
-	if (PGQRS_FLOOR_BROKEN('d') && scan->may_raise)
+	if (INJECT(FLOOR_READ_PENDING_LATE) && scan->may_raise)
 		read_pending(scan);
 	if (scan->may_raise && pgqrs_floor_compare(scan->limit, to) < 0)
 		to = scan->limit;
@@ -1439,17 +1420,19 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 		else if (floor->entries < RAISE_AFTER)
 			floor->entries += scan->entries;
 		if (scan->may_raise && scan->epoch == pgqrs_clock_epoch() &&
-			(floor->generation == scan->generation || PGQRS_FLOOR_BROKEN('m')))
+			(floor->generation == scan->generation ||
+			 INJECT(FLOOR_IGNORE_GENERATION)))
 			raised = raise_floor(floor, scan, to);
 		if (!scan->is_probe && scan->next_gap == scan->gap_count &&
-			scan->main >= scan->now - MAX_REACH)
-			floor->reach = next_reach(scan);
+			scan->main >= scan->now - MAX_SCAN_WINDOW)
+			floor->scan_window = next_scan_window(scan);
 		floor->used_at = scan->now;
 	}
 	SpinLockRelease(&floor->mutex);
 	if (raised)
 		add_to(&my_counters()->raised, 1);
-	forget_at_random(scan);
+	if (inject_at_random(64))
+		pgqrs_floor_forget(scan->queue_id);
 }
 
 /*
@@ -1628,5 +1611,5 @@ pgqrs_floor_end(void)
 	publishing = false;
 	pg_atomic_write_u32(&my_published()->count, 0);
 	pg_atomic_write_u64(&my_published()->opening, 0);
-	widen();
+	inject_delay();
 }

@@ -13,16 +13,6 @@
 #include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
-/*
- * A build for the stress test waits at random wherever others may come in
- * between, and breaks the protocol where the letter says; see test/soak/stress.
- */
-#ifdef PGQRS_BREAK_FLOOR
-#define PGQRS_FLOOR_BROKEN(letter) (PGQRS_BREAK_FLOOR == (letter))
-#else
-#define PGQRS_FLOOR_BROKEN(letter) false
-#endif
-
 /* A place in the order of claims within a queue and priority. */
 typedef struct PgqrsFloorKey
 {
@@ -58,9 +48,9 @@ typedef struct PgqrsFloorScan
 	PgqrsFloorKey start;	  /* where the first part began */
 	int next_gap;			  /* the part ends where this one begins */
 	TimestampTz main;		  /* where the part after the last gap began */
-	int64 reach;	/* how far, in microseconds, it is worth reading at first */
-	bool beyond;	/* that was not enough */
-	bool exhausted; /* read until now */
+	int64 scan_window; /* how far, in microseconds, it is worth reading at first */
+	bool window_exceeded; /* that was not enough */
+	bool exhausted;		  /* read until now */
 
 	int entries;		 /* index entries looked at */
 	int dead;			 /* of them, without a message */

@@ -29,6 +29,7 @@
 #include "shmem/claim_hints.h"
 
 #include "base/compat.h"
+#include "base/inject.h"
 #include "miscadmin.h"
 #include "storage/spin.h"
 
@@ -221,7 +222,7 @@ pgqrs_claim_hint_look_up(PgqrsFloorKey key, TimestampTz now)
 	place = place_of(key.message_id);
 	SpinLockAcquire(&place->mutex);
 	if (is_noted(place, key) && is_fresh(place, now))
-		taken = place->committed || PGQRS_FLOOR_BROKEN('t') ?
+		taken = place->committed || INJECT(CLAIM_HINT_PASS_OPEN) ?
 			CLAIM_HINT_COMMITTED :
 			CLAIM_HINT_OPEN;
 	SpinLockRelease(&place->mutex);
@@ -260,7 +261,7 @@ pgqrs_claim_hints_committed(void)
 void
 pgqrs_claim_hints_forget(void)
 {
-	end_notes(PGQRS_FLOOR_BROKEN('u'));
+	end_notes(INJECT(CLAIM_HINT_KEEP_ROLLED_BACK));
 }
 
 /* Of this database, whoever noted it. */

@@ -21,6 +21,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "base/guc.h"
+#include "base/inject.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "executor/instrument.h"
@@ -279,7 +280,7 @@ transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 			lower_durability();
 			pgqrs_priority_hints_pre_end();
-			if (PGQRS_FLOOR_BROKEN('c'))
+			if (INJECT(FLOOR_WITHDRAW_EARLY))
 				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:

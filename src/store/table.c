@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/errors.h"
+#include "base/inject.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -430,7 +431,7 @@ scan_begin(PgqrsScan *scan, PgqrsTable *table, PgqrsIndexId index, int nkeys,
 			make_scan_key(&scan->keys[i], scan->index, &keys[i]);
 	}
 
-	if (PGQRS_FLOOR_BROKEN('j') && index == INDEX_MESSAGES_CLAIM)
+	if (INJECT(FLOOR_OLD_SNAPSHOT) && index == INDEX_MESSAGES_CLAIM)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	else
 		PushActiveSnapshot(read_snapshot(table));
