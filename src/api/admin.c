@@ -1,6 +1,7 @@
 /*
  * admin.c
- *	  SQL functions for the owner: privileges, maintenance, what a copy of the tables needs.
+ *	  SQL functions of the owner: privileges, maintenance, and triggers on
+ *	  copied tables.
  */
 #include "api/args.h"
 
@@ -79,7 +80,7 @@ sql_grant(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Takes away what a role had that no longer exists, too. */
+/* Also revokes from a role that no longer exists. */
 PG_FUNCTION_INFO_V1(sql_revoke);
 Datum
 sql_revoke(PG_FUNCTION_ARGS)
@@ -130,7 +131,7 @@ sql_function_privileges(PG_FUNCTION_ARGS)
  * Maintenance
  */
 
-/* Counts from one to another, both included, and more members. */
+/* The counts from one to another, both included; more: further members. */
 static Datum
 counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 {
@@ -144,7 +145,7 @@ counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
 }
 
-/* The member "failed": the errors of duties that failed, by name. */
+/* The member "failed": the errors of failed duties, by name. */
 static const char *
 failed_member(ErrorData **errors)
 {
@@ -230,8 +231,8 @@ require_row_trigger(FunctionCallInfo fcinfo, const char *function)
 }
 
 /*
- * A transaction writes a message without pgqrs's functions: by hand, by COPY or as
- * a subscriber.
+ * Row trigger: a transaction writes a message without the functions of pgqrs,
+ * by hand, by COPY or as a subscriber.
  */
 PG_FUNCTION_INFO_V1(sql_messages_written);
 Datum
@@ -265,7 +266,7 @@ sql_messages_written(PG_FUNCTION_ARGS)
 	values[3] = heap_getattr(row, Messages_message_id, desc, &isnull[3]);
 	heap_getattr(row, Messages_lease, desc, &isnull[4]);
 	pgqrs_xact_request_duty(DUTY_EXPIRY, 0);
-	/* a NULL is refused by the table */
+	/* the table refuses a NULL */
 	if (!isnull[0] && !isnull[1] && !isnull[2] && !isnull[3])
 	{
 		pgqrs_claim_hint_foreign_write(DatumGetInt64(values[3]));
@@ -281,8 +282,9 @@ sql_messages_written(PG_FUNCTION_ARGS)
 }
 
 /*
- * Queues, workflows, schedules and grants that are written past the functions, by
- * hand, by a restore or as a subscriber: every session reads them anew.
+ * Row trigger: queues, workflows, schedules or grants are written without the
+ * functions of pgqrs, by hand, by a restore or as a subscriber.  All sessions
+ * read them again.
  */
 PG_FUNCTION_INFO_V1(sql_settings_written);
 Datum
@@ -299,7 +301,7 @@ sql_settings_written(PG_FUNCTION_ARGS)
 							   trigger->tg_trigtuple);
 }
 
-/* The id that the sequence gave last, or 0. */
+/* The last id of the sequence, or 0. */
 static int64
 last_id(Oid sequence)
 {
@@ -314,9 +316,9 @@ last_id(Oid sequence)
 }
 
 /*
- * Nothing takes an id between the look and the setting: nextval() locks the
- * sequence against this to the end of its transaction.  setval() is no part of
- * the transaction, so the lock may go with it.
+ * No transaction takes an id between the read and the setting: nextval() locks
+ * the sequence until the end of its transaction, which conflicts with this
+ * lock.  setval() is not transactional, so the lock is released at once.
  */
 PG_FUNCTION_INFO_V1(sql_advance_sequence);
 Datum

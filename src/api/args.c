@@ -1,6 +1,6 @@
 /*
  * args.c
- *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ *	  Arguments of SQL functions: fetching and checking.
  */
 #include "api/args.h"
 
@@ -24,7 +24,10 @@
 #define MAX_TEXT_BYTES	   8192
 #define MAX_RESULT_COLUMNS 16
 
-/* Every function that has arguments requires one. */
+/*
+ * 22004 for a NULL.  Every function with arguments calls this, so it records the
+ * function for error messages.
+ */
 static void
 require(FunctionCallInfo fcinfo, int n, const char *name)
 {
@@ -89,7 +92,7 @@ pgqrs_arg_priority_or(FunctionCallInfo fcinfo, int n, int missing)
 							PGQRS_MAX_PRIORITY, missing);
 }
 
-/* Refuses a text that is longer than any that has a use. */
+/* Refuses a text longer than any useful one. */
 static void
 check_text(Datum value, const char *name)
 {
@@ -361,7 +364,7 @@ pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n)
 	return label;
 }
 
-/* NULL: none is given. */
+/* NULL: no item has a key. */
 static char **
 get_keys(FunctionCallInfo fcinfo, int n, const char *name, int count,
 		 const char *items_name)
@@ -416,7 +419,7 @@ pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n, int count,
 			pgqrs_error_not_supported("concurrency_keys");
 }
 
-/* item and earlier: places from 0. */
+/* item and earlier: indexes from 0. */
 static void
 refuse_duplicate(const char *name, int item, int earlier, const char *value)
 {
@@ -558,9 +561,9 @@ pgqrs_int64_array(const int64 *values, int count)
 }
 
 /*
- * The row that a function with OUT parameters returns.  To make it from the
- * catalog at each call costs as much as a small read does, so the session keeps
- * it: no command changes the OUT parameters of a function that exists.
+ * The row type of a function with OUT parameters.  The session caches it, since
+ * building it from the catalog costs as much as a small read; no command
+ * changes the OUT parameters of an existing function.
  */
 TupleDesc
 pgqrs_result_desc(FunctionCallInfo fcinfo)

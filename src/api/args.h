@@ -1,6 +1,6 @@
 /*
  * args.h
- *	  Arguments of SQL-callable functions: fetched, checked, refused.
+ *	  Arguments of SQL functions: fetching and checking.
  *
  * Every function here raises 22004 for a NULL where none is allowed and 22023
  * for a value out of its bounds, naming the argument.  An argument that has a
@@ -42,19 +42,19 @@ extern char *pgqrs_arg_pattern_or_null(FunctionCallInfo fcinfo, int n,
 extern char *pgqrs_arg_key(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *pgqrs_arg_key_or_null(FunctionCallInfo fcinfo, int n, const char *name);
 
-/* One of the labels; the number of the one given. */
+/* The number of the given label. */
 extern int pgqrs_arg_label(FunctionCallInfo fcinfo, int n, const char *name,
 						   int nlabels, const char *const *labels);
 extern int pgqrs_arg_label_or(FunctionCallInfo fcinfo, int n, const char *name,
 							  int nlabels, const char *const *labels, int missing);
 
-/* One of the labels of an enum type. */
+/* The value of the given label of an enum type. */
 extern int pgqrs_arg_enum(FunctionCallInfo fcinfo, int n, const char *name,
 						  PgqrsEnumId type, int nlabels);
 extern int pgqrs_arg_enum_or(FunctionCallInfo fcinfo, int n, const char *name,
 							 PgqrsEnumId type, int nlabels, int missing);
 
-/* Microseconds; no months, no infinity, not negative. */
+/* Microseconds; no months, not infinite, not negative. */
 extern int64 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name);
 extern int64 pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n,
 								   const char *name, int64 missing);
@@ -86,54 +86,54 @@ extern int pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name,
 						   Oid type, bool refuse_nulls, Datum **values,
 						   bool **nulls);
 
-/* The same of JSON values, each within its limit; NULL: the array is. */
+/* An array of JSON values, each within its limit; NULL for a NULL array. */
 extern NullableDatum *pgqrs_arg_json_array(FunctionCallInfo fcinfo, int n,
 										   const char *name, int *count);
 
 extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
 								  const char *other_name);
 
-/* 22023 if a key stands twice, naming the items; NULL keys do not count. */
+/* 22023 if two items have the same key, naming them; NULL keys do not count. */
 extern void pgqrs_check_distinct(char **keys, int count, const char *name);
 
-/* What to do when the idempotency key is taken. */
+/* The behaviour if the idempotency key is taken. */
 extern PgqrsOnDuplicate pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n);
 
 /*
- * The idempotency keys of a batch, one for each of its items, any of which may
- * be NULL, all different; NULL: none is given.
+ * The idempotency keys of a batch, one per item, each NULL or distinct; NULL:
+ * no item has a key.
  */
 extern char **pgqrs_arg_idempotency_keys(FunctionCallInfo fcinfo, int n,
 										 int count, const char *items_name);
 
-/* 0A000 unless it is NULL, or all of them are. */
+/* 0A000 unless it is NULL, or all its elements are. */
 extern void pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n);
 extern void pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n,
 									   int count, const char *items_name);
 
-/* Arrays of message ids, all different, and their leases, of one length. */
+/* Distinct message ids and their leases, in arrays of one length. */
 extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
 							int leases_arg, int64 **ids, int64 **leases);
 
-/* The time a lease is to last: more than nothing, or -1 for the queue's. */
+/* The length of a lease, more than 0; -1: that of the queue. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 
-/* A deadline's distance, 0 would be one that has passed; -1: the workflow's. */
+/* The time to a deadline, more than 0; -1: that of the workflow. */
 extern int64 pgqrs_arg_timeout(FunctionCallInfo fcinfo, int n);
 
 /* The status of a run, -1 for NULL. */
 extern int pgqrs_arg_run_status(FunctionCallInfo fcinfo, int n);
 
-/* -1 for unlimited, 1 or more, or 0 where it is not given. */
+/* -1: without limit; 1 or more; 0: not given. */
 extern int pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n);
 
-/* The places of the ids in ascending order of the ids. */
+/* The indexes of the ids in ascending order of the ids. */
 extern int *pgqrs_ascending(const int64 *ids, int count);
 
 /*
- * The options of a queue or workflow, which follow its name in their order; NULL
- * leaves one as it is, or at its default.  After them, create has "replace", and
- * alter "reset".
+ * The options of a queue or workflow: arguments after its name, in their order;
+ * NULL leaves an option as it is, or at its default.  The next argument is
+ * "replace" of create, or "reset" of alter.
  */
 extern void pgqrs_arg_options_of_create(FunctionCallInfo fcinfo,
 										PgqrsOptions *options);
@@ -143,10 +143,10 @@ extern void pgqrs_arg_options_of_alter(FunctionCallInfo fcinfo,
 /* From "input" to "concurrency_key", in the order of pgqrs_trigger(). */
 extern void pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r);
 
-/* How long a procedure may wait: milliseconds, rounded up. */
+/* How long a procedure may wait, in milliseconds, rounded up. */
 extern int64 pgqrs_arg_wait_timeout(FunctionCallInfo fcinfo, int n, int64 missing);
 
-/* 25001 where the procedure may not commit. */
+/* 25001 if the procedure must not commit. */
 extern void pgqrs_require_nonatomic(FunctionCallInfo fcinfo, const char *procedure);
 
 /* A result of bigint[] */
@@ -156,7 +156,7 @@ extern Datum pgqrs_int64_array(const int64 *values, int count);
 extern TupleDesc pgqrs_result_desc(FunctionCallInfo fcinfo);
 extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, const NullableDatum *columns);
 
-/* A result of many rows: first of all, and for each of them. */
+/* A result of many rows: called once, then once for each row. */
 extern void pgqrs_result_begin(FunctionCallInfo fcinfo);
 extern void pgqrs_result_put(FunctionCallInfo fcinfo, const NullableDatum *columns);
 

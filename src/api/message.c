@@ -224,7 +224,7 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 		/* a workflow has the name of its queue */
 		[Delivery_workflow] = d->is_run ? queue : PGQRS_NULL,
 		[Delivery_input] = d->input,
-		/* a run that was asked to stop is not delivered */
+		/* a run with a request to cancel is not delivered */
 		[Delivery_cancel_requested] = pgqrs_value(BoolGetDatum(false)),
 	};
 

@@ -1,6 +1,6 @@
 /*
  * monitor.c
- *	  What views, reports and health show.
+ *	  SQL functions behind views, reports and health checks.
  *
  * Statistics of a queue that the role cannot read are NULL.
  */
@@ -129,7 +129,7 @@ sql_readable_queues(PG_FUNCTION_ARGS)
 {
 	PgqrsInt64List ids = pgqrs_readable_queue_ids();
 
-	/* statistics ask for one after the other */
+	/* callers ask for the statistics of one queue after another */
 	if (ids.count >= MANY_QUEUES)
 		pgqrs_queue_remember_all();
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
@@ -180,7 +180,7 @@ sql_floor_stats(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 
-/* A summary of what was done, such as "runs_timed_out 2". */
+/* A summary of counts, such as "runs_timed_out 2". */
 static char *
 describe_done(const int64 *done)
 {
@@ -195,8 +195,8 @@ describe_done(const int64 *done)
 }
 
 /*
- * The duties that failed, each with its error and when it is tried again; or
- * NULL.  An error's message may name what not everybody may read.
+ * The failed duties, each with its error and the time of its retry; or NULL.
+ * The message of an error may contain names that not every role may see.
  */
 static char *
 describe_failures(const PgqrsDatabaseStatus *status, bool with_message)
@@ -227,7 +227,7 @@ describe_failures(const PgqrsDatabaseStatus *status, bool with_message)
 	return text.len > 0 ? text.data : NULL;
 }
 
-/* Why nothing is done in the background here, or NULL. */
+/* The reason why no background work runs in this database, or NULL. */
 static const char *
 idle_reason(const PgqrsDatabaseStatus *status)
 {
@@ -248,7 +248,7 @@ idle_reason(const PgqrsDatabaseStatus *status)
 	return NULL;
 }
 
-/* As pg_stat_activity has it: only these roles are told of other roles' sessions. */
+/* Like pg_stat_activity: only these roles see sessions of other roles. */
 static bool
 may_see_sessions(void)
 {
@@ -256,7 +256,7 @@ may_see_sessions(void)
 }
 
 /*
- * Sessions: a role is told only of those of roles that it is a member of
+ * Sessions: a role sees those of the roles that it is a member of
  */
 
 static bool
@@ -286,14 +286,14 @@ describe_state(BackendState state)
 	}
 }
 
-/* An empty text says nothing. */
+/* NULL for an empty text. */
 static NullableDatum
 label_value(const char *text)
 {
 	return pgqrs_text_value(text != NULL && text[0] != '\0' ? text : NULL);
 }
 
-/* What tells it apart from other sessions. */
+/* The columns that identify a session. */
 static void
 put_session(NullableDatum *row, const PgBackendStatus *session)
 {
@@ -308,7 +308,7 @@ put_session(NullableDatum *row, const PgBackendStatus *session)
 		pgstat_clip_activity(session->st_activity_raw));
 }
 
-/* How many transactions ago the older of the two began; -1: there is none. */
+/* How many transactions ago the older of the two began; -1: neither is set. */
 static int32
 age_of(TransactionId xid, TransactionId xmin)
 {
@@ -322,7 +322,10 @@ age_of(TransactionId xid, TransactionId xmin)
 	return age;
 }
 
-/* Autovacuum's workers do not count each other; this session is gone in a moment. */
+/*
+ * Autovacuum workers ignore each other's snapshots; this session's ends with
+ * the query.
+ */
 static bool
 holds_back_vacuum(const PgBackendStatus *session)
 {
@@ -413,7 +416,7 @@ sql_background_stats(PG_FUNCTION_ARGS)
  * Reports
  */
 
-/* What pgqrs_html() shows of a value at most, in bytes; it cuts to characters. */
+/* pgqrs_html() shows at most so many bytes of a value, cut at a character. */
 #define MAX_SHOWN (4000 * MAX_MULTIBYTE_CHAR_LEN)
 
 PG_FUNCTION_INFO_V1(sql_html_json);

@@ -104,7 +104,7 @@ sql_cancel_run(PG_FUNCTION_ARGS)
 		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
 }
 
-/* Which runs: the arguments of pgqrs_cancel_runs() but for the first. */
+/* The filter of pgqrs_cancel_runs(): all arguments but the first. */
 static PgqrsCancelFilter
 get_filter(FunctionCallInfo fcinfo)
 {
@@ -124,7 +124,7 @@ get_filter(FunctionCallInfo fcinfo)
 	return filter;
 }
 
-/* One row; last_run_id NULL: no other runs match. */
+/* One row; last_run_id NULL: no further runs match. */
 PG_FUNCTION_INFO_V1(sql_cancel_runs);
 Datum
 sql_cancel_runs(PG_FUNCTION_ARGS)

@@ -1,6 +1,6 @@
 /*
  * step.c
- *	  SQL functions of steps: those that compute, those that wait, children.
+ *	  SQL functions of steps: function steps, waits, children.
  */
 #include "api/args.h"
 

@@ -15,7 +15,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-/* An array of different patterns. */
+/* An array of distinct patterns. */
 static Datum
 arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 {

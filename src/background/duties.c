@@ -7,18 +7,19 @@
  * claim may deliver again are ended: exhausted messages, runs past their
  * deadline, cancelled runs with an expired lease.  Any other expired lease is
  * left alone, since its holder may still finish until the next claim.  Children
- * of failed and cancelled runs are cancelled; parked runs are woken.  Grants to
- * dropped roles are removed before another role gets the same name.
+ * of failed and cancelled runs are cancelled; runs whose wait is over are
+ * woken.  Grants to dropped roles are removed before another role gets the same
+ * name.
  *
  * Deadlines and the ends of last leases are indexed.  A lease that became the
  * last one later, because max_attempts was lowered, is not in the index: such
  * messages are searched for in the claim index.
  *
- * Any number of batches may run at the same time.  Each batch collects a bounded
- * number of ids, locks the rows in ascending order of id, skips rows that another
- * transaction has locked, and rechecks the locked row.  No batch waits: skipped
- * rows are left to the next batch or the next claim.  If a row raises an error,
- * the batch is repeated without it.
+ * Any number of batches may run at the same time.  Each batch collects a
+ * bounded number of ids, locks the rows in ascending order of id, skips rows
+ * that another transaction has locked, and rechecks the locked row.  No batch
+ * waits: skipped rows are left to the next batch or the next claim.  If a row
+ * raises an error, the batch is repeated without it.
  */
 #include "background/duties.h"
 
@@ -52,7 +53,7 @@
 #define MAX_FIRED	500	  /* runs that schedules trigger */
 #define MAX_ENTRIES 20000 /* index entries of expired or exhausted messages */
 #define MAX_SWEPT	20000 /* index entries below floors */
-#define MAX_PARKED	5000  /* parked runs */
+#define MAX_PARKED	5000  /* waiting runs */
 #define MAX_AHEAD	100	  /* dead index entries before the next expiry */
 
 /* The expiry indexes are scanned from their beginning this often. */
@@ -334,7 +335,7 @@ correct_exhausted_at(PgqrsRunRows *rows, TimestampTz now)
 	pgqrs_row_update(rows->messages, rows->message, &row);
 }
 
-/* A deadline applies under a live lease, too, and while the run is parked. */
+/* A deadline applies under a live lease, too, and while the run waits. */
 static void
 end_expired(MessageSearch *search, int64 *done)
 {
@@ -580,8 +581,9 @@ duty_run_wakeups(int64 *done)
 }
 
 /*
- * For the background worker, which is otherwise told the single runs: rechecks all
- * parked runs, beginning with the first after each request to recheck all.
+ * The variant of the background worker, which rechecks single runs in the
+ * notifier: rechecks all waiting runs, beginning with the first after each
+ * request to recheck all.
  */
 static TimestampTz
 worker_duty_run_wakeups(int64 *done)

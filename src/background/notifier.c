@@ -1,18 +1,20 @@
 /*
  * notifier.c
- *	  Notifications that the background worker sends to sessions that LISTEN.
+ *	  Notifier: sends notifications to sessions that LISTEN.
  *
- * Runs in the background worker of a database, alone there.  NOTIFY takes a lock
- * that all of the cluster share until its commit, and fails when its queue is
- * full: so it runs in no user's transaction, but here, in one of its own that
- * does nothing else.  Passes have a pause between them, in which whatever happens
- * to a queue becomes one notification.
+ * Runs in the background worker of a database, in one process per database.
+ * NOTIFY takes a lock that all databases of the cluster share, until the
+ * commit, and fails when its queue is full.  Therefore no user's transaction
+ * runs it; the notifier does, in a transaction that does nothing else.  Between
+ * two passes is a pause, in which all changes of a queue become one
+ * notification.
  *
- * A pass looks at the queues whose due instant has come, and wakes waiting
- * backends for what it finds; and at runs that parked just when what they wait for
- * came, so that neither transaction saw the other.  Runs that are locked, or at
- * which the pass failed, are kept and looked at again after a while.  What cannot
- * be sent is published again, and sent when the queue of notifications has room.
+ * A pass probes the queues whose due instant has come, which wakes waiting
+ * backends. It rechecks runs that began to wait while the signal or end that
+ * they wait for was being written, so that neither transaction saw the other.
+ * Locked runs, and those at which the recheck failed, are kept for a later
+ * pass.  Notifications that cannot be sent are published again, and sent when
+ * their queue has room.
  *
  * Channels: pgqrs_queue_<queue_id>; workflow_run_<run_id>, with the status;
  * pgqrs_runs, with <run_id>:<status>.
@@ -41,29 +43,31 @@
 
 /* Microseconds */
 #define FIRST_PAUSE	 (5 * INT64CONST(1000))
-#define LAST_PAUSE	 (20 * INT64CONST(1000)) /* when there is always something */
+#define LAST_PAUSE	 (20 * INT64CONST(1000)) /* while passes follow each other */
 #define FAILED_PAUSE (1 * USECS_PER_SEC)
 #define BUSY_PAUSE	 (USECS_PER_SEC / 2)
 
-/* Queues that have no slot are looked at this often at most, for there may be many. */
+/*
+ * Queues without a slot are probed at most this often, since there may be many.
+ */
 #define UNPLACED_PAUSE (1 * USECS_PER_SEC)
 
-/* At most so many in one pass. */
+/* The limits of one pass. */
 #define MAX_QUEUES 500
 #define MAX_RUNS   2000
-#define MAX_BLOCKS 4   /* of the runs */
-#define MAX_KEPT   500 /* parked runs that are looked at again */
+#define MAX_BLOCKS 4   /* of ended runs */
+#define MAX_KEPT   500 /* kept runs to recheck */
 
-/* However many those are, each is looked at this often. */
+/* Each kept run is rechecked at least this often. */
 #define MAX_KEPT_PAUSE (30 * USECS_PER_SEC)
 
-/* A look finds so many messages for those that wait. */
+/* A probe counts at most so many messages for waiting backends. */
 #define MAX_FOUND 64
 
 typedef struct Pass
 {
 	MemoryContext context;
-	PgqrsInt64List unplaced; /* queues without a slot that have something */
+	PgqrsInt64List unplaced; /* queues without a slot that have claimable messages */
 	int queues;
 	int run_count;
 	bool more;
@@ -71,10 +75,16 @@ typedef struct Pass
 	PgqrsFinishedRun runs[MAX_RUNS + MAX_BLOCKS * PGQRS_RUN_BLOCK + MAX_KEPT];
 } Pass;
 
-/* What a pass has taken and not done; published again when the process ends. */
+/*
+ * Work that the pass has taken and not done; published again when the process
+ * exits.
+ */
 static Pass *pass = NULL;
 
-/* A parked run to look at again, and when; published again when the process ends. */
+/*
+ * A waiting run to recheck at an instant; published again when the process
+ * exits.
+ */
 typedef struct KeptRun
 {
 	int64 run_id;
@@ -82,18 +92,18 @@ typedef struct KeptRun
 } KeptRun;
 
 static HTAB *kept_runs = NULL;
-static TimestampTz kept_at = DT_NOEND; /* the earliest, or before that */
+static TimestampTz kept_at = DT_NOEND; /* not later than the earliest one */
 
 static TimestampTz not_before = DT_NOBEGIN;
 static int64 pause_time = FIRST_PAUSE;
 static bool failing = false;
-static TimestampTz unplaced_at = DT_NOBEGIN; /* the last look at queues without a slot */
+static TimestampTz unplaced_at = DT_NOBEGIN; /* the last probe of queues without a slot */
 
 /*
  * Queues
  */
 
-/* Looks at queues; what is claimable is published by that. */
+/* Probes the queues, which publishes those with claimable messages. */
 static void
 probe_queues(const int64 *queue_ids, int count)
 {
@@ -126,7 +136,7 @@ look_at_due_queues(TimestampTz now)
 	pass->more |= count == MAX_QUEUES;
 }
 
-/* A queue that has no slot. */
+/* Probes a queue without a slot. */
 static void
 look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
@@ -142,7 +152,7 @@ look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *q
 	MemoryContextSwitchTo(old);
 }
 
-/* Looks at the queues that have no slot.  placed: the others are due at once. */
+/* Probes the queues without a slot.  placed: makes the others due at once. */
 static void
 look_at_all_queues(TimestampTz now, bool placed)
 {
@@ -169,7 +179,10 @@ look_at_all_queues(TimestampTz now, bool placed)
 	pgqrs_worker_xact_end();
 }
 
-/* When to do that; a clock that was set back counts as never having done it. */
+/*
+ * When all queues are to be probed.  A clock that was set back makes that due
+ * at once.
+ */
 static TimestampTz
 all_queues_due(TimestampTz now)
 {
@@ -183,7 +196,7 @@ all_queues_due(TimestampTz now)
  * Runs
  */
 
-/* The runs of a block that ended since, or may be parked. */
+/* Adds the runs of a block that have ended since, or may be waiting. */
 static void
 add_block(PgqrsFinishedRun block)
 {
@@ -232,7 +245,7 @@ take_runs(void)
 				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
 		pgqrs_database_set_earlier(DUTY_RUN_WAKEUPS, 0);
 	}
-	/* a block stays among the runs until its own have been added */
+	/* a block keeps its place until its runs are added */
 	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
 		if (pass->runs[i].status == RUN_BLOCK)
 			add_block(pass->runs[i]);
@@ -247,7 +260,9 @@ keep_run(int64 run_id, int64 pause)
 	kept_at = Min(kept_at, kept->at);
 }
 
-/* Some of those whose time has come, or for which the clock was set back. */
+/*
+ * Takes kept runs whose instant has come, or all after the clock was set back.
+ */
 static void
 take_kept_runs(TimestampTz now)
 {
@@ -275,7 +290,7 @@ take_kept_runs(TimestampTz now)
 	kept_at = next;
 }
 
-/* The more are locked the less often each is looked at. */
+/* Grows with the number of locked runs. */
 static int64
 locked_pause(void)
 {
@@ -297,7 +312,10 @@ recheck_run(int64 run_id)
 	}
 }
 
-/* In a transaction of its own, whose error ends neither the pass nor other runs. */
+/*
+ * Rechecks in a separate transaction, whose error ends neither the pass nor the
+ * rechecks of other runs.
+ */
 static void
 try_recheck_run(int64 run_id)
 {
@@ -324,7 +342,10 @@ try_recheck_run(int64 run_id)
 	MemoryContextSwitchTo(context);
 }
 
-/* Leaves the runs that ended. */
+/*
+ * Rechecks the waiting runs and removes them from the pass, which keeps the
+ * ended runs.
+ */
 static void
 recheck_parked_runs(void)
 {
@@ -345,8 +366,8 @@ recheck_parked_runs(void)
  */
 
 /*
- * What this pass has taken and not done is published again; queues without a slot
- * are looked at again anyway.
+ * Publishes again all that this pass has taken and not done.  Queues without a
+ * slot are probed again anyway.
  */
 static void
 publish_again(void)
@@ -390,7 +411,7 @@ notify_all(void)
 	}
 }
 
-/* Says it once, and once when it is over. */
+/* Logs the first failure; note_success() logs the end of failures. */
 static void
 note_failure(const ErrorData *error)
 {
@@ -446,7 +467,9 @@ send_notifications(void)
 	return sent;
 }
 
-/* The next pass begins after a pause, which is longer while passes follow each other. */
+/*
+ * Sets the pause before the next pass; it grows while passes follow each other.
+ */
 static void
 set_pause(TimestampTz began, bool sent)
 {
@@ -459,7 +482,7 @@ set_pause(TimestampTz began, bool sent)
 	not_before = now + (sent ? pause_time : FAILED_PAUSE);
 }
 
-/* Queues whose due instants were taken are not known: all are looked at. */
+/* The queues whose due instants were taken are not known, so all are probed. */
 void
 pgqrs_notify_put_back(void)
 {
@@ -471,7 +494,7 @@ pgqrs_notify_put_back(void)
 	MemoryContextReset(pass->context);
 }
 
-/* The process ends, perhaps in the middle of a pass. */
+/* The process may exit in the middle of a pass. */
 static void
 publish_at_exit(int code, Datum arg)
 {
@@ -486,7 +509,7 @@ publish_at_exit(int code, Datum arg)
 								 kept->at);
 }
 
-/* Once in a process. */
+/* Called once in a process. */
 static void
 begin_passes(void)
 {
@@ -502,7 +525,7 @@ begin_passes(void)
 TimestampTz
 pgqrs_notify_not_before(void)
 {
-	/* unless the clock was set back */
+	/* a later instant is from before the clock was set back */
 	return not_before <= pgqrs_clock_peek() + 2 * FAILED_PAUSE ? not_before :
 																 DT_NOBEGIN;
 }

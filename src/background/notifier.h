@@ -1,6 +1,6 @@
 /*
  * notifier.h
- *	  Notifications that the background worker sends to sessions that LISTEN.
+ *	  Notifier: sends notifications to sessions that LISTEN.
  */
 #ifndef PGQRS_NOTIFIER_H
 #define PGQRS_NOTIFIER_H
@@ -10,16 +10,15 @@
 #include "datatype/timestamp.h"
 
 /*
- * One pass of the background worker of a database that has the extension,
- * outside of a transaction.  Returns when to call it again at the latest, by
- * pgqrs_clock(); DT_NOEND: not before DUTY_NOTIFY is requested.
+ * Runs one pass, outside of a transaction.  Returns when the next one is due at
+ * the latest, by pgqrs_clock(); DT_NOEND: when DUTY_NOTIFY is requested.
  */
 extern TimestampTz pgqrs_notify_pass(void);
 
-/* The next pass begins no sooner than this, whatever is requested. */
+/* The next pass must not begin before, even if it is requested. */
 extern TimestampTz pgqrs_notify_not_before(void);
 
-/* A pass failed: the next one begins with all that it had taken. */
+/* After an error in a pass: the next pass begins with all that it had taken. */
 extern void pgqrs_notify_put_back(void);
 
 #endif /* PGQRS_NOTIFIER_H */

@@ -1,35 +1,37 @@
 /*
  * retention.c
- *	  Retention: removes rows that ended long enough ago, and those of deleted
- *	  queues.
+ *	  Retention: removes rows that ended long enough ago, and rows of
+ *	  deleted queues.
  *
  * Time that this server has not seen pass does not count until it is confirmed
  * (clock.h): a clock that is set a year ahead by mistake removes no history.
  *
- * Removed are archived messages, runs that ended, with their steps, signals and
- * events, and the firings of schedules.  Each queue keeps its dead letters for
- * its dead_retention and all else for its retention, both counted from the end.
+ * Retention removes archived messages, ended runs with their steps, signals and
+ * events, and the firings of schedules.  A queue keeps its dead letters for its
+ * dead_retention and all other rows for its retention, both counted from the
+ * end.
  *
- * A run is found by its archived message, which is there as long as the run is.
- * The message is locked first, then the run, exclusively: a replay locks the
- * one, a signal or a rerun the other, and no transaction adds a row to a run
- * that has ended.  So a run goes as a whole or stays as a whole.  A run that has
- * not ended is never touched.  A run whose parent may still ask for its result
- * is kept, as is one whose children are still to be cancelled.
+ * A run is found by its archived message, which exists as long as the run.  The
+ * message is locked first, then the run, exclusively: a replay locks the
+ * former, a signal or a rerun the latter, and no transaction adds a row to an
+ * ended run.  So a run is removed as a whole or stays as a whole.  A live run
+ * is never removed.  A run whose parent may still ask for its result stays, as
+ * does a run whose children are still to be cancelled.
  *
- * Of a deleted queue, a pass first ends what is live: messages are dropped, runs
- * end as CANCELLED, which tells parents, children and the outbox.  What has ended
- * is removed whenever that was.  Last goes the row of the queue.  A transaction
- * that was sending to the queue when it was deleted may commit after a pass has
- * found nothing more, so that row stays until all of those have ended.
+ * For a deleted queue, a pass first ends the live messages: plain messages are
+ * dropped; runs end as CANCELLED, which reaches parents, children and the
+ * outbox. All ended rows are removed, regardless of their age, and the row of
+ * the queue last. A transaction that was sending to the queue at its deletion
+ * may commit after a pass found no more rows, so the row of the queue stays
+ * until all such transactions have ended.
  *
- * Any number of passes may run at a time and against all other work.  None
- * waits: what another transaction has locked is left to a later pass.  A pass is
- * bounded by what it removes and by time, and remembers in this backend how far
- * it has come, so that the next one need not step over what is already gone:
- * while an old snapshot is there, its index entries are, too.  Where a pass is
- * rolled back after it has ended, what it had removed is found again when that
- * is FULL_INTERVAL ago, or by another backend.
+ * Any number of passes may run at a time, beside all other work.  No pass
+ * waits: rows that another transaction has locked are left to a later pass.  A
+ * pass is bounded by the rows that it removes and by time.  It remembers its
+ * position in this backend, so that the next pass does not scan the index
+ * entries of removed rows, which an old snapshot keeps.  If a finished pass is
+ * rolled back, its rows are found again after FULL_INTERVAL, or by another
+ * backend.
  */
 #include "background/retention.h"
 
@@ -58,45 +60,48 @@
 #define MAX_DROPPED 1000
 
 /*
- * A gentle pass, of which one may follow the other for hours, works for the one
- * time and rests for the other: a backend that is woken on the processor that
- * the pass has would else wait for the time slice of the scheduler.
+ * A gentle pass alternates between work and rest, since such passes may follow
+ * each other for hours: a backend that is woken on the same processor would
+ * otherwise wait for the scheduler's time slice.
  */
 #define GENTLE_WORK 100
 #define GENTLE_REST 900
 
-/* The time is looked at once in so many index entries. */
+/* The clock is read once in so many index entries. */
 #define LOOK_EVERY 64
 
-/* Index entries looked at for what is due next. */
+/* So many dead index entries are skipped to find when the next row is due. */
 #define MAX_AHEAD 100
 
-/* A caller that waits for a run can read its result for this time, at the least. */
+/* A caller that waits for a run can read its result for this time at least. */
 #define MIN_RUN (60 * USECS_PER_SEC)
 
-/* What has become due is removed together, this often at most. */
+/* Due rows are removed together, at most this often. */
 #define INTERVAL (5 * USECS_PER_SEC)
 
-/* What could not be removed is tried again after this ... */
+/* Rows that could not be removed are retried after this time ... */
 #define RETRY (60 * USECS_PER_SEC)
 
-/* ... of deleted queues after this ... */
+/* ... rows of deleted queues after this time ... */
 #define RETRY_DELETED (1 * USECS_PER_SEC)
 
-/* ... and what is older than was looked at, after this. */
+/* ... and the scan begins with the oldest row again after this time. */
 #define FULL_INTERVAL (600 * USECS_PER_SEC)
 
 /* How long a pass waits for the senders to deleted queues, in milliseconds. */
 #define MAX_SENDER_WAIT_MS 20
 
-/* How far this backend has come with one of the two kinds of one queue. */
+/*
+ * This backend's position in the dead letters, or the other ended rows, of a
+ * queue.
+ */
 typedef struct Place
 {
-	int64 key; /* of queue and kind */
+	int64 key; /* the queue's id and which of the two */
 	bool walking;
-	TimestampTz from;	 /* what ended before is done */
-	TimestampTz skipped; /* the first that could not be removed */
-	TimestampTz full_at; /* when this began with the oldest */
+	TimestampTz from;	 /* rows that ended before are done */
+	TimestampTz skipped; /* the end of the first row that could not be removed */
+	TimestampTz full_at; /* when a scan last began with the oldest row */
 } Place;
 
 typedef struct Pass
@@ -111,12 +116,12 @@ typedef struct Pass
 	TupleTableSlot *step;
 	TupleTableSlot *signal;
 	TupleTableSlot *event;
-	PgqrsQueue queue;	 /* whose turn it is */
-	TimestampTz now;	 /* without what is not confirmed, ... */
-	int64 unconfirmed;	 /* ... which is so much, ... */
-	TimestampTz until;	 /* ... and counts from then on */
+	PgqrsQueue queue;	 /* the queue that the pass works on */
+	TimestampTz now;	 /* the clock without unconfirmed time, ... */
+	int64 unconfirmed;	 /* ... the length of that time, ... */
+	TimestampTz until;	 /* ... and the instant from which it counts */
 	TimestampTz stop_at; /* by the wall clock */
-	bool deleted;		 /* the queue is, and all of it goes */
+	bool deleted;		 /* the queue is deleted, so that all rows are due */
 	bool gently;
 	TimestampTz rest_at;
 	TimestampTz next;
@@ -151,7 +156,7 @@ close_tables(Pass *p)
 	pgqrs_table_close(p->archive);
 }
 
-/* Between two rows. */
+/* Called between two rows. */
 static void
 rest_if_gentle(Pass *p)
 {
@@ -166,7 +171,7 @@ rest_if_gentle(Pass *p)
 	p->rest_at = GetCurrentTimestamp() + GENTLE_WORK;
 }
 
-/* Notes that an entry was looked at; whether that is enough for this pass. */
+/* Counts an index entry; true if the pass has reached its limits. */
 static bool
 is_enough(Pass *p)
 {
@@ -188,7 +193,10 @@ lock(PgqrsTable *table, TupleTableSlot *slot)
 		ROW_LOCKED;
 }
 
-/* The rows of a run that is locked, so that no other transaction changes one. */
+/*
+ * Removes rows of a locked run; the lock keeps other transactions from changing
+ * them.
+ */
 static void
 remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
 			PgqrsIndexId index, int64 run_id)
@@ -215,7 +223,10 @@ remove_rows_of_run(Pass *p, int64 run_id)
 	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
 }
 
-/* Removes the run of the letter in the slot; false: not now. */
+/*
+ * Removes the run of the archived message in the slot; false: not removable
+ * now.
+ */
 static bool
 remove_run(Pass *p)
 {
@@ -239,7 +250,10 @@ remove_run(Pass *p)
 	return true;
 }
 
-/* Removes the letter in the slot and what belongs to it; false: not now. */
+/*
+ * Removes the archived message in the slot and its run; false: not removable
+ * now.
+ */
 static bool
 remove_letter(Pass *p)
 {
@@ -260,12 +274,12 @@ remove_letter(Pass *p)
  * Finding
  */
 
-/* How far this backend has come, and whether a pass is at it. */
+/* The positions of this backend, and whether a pass is under way. */
 static HTAB *places = NULL;
-static int64 begin_at = 0; /* the queue of which there is more */
+static int64 begin_at = 0; /* the queue where the last pass reached its limits */
 static bool under_way = false;
 
-/* What a pass that failed has done was undone: begin again. */
+/* After an error, which undid the last pass: discards the positions. */
 static void
 begin_pass(void)
 {
@@ -300,7 +314,7 @@ find_place(int64 queue_id, bool dead)
 	return place;
 }
 
-/* Where a new walk begins: where the last one ended, or with the oldest. */
+/* Continues where the last scan ended, or begins with the oldest row. */
 static void
 begin_walk(Place *place, TimestampTz now)
 {
@@ -326,7 +340,7 @@ end_walk(Pass *p, Place *place)
 					  p->deleted ? pgqrs_clock() + RETRY_DELETED : p->now + RETRY);
 }
 
-/* Removes the dead letters of a queue that are due, or all else. */
+/* Removes the due dead letters of a queue, or its other due rows. */
 static void
 walk(Pass *p, bool dead)
 {
@@ -371,7 +385,10 @@ walk(Pass *p, bool dead)
 		end_walk(p, place);
 }
 
-/* Queue by queue, each pass going on with the one at which the last had enough. */
+/*
+ * Visits the queues in turn, beginning with the one where the last pass
+ * stopped.
+ */
 static void
 remove_ended(Pass *p)
 {
@@ -398,7 +415,7 @@ remove_ended(Pass *p)
  * Firings of schedules
  */
 
-/* Removes what is due of one schedule's, which are there in order of their slots. */
+/* Removes the due firings of one schedule, in the order of their slots. */
 static void
 remove_firings_of(Pass *p, PgqrsTable *firings, TupleTableSlot *firing,
 				  int64 schedule_id, int64 keep)
@@ -471,7 +488,7 @@ begin(Pass *p, bool gently, PgqrsRetained *removed)
 	open_tables(p);
 }
 
-/* When the next pass is due, by the clock that all others read. */
+/* When the next pass is due, by pgqrs_clock(). */
 static TimestampTz
 next_pass(Pass *p)
 {
@@ -506,11 +523,11 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 
 typedef struct DeletedQueue
 {
-	PgqrsQueue queue; /* as far as dropping its messages needs it */
-	bool is_settled;  /* the deletion has committed, and all backends know it */
+	PgqrsQueue queue; /* filled as far as dropping its messages requires */
+	bool is_settled;  /* the deletion has committed, and all backends see it */
 } DeletedQueue;
 
-/* In order of id. */
+/* In the order of their ids. */
 static List *
 list_deleted_queues(void)
 {
@@ -539,7 +556,9 @@ list_deleted_queues(void)
 	return deleted;
 }
 
-/* Ends what is live of the queues; false: more than a pass ends. */
+/*
+ * Ends the live messages of the queues; false: the pass has reached its limit.
+ */
 static bool
 drop_live(List *queues, PgqrsRetained *removed)
 {
@@ -560,7 +579,10 @@ drop_live(List *queues, PgqrsRetained *removed)
 	return left > 0;
 }
 
-/* Runs of a deleted workflow without a message, as only damage leaves them. */
+/*
+ * Removes runs of a deleted workflow without a message, which only damage
+ * leaves.
+ */
 static void
 remove_stray_runs(Pass *p)
 {
@@ -587,7 +609,7 @@ remove_stray_runs(Pass *p)
 	pgqrs_scan_end(&scan);
 }
 
-/* Removes what has ended of the queues, or as much as a pass does. */
+/* Removes the ended rows of the queues, within the limits of the pass. */
 static void
 remove_history(Pass *p, List *queues)
 {
@@ -608,13 +630,13 @@ remove_history(Pass *p, List *queues)
 }
 
 /*
- * Transactions that may have sent to a queue before they could see that it is
- * deleted: those that were writing messages when this backend first saw it so.
- * They are remembered from pass to pass, together for all queues.
+ * Transactions that may have sent to a queue before they could see its
+ * deletion: those that were writing messages when this backend first saw the
+ * deletion settled.  They are kept from pass to pass, together for all queues.
  */
 static struct
 {
-	MemoryContext context; /* NULL: there are none to wait for */
+	MemoryContext context; /* NULL: not listed */
 	PgqrsInt64List queues; /* ascending */
 	PgqrsWriters writers;
 } senders;
@@ -663,9 +685,9 @@ remove_row(PgqrsTableId id, int64 key)
 }
 
 /*
- * Removes the rows of queues to which nothing can come any more and that have
- * nothing left.  A workflow's own row stays as long as a run of it may end.
- * False: some queues stay.
+ * Removes the rows of queues that are empty and that no transaction can send
+ * to.  A workflow's row stays as long as one of its runs may end.  False: some
+ * queues stay.
  */
 static bool
 remove_queues(List *queues)

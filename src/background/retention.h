@@ -1,7 +1,7 @@
 /*
  * retention.h
- *	  Retention: removes rows that ended long enough ago, and those of deleted
- *	  queues.
+ *	  Retention: removes rows that ended long enough ago, and rows of
+ *	  deleted queues.
  */
 #ifndef PGQRS_RETENTION_H
 #define PGQRS_RETENTION_H
@@ -19,14 +19,14 @@ typedef struct PgqrsRetained
 } PgqrsRetained;
 
 /*
- * Removes what is due, up to a limit, and with rests if gently; when there may
- * be more to remove: 0 if the limit was reached.
+ * Removes due rows, up to the limits of a pass; gently: with rests.  Returns
+ * when the next pass is due: 0 if the limit was reached.
  */
 extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
 
 /*
- * The same for deleted queues: ends what is live, removes all that has ended
- * and at last the queues.  DT_NOEND: there is none left.
+ * Like pgqrs_retention_pass(), for deleted queues: ends live messages, removes
+ * all rows, and finally the queues.  DT_NOEND: no deleted queue is left.
  */
 extern TimestampTz pgqrs_retention_of_deleted(bool gently, PgqrsRetained *removed);
 

@@ -1,22 +1,28 @@
 /*
  * client_wait.c
- *	  Sleeping in the server until there is something to do, or a result.
+ *	  Client waits: procedures sleep until a message is claimable or a run
+ *	  has ended.
  *
- * Runs in the backend of the client that waits.  A loop of looks and sleeps.  A
- * look is a transaction: it first says what may wake this backend, then reads, so
- * that nothing is missed between the two.  A sleep has a transaction around it,
- * which has done nothing yet: no snapshot, no lock.
+ * Runs in the backend of the client that waits.
  *
- * A backend that waits for work looks at all of its queues once, and from then on
- * only at those for which it is woken.  A commit wakes as many backends as there
- * are messages.  For what becomes due, one waiter of each queue keeps the time; it
- * looks, and wakes others if there is more than one message for itself.  A backend
- * that leaves with a wake-up that it did not use, or as the timekeeper of a queue,
- * hands that on: in an error and at the end of the session, too.  If the signalled
- * client has disconnected, another waiter rechecks the queue after a second.
+ * A wait is a loop of looks and sleeps.  A look is a transaction that first
+ * registers the wake-ups of this backend and then reads, so that no change is
+ * missed between the two.  During a sleep a transaction is open that has no
+ * snapshot and no lock yet.
  *
- * Where no backend can be woken, that is, without shared memory and on a standby,
- * it polls, at growing intervals.
+ * A backend that waits for work looks at all of its queues once, and later only
+ * at those of its wake-ups.  A commit wakes as many backends as it has
+ * messages.  One waiting backend of each queue is its timekeeper: it looks when
+ * a message becomes due, and wakes others if more messages are claimable than
+ * it takes itself.
+ *
+ * A backend that leaves with an unused wake-up, or as a timekeeper, hands that
+ * on; also after an error and at the end of the session.  If the client of a
+ * woken backend has disconnected, another backend looks at the queue after a
+ * second.
+ *
+ * Without shared memory and on a standby, where no backend can be woken, it
+ * polls at growing intervals.
  */
 #include "delivery/client_wait.h"
 
@@ -50,21 +56,22 @@
 #include "workflow/run.h"
 
 /* Milliseconds */
-#define MAX_SLEEP	10000 /* then see whether the client is there */
-#define FIRST_POLL	10
-#define LAST_POLL	1000
-#define AGAIN_PAUSE 1000 /* after work was found, see whether it was claimed */
+#define MAX_SLEEP  10000 /* then check the client's connection */
+#define FIRST_POLL 10
+#define LAST_POLL  1000
+#define AGAIN_PAUSE \
+	1000 /* after it found work: checks whether that was claimed */
 
-/* One look may find so many messages for others. */
+/* One look counts at most so many messages for other backends. */
 #define MAX_FOUND 64
 
-/* A queue that is waited for. */
+/* A queue that the backend waits for. */
 typedef struct WaitQueue
 {
 	int64 queue_id;
 	int slot; /* -1: none */
 	bool look;
-	bool due;  /* its due instant was taken, so a backend has to look */
+	bool due;  /* its due instant was taken, so this backend has to look */
 	bool kept; /* this backend is its timekeeper */
 } WaitQueue;
 
@@ -72,10 +79,10 @@ typedef struct Wait
 {
 	instr_time start;
 	int64 timeout;
-	MemoryContext context; /* of this struct's lists, to the end */
+	MemoryContext context; /* of this struct's lists, until the end of the wait */
 	MemoryContext look;	   /* of one look */
 
-	int64 run_id; /* 0: for work */
+	int64 run_id; /* 0: waits for work */
 	TupleDesc desc;
 	HeapTuple result; /* in context */
 
@@ -83,20 +90,20 @@ typedef struct Wait
 	int64 worker_id;
 	bool has_status;
 	PgqrsWorkerStatus status; /* of the worker when the wait began */
-	bool ended;				  /* it has another one by now */
+	bool ended;				  /* the status has changed since */
 	bool may_take;			  /* the worker is ready and has room */
-	bool locked;			  /* not known: its limit is locked */
+	bool locked; /* the worker's limit is locked, so may_take is not known */
 	int count;
 	WaitQueue *queues;
-	PgqrsQueueSet *set; /* of the queues, if they are many */
-	int64 found;		/* the queue that has something, or 0 */
+	PgqrsQueueSet *set; /* of the queues, if there are more than wake-ups */
+	int64 found;		/* the queue with a claimable message, or 0 */
 
 	bool polls;
-	int64 poll;			 /* the next pause, if it polls */
-	TimestampTz look_at; /* at everything, at the latest */
+	int64 poll;			 /* the next pause, if the backend polls */
+	TimestampTz look_at; /* the latest time of the next look at everything */
 	int64 slept;		 /* since the last look */
 
-	bool has_taken; /* a wake-up that is not used yet */
+	bool has_taken; /* "taken" is a wake-up that is not used yet */
 	PgqrsWakeup taken;
 } Wait;
 
@@ -120,7 +127,7 @@ has_timed_out(const Wait *w)
 	return milliseconds_waited(w) >= w->timeout;
 }
 
-/* Milliseconds from now on, rounded up. */
+/* Milliseconds from now, rounded up. */
 static int64
 milliseconds_until(TimestampTz at)
 {
@@ -131,7 +138,7 @@ milliseconds_until(TimestampTz at)
 	return at <= now ? 0 : (at - now + 999) / 1000;
 }
 
-/* How long a worker may sleep before it has to give a sign of life. */
+/* How long a worker may sleep until its next heartbeat. */
 static int64
 heartbeat_interval(const Wait *w)
 {
@@ -148,7 +155,10 @@ queue_wakeup(const WaitQueue *q)
 	return (PgqrsWakeup){WAKEUP_QUEUE, q->slot, q->queue_id};
 }
 
-/* A wake-up goes to others: for its queue, or for all queues but the one found. */
+/*
+ * Hands a wake-up to another backend: for its queue, or, for a wake-up of no
+ * queue, for all queues but the found one.
+ */
 static void
 hand_on_wakeup(const Wait *w, PgqrsWakeup wakeup)
 {
@@ -160,8 +170,8 @@ hand_on_wakeup(const Wait *w, PgqrsWakeup wakeup)
 }
 
 /*
- * Another waiter becomes the timekeeper if there is none, also where it was not
- * this backend: it may have been signalled to, and leave before it could.
+ * Signals another waiting backend to become the timekeeper if there is none.
+ * This backend may not have been it, but may have been signalled to become it.
  */
 static void
 release_queue(WaitQueue *q)
@@ -189,7 +199,7 @@ found_wakeup(const Wait *w)
 	return (PgqrsWakeup){WAKEUP_QUEUE, pgqrs_wakeup_slot(w->found), w->found};
 }
 
-/* At the end of the wait, in whatever way. */
+/* At the end of the wait, also after an error. */
 static void
 leave_wait(int code, Datum arg)
 {
@@ -226,7 +236,10 @@ check_client(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Becomes the keeper of queues that have none; the earliest instant of those kept. */
+/*
+ * Becomes the timekeeper of the queues that have none; returns the earliest
+ * instant of the queues that this backend keeps.
+ */
 static TimestampTz
 acquire_timekeeping(Wait *w)
 {
@@ -245,7 +258,10 @@ acquire_timekeeping(Wait *w)
 	return next;
 }
 
-/* Takes the due instants, as the timekeeper of queues. */
+/*
+ * Takes the due instants of the queues that this backend keeps; true if any is
+ * due.
+ */
 static bool
 take_due_queues(Wait *w)
 {
@@ -263,7 +279,7 @@ take_due_queues(Wait *w)
 	return any;
 }
 
-/* Whether there is a reason to look, now that the backend is awake. */
+/* Whether an awake backend has to look. */
 static bool
 has_reason_to_look(Wait *w)
 {
@@ -278,7 +294,7 @@ has_reason_to_look(Wait *w)
 		w->slept >= heartbeat_interval(w);
 }
 
-/* How often the worker has to give a sign of life may have changed. */
+/* A reload may have changed the interval of heartbeats. */
 static void
 apply_reload(void)
 {
@@ -286,7 +302,7 @@ apply_reload(void)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	/* the check of a setting may have looked at catalogs */
+	/* a check hook of a setting may have read catalogs */
 	InvalidateCatalogSnapshot();
 }
 
@@ -336,7 +352,7 @@ sleep_until_signalled(Wait *w)
  * Looking
  */
 
-/* Before a look; what it allocates is gone at the next. */
+/* Begins a look; the next one frees its memory. */
 static MemoryContext
 begin_look(Wait *w)
 {
@@ -386,7 +402,10 @@ look_for_run(Wait *w)
 	return w->result != NULL;
 }
 
-/* Says what may wake this backend: no messages, while its worker may take none. */
+/*
+ * Registers the wake-ups of this backend; no messages while its worker may take
+ * none.
+ */
 static void
 watch_queues(Wait *w)
 {
@@ -424,8 +443,8 @@ look_again_soon(Wait *w)
 }
 
 /*
- * Whether the worker has room.  If its limit is locked, this first has the end of
- * that wake this backend.
+ * Whether the worker has room for another lease.  If its limit is locked,
+ * registers a wake-up for the end of that lock first.
  */
 static void
 look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
@@ -445,7 +464,10 @@ look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 		look_again_soon(w); /* the end of a lease wakes no backend */
 }
 
-/* The worker has to be live when the wait begins; whether it may take something. */
+/*
+ * The worker has to be live when the wait begins; sets whether it may take a
+ * message.
+ */
 static void
 check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 {
@@ -469,8 +491,8 @@ check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 }
 
 /*
- * Makes the list of queues anew; all are to be looked at, but where there are
- * many those that are known to have nothing.
+ * Lists the queues again.  The look visits all of them; if there are many, all
+ * that are not known to be empty.
  */
 static void
 list_queues(Wait *w, const PgqrsWorker *worker)
@@ -500,7 +522,7 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 		pgqrs_queue_set_add(w->set, w->queues[i].slot);
 }
 
-/* A change after this wakes this backend; what is read after it is not older. */
+/* Later changes wake this backend, and later reads see all earlier changes. */
 static void
 watch_changes_first(Wait *w)
 {
@@ -508,7 +530,7 @@ watch_changes_first(Wait *w)
 	AcceptInvalidationMessages();
 }
 
-/* The queue that the wake-up is of; NULL if it is not waited for. */
+/* The queue of the wake-up; NULL if this backend does not wait for it. */
 static WaitQueue *
 taken_queue(Wait *w)
 {
@@ -528,9 +550,9 @@ may_work_on(int64 queue_id)
 }
 
 /*
- * Chooses what to look at, by the wake-up.  If that is of a queue which is not
- * waited for, or from which the role may take nothing, the list is made anew, so
- * that the wake-up does not come back when it is handed on.
+ * Chooses the queues to visit by the wake-up.  A wake-up of a queue that this
+ * backend does not wait for, or may not claim from, makes the list anew, so
+ * that the wake-up does not return after it is handed on.
  */
 static void
 choose_queues(Wait *w, const PgqrsWorker *worker)
@@ -580,9 +602,9 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 }
 
 /*
- * After the look, the wake-up is used, unless the worker may take nothing or not
- * from that queue, or something else was found.  Where queues have no slot, waiting
- * backends look once in a while anyway.
+ * Hands an unused wake-up on: the worker may take nothing, or not from that
+ * queue, or another queue has a message.  Backends that wait for queues without
+ * a slot look at intervals anyway.
  */
 static void
 settle_wakeup(Wait *w)
@@ -611,7 +633,10 @@ look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 	settle_wakeup(w);
 }
 
-/* Whether the wait is over: something was found, or the worker has another status. */
+/*
+ * Whether the wait is over: a message is claimable, or the worker's status
+ * changed.
+ */
 static bool
 look_for_work(Wait *w)
 {
@@ -622,7 +647,7 @@ look_for_work(Wait *w)
 	pgqrs_require_writable();
 	if (w->has_taken && w->taken.kind == WAKEUP_WORKER_STATUS)
 	{
-		/* it may have taken the place of any other */
+		/* it may have replaced a wake-up of any other kind */
 		w->taken.kind = WAKEUP_NONE;
 		end_look(w, old);
 		return true;

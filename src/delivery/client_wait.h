@@ -1,9 +1,10 @@
 /*
  * client_wait.h
- *	  Sleeping in the server until there is something to do, or a result.
+ *	  Client waits: procedures sleep until a message is claimable or a run
+ *	  has ended.
  *
- * For procedures that may commit: each sleep is preceded by a commit, so that
- * it holds no snapshot and no lock.
+ * For procedures that may commit: a commit precedes each sleep, so that it
+ * holds no snapshot and no lock.
  */
 #ifndef PGQRS_CLIENT_WAIT_H
 #define PGQRS_CLIENT_WAIT_H
@@ -16,14 +17,15 @@
 /* Durations in milliseconds. */
 
 /*
- * Until the run has ended: what pgqrs_result() says, described by desc; NULL
- * if it did not in time.  PQ003.
+ * Waits until the run has ended; returns the row of pgqrs_result(), described
+ * by desc, or NULL after the timeout.  PQ003.
  */
 extern HeapTuple pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc);
 
 /*
- * Until a dequeue with the same arguments would find something; false if that
- * did not come in time.  Errors as of pgqrs_claim().
+ * Waits until a dequeue with the same arguments would return a message; false
+ * after the timeout, or if the worker's status changed.  Errors as of
+ * pgqrs_claim().
  */
 extern bool pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout);
 

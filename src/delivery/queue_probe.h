@@ -33,9 +33,10 @@ extern void pgqrs_queue_probe_idle(PgqrsTable *messages, TupleTableSlot *slot,
 								   const PgqrsQueue *queue, int wakeup_slot);
 
 /*
- * Probes a queue whose due instant the caller has taken: sets it again, and wakes
- * the background worker and waiting workers for the ready messages, except for
- * "own" that the caller claims.  Returns the number of ready messages, at most max.
+ * Probes a queue whose due instant the caller has taken, and sets the next one.
+ * Wakes the background worker and waiting workers for the ready messages,
+ * except for "own" that the caller claims.  Returns the number of ready
+ * messages, at most max.
  */
 extern int pgqrs_queue_probe_due(PgqrsTable *messages, TupleTableSlot *slot,
 								 const PgqrsQueue *queue, int max, int own);

@@ -117,7 +117,10 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	pgqrs_run_close(&rows);
 }
 
-/* Asks the background worker to release skipped messages of a stopped worker. */
+/*
+ * Requests that the background worker releases skipped messages of a stopped
+ * worker.
+ */
 static void
 request_reap(void)
 {
