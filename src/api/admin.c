@@ -227,7 +227,7 @@ require_row_trigger(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("%s() must be fired BEFORE, FOR EACH ROW", function),
-				 errhint("Leave the trigger as CREATE EXTENSION made it.")));
+				 errhint("Restore the trigger as CREATE EXTENSION creates it.")));
 }
 
 /*

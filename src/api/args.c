@@ -102,7 +102,7 @@ check_text(Datum value, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is too long", name),
-				 errdetail("It has %zu bytes.", bytes),
+				 errdetail("The text has %zu bytes.", bytes),
 				 errhint("Use at most %d bytes.", MAX_TEXT_BYTES)));
 }
 
@@ -665,9 +665,11 @@ arg_option_duration(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" is %s", option->name,
 						duration_text(duration)),
-				 errhint("Use a duration %s 0 and at most %s.",
-						 option->min > 0 ? "of more than" : "from",
-						 duration_text(option->max))));
+				 option->min > 0 ?
+					 errhint("Use a duration of more than 0 and at most %s.",
+							 duration_text(option->max)) :
+					 errhint("Use a duration from 0 to %s.",
+							 duration_text(option->max))));
 	return IntervalPGetDatum(pgqrs_interval(duration));
 }
 
@@ -773,8 +775,8 @@ pgqrs_require_nonatomic(FunctionCallInfo fcinfo, const char *procedure)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s() cannot wait inside a transaction block", procedure),
-				 errdetail("It would hold a snapshot and keep vacuum from its work all the while, and could see nothing new."),
-				 errhint("CALL it in autocommit mode: on its own, not between BEGIN and COMMIT, and not in a function.")));
+				 errdetail("The procedure would keep a snapshot, which holds back vacuum and hides later commits."),
+				 errhint("CALL the procedure in autocommit mode: on its own, not between BEGIN and COMMIT, and not in a function.")));
 }
 
 int64

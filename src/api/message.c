@@ -245,7 +245,7 @@ sql_dequeue(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
-				 errhint("Name a queue or a pattern, or a worker to claim from what it subscribes to.")));
+				 errhint("Name a queue or a pattern, or a worker to claim from its subscriptions.")));
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
 	pgqrs_result_begin(fcinfo);

@@ -235,7 +235,7 @@ sql_wait(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_WAIT_TIMEOUT),
 				 errmsg("run " INT64_FORMAT " did not end in time", run_id),
-				 errhint("It goes on all the same: wait again, or look at it with pgqrs_get_run().")));
+				 errhint("The run continues. Wait again, or look at the run with pgqrs_get_run().")));
 	PG_RETURN_DATUM(HeapTupleGetDatum(result));
 }
 

@@ -28,7 +28,7 @@ arg_patterns(FunctionCallInfo fcinfo, int n, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("array \"%s\" is empty", name),
-				 errhint("Pass the names or patterns of what the worker serves.")));
+				 errhint("Pass the names or patterns of the queues and workflows that the worker serves.")));
 	for (int i = 0; i < count; i++)
 	{
 		patterns[i] = TextDatumGetCString(values[i]);
@@ -127,7 +127,7 @@ sql_wait_for_work(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
-				 errhint("Name a queue or a pattern, or a worker to wait for what it subscribes to.")));
+				 errhint("Name a queue or a pattern, or a worker to wait for its subscriptions.")));
 	if (!PG_ARGISNULL(1) && worker_id <= 0)
 		pgqrs_error_worker_not_found(worker_id);
 	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait_for_work");

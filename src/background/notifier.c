@@ -111,7 +111,7 @@ probe_queues(const int64 *queue_ids, int count)
 	TupleTableSlot *slot;
 	PgqrsQueue queue;
 
-	if (count == 0 || !pgqrs_worker_xact_begin("looking at queues"))
+	if (count == 0 || !pgqrs_worker_xact_begin("probing queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
@@ -161,7 +161,7 @@ look_at_all_queues(TimestampTz now, bool placed)
 	ListCell *lc;
 
 	unplaced_at = now;
-	if (!pgqrs_worker_xact_begin("looking at all queues"))
+	if (!pgqrs_worker_xact_begin("probing all queues"))
 		return;
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
@@ -208,7 +208,7 @@ add_block(PgqrsFinishedRun block)
 		{1, BTLessStrategyNumber, Int64GetDatum(block.run_id + PGQRS_RUN_BLOCK)},
 	};
 
-	if (!pgqrs_worker_xact_begin("looking at runs that ended"))
+	if (!pgqrs_worker_xact_begin("reading ended runs"))
 		return;
 	runs = pgqrs_table_open(TABLE_RUNS, false);
 	slot = pgqrs_table_slot(runs);
@@ -240,9 +240,9 @@ take_runs(void)
 	if (pgqrs_wakeup_take_lost())
 	{
 		ereport(LOG,
-				(errmsg("pgqrs could not tell of all runs that ended"),
-				 errdetail("There were more than it could remember while its background worker was away or could not send."),
-				 errhint("Callers that LISTEN for the end of a run have to ask pgqrs_result() once in a while.")));
+				(errmsg("pgqrs lost notifications of ended runs"),
+				 errdetail("More runs ended than shared memory can record while the background worker was away or could not send."),
+				 errhint("Clients that LISTEN for the end of a run must also call pgqrs_result() at intervals.")));
 		pgqrs_database_set_earlier(DUTY_RUN_WAKEUPS, 0);
 	}
 	/* a block keeps its place until its runs are added */
@@ -304,7 +304,7 @@ recheck_run(int64 run_id)
 {
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id))
 		keep_run(run_id, MAX_KEPT_PAUSE);
-	else if (pgqrs_worker_xact_begin("looking at runs that parked"))
+	else if (pgqrs_worker_xact_begin("rechecking waiting runs"))
 	{
 		if (!pgqrs_run_wakeup_recheck(run_id))
 			keep_run(run_id, locked_pause());
@@ -417,9 +417,9 @@ note_failure(const ErrorData *error)
 {
 	if (!failing)
 		ereport(LOG,
-				(errmsg("pgqrs cannot notify: %s", error->message),
-				 errdetail("No transaction fails because of this; the background worker tries again."),
-				 errhint("Look for a session that listens and has a transaction open: pg_notification_queue_usage().")));
+				(errmsg("pgqrs cannot send notifications: %s", error->message),
+				 errdetail("No transaction fails because of this; the background worker retries."),
+				 errhint("Find a session that listens and has a transaction open: pg_notification_queue_usage().")));
 	failing = true;
 }
 
@@ -427,7 +427,7 @@ static void
 note_success(void)
 {
 	if (failing)
-		ereport(LOG, (errmsg("pgqrs can notify again")));
+		ereport(LOG, (errmsg("pgqrs can send notifications again")));
 	failing = false;
 }
 

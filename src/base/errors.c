@@ -81,7 +81,7 @@ pgqrs_error_ended(const char *kind, int64 id, const char *state)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("%s " INT64_FORMAT " has ended", kind, id),
-			 errdetail("It is %s.", state),
+			 errdetail("The status is %s.", state),
 			 errhint("Drop it; nothing more can be stored for it.")));
 }
 
@@ -92,7 +92,7 @@ pgqrs_error_run_past_deadline(int64 run_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("run " INT64_FORMAT " has run out of time", run_id),
-			 errdetail("It is past its deadline."),
+			 errdetail("The deadline of the run has passed."),
 			 errhint("Drop it; nothing more can be stored for it.")));
 }
 

@@ -566,7 +566,7 @@ refuse_workflow(const char *name, TupleTableSlot *slot)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("queue \"%s\" cannot be created", name),
-				 errdetail("It is the queue of the workflow of this name."),
+				 errdetail("The queue belongs to the workflow of this name."),
 				 errhint("Choose another name, or use the workflow's queue through pgqrs_trigger().")));
 }
 
@@ -647,7 +647,7 @@ refuse_workflow_settings(const char *name, const PgqrsOptions *s)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("visibility_timeout and max_attempts of queue \"%s\" cannot be altered",
 						name),
-				 errdetail("It is the queue of the workflow of this name."),
+				 errdetail("The queue belongs to the workflow of this name."),
 				 errhint("Alter visibility_timeout and max_crashes of the workflow with pgqrs_alter_workflow().")));
 }
 

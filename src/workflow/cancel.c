@@ -302,10 +302,10 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " was not asked to stop", run_id),
-				 errdetail("It is %s.",
+				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS,
 											pgqrs_run_status(rows.run))),
-				 errhint("End it with pgqrs_complete_run() or pgqrs_fail_run().")));
+				 errhint("End the run with pgqrs_complete_run() or pgqrs_fail_run().")));
 	end_cancelled(&rows, NULL, output);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);

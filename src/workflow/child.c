@@ -42,8 +42,8 @@ error_not_single(const PgqrsStepRows *s)
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for several children",
 					s->step_id, s->run_id),
-			 errdetail("They were started with pgqrs_start_children()."),
-			 errhint("Use pgqrs_await_children(), or the step of one of them.")));
+			 errdetail("The children were started with pgqrs_start_children()."),
+			 errhint("Use pgqrs_await_children(), or the step of a single child.")));
 }
 
 static void
@@ -53,7 +53,7 @@ error_not_many(const PgqrsStepRows *s)
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " stands for one child",
 					s->step_id, s->run_id),
-			 errdetail("It was started with pgqrs_start_child()."),
+			 errdetail("The child was started with pgqrs_start_child()."),
 			 errhint("Use pgqrs_await_child(), or another step id.")));
 }
 
@@ -94,7 +94,7 @@ refuse_self(const PgqrsStepRows *s, int64 child)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot be its own child", child),
-				 errdetail("It has the idempotency key that the child was to have."),
+				 errdetail("The run has the idempotency key of the new child."),
 				 errhint("Use another workflow or another key for the child.")));
 }
 
@@ -339,7 +339,8 @@ add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("run " INT64_FORMAT " has a step \"%s\" already",
 							s->run_id, steps[i]),
-					 errdetail("It is none of the children of step \"%s\".", s->step_id),
+					 errdetail("The existing step is not a child of step \"%s\".",
+							   s->step_id),
 					 errhint("Use another step id for the children.")));
 	}
 }
@@ -374,7 +375,7 @@ refuse_count(const PgqrsStepRows *s, int started, int count)
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has %d children, not %d",
 					s->step_id, s->run_id, started, count),
-			 errdetail("They were started by an earlier call."),
+			 errdetail("An earlier call has started the children."),
 			 errhint("Pass as many inputs as in that call, or use another step id.")));
 }
 
@@ -494,8 +495,8 @@ require_started(const PgqrsStepRows *s)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has started no child as step \"%s\"",
 						s->run_id, s->step_id),
-				 errdetail("There is no such step."),
-				 errhint("Start it with pgqrs_start_child() or pgqrs_start_children().")));
+				 errdetail("No call has started a child under this step id."),
+				 errhint("Start children with pgqrs_start_child() or pgqrs_start_children().")));
 }
 
 static void

@@ -268,10 +268,10 @@ lock_dead_letter(Replay *r, int64 message_id)
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " is not a dead letter", message_id),
 			 in_archive ?
-				 errdetail("It is %s.",
+				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_OUTCOME,
 											archived_outcome(r->archived))) :
-				 errdetail("It is still live."),
+				 errdetail("The message is live."),
 			 errhint("Only messages that are listed in pgqrs_dead_letters can be replayed.")));
 }
 

@@ -311,16 +311,16 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 	if (is_workflow)
 	{
 		if (pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
-			what = "It has runs.";
+			what = "The workflow has runs.";
 		else if (pgqrs_schedule_exists_for(name))
-			what = "It has schedules.";
+			what = "The workflow has schedules.";
 	}
 	else if (pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
-		what = "It has messages.";
+		what = "The queue has messages.";
 	else if (pgqrs_queue_has_archived(id))
-		what = "It has archived messages.";
+		what = "The queue has archived messages.";
 	else if (is_outbox(name))
-		what = "It is the outbox of a workflow.";
+		what = "The queue is the outbox of a workflow.";
 
 	if (what != NULL)
 		ereport(ERROR,
@@ -328,7 +328,7 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 				 is_workflow ? errmsg("workflow \"%s\" is in use", name) :
 							   errmsg("queue \"%s\" is in use", name),
 				 errdetail_internal("%s", what),
-				 errhint("Pass force => true to delete them with it.")));
+				 errhint("Pass force => true to delete everything that belongs to it.")));
 }
 
 /* Retention removes the queue's rows in the background. */
@@ -391,7 +391,7 @@ pgqrs_queue_delete(const char *name, bool force)
 			ereport(ERROR,
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("queue \"%s\" cannot be deleted", name),
-					 errdetail("It is the queue of the workflow of this name."),
+					 errdetail("The queue belongs to the workflow of this name."),
 					 errhint("Delete the workflow with pgqrs_delete_workflow(), or pass force => true to delete it with its runs.")));
 		delete_locked(queues, queue, name, force);
 	}

@@ -118,7 +118,7 @@ refuse_ancestor(PgqrsTable *runs, int64 run_id, int64 parent)
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("run " INT64_FORMAT " cannot be a child of run " INT64_FORMAT,
 							run_id, parent),
-					 errdetail("It is one of its parents, or a parent of those."),
+					 errdetail("The child is an ancestor of the parent."),
 					 errhint("Use another workflow or another key for the child.")));
 		add_parents(runs, run, ancestors.values[i], &ancestors);
 	}

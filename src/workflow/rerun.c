@@ -28,7 +28,8 @@ check_ended(TupleTableSlot *run, int64 run_id)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has not ended", run_id),
-				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Wait until the run has ended, or cancel it with pgqrs_cancel_run().")));
 }
 

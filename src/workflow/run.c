@@ -83,7 +83,8 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 				 errmsg("run " INT64_FORMAT " cannot become %s",
 						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
 						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
-				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, from)),
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS, from)),
 				 errhint("Look at the run with pgqrs_get_run().")));
 	pgqrs_set(row, Runs_status, pgqrs_enum_datum(ENUM_RUN_STATUS, to));
 }
@@ -181,12 +182,12 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_NO_WORKER),
 				 errmsg("no live worker serves workflow \"%s\"", workflow->name),
-				 errhint("Start a worker that registers for it, or trigger without require_worker.")));
+				 errhint("Start a worker that registers for the workflow, or trigger without require_worker.")));
 	/* for the client only: where no worker registers, it would fill the log */
 	ereport(WARNING_CLIENT_ONLY,
 			(errcode(ERRCODE_PGQRS_NO_WORKER),
 			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
-			 errhint("The run waits until a worker that registers for it, or calls pgqrs_dequeue(), takes it.")));
+			 errhint("The run waits until a worker that registers for the workflow, or calls pgqrs_dequeue(), claims it.")));
 }
 
 static void
@@ -411,8 +412,8 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 						(errcode(ERRCODE_UNIQUE_VIOLATION),
 						 errmsg("workflow \"%s\" has a run with idempotency key \"%s\"",
 								workflow->name, r->idempotency_key),
-						 errdetail("It is run " INT64_FORMAT ".", other),
-						 errhint("Use that run, or another key.")));
+						 errdetail("Run " INT64_FORMAT " has the key.", other),
+						 errhint("Use the existing run, or another key.")));
 			return r->on_duplicate == DUPLICATE_NULL ? 0 : other;
 		}
 		if (id == 0)
@@ -627,7 +628,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("run " INT64_FORMAT " has no message", run_id),
-			 errhint("It was deleted past the functions of pgqrs, or a restore has not come to it yet.")));
+			 errhint("The message was deleted without the functions of pgqrs, or a restore has not loaded it yet.")));
 }
 
 void

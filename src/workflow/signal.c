@@ -55,7 +55,8 @@ refuse_ended(SignalSender *s, int64 run_id)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has ended", run_id),
-				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
 				 errhint("Only a run that has not ended accepts signals.")));
 }
 

@@ -118,7 +118,7 @@ pgqrs_step_fetch(PgqrsStepRows *s)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " is of another kind",
 						s->step_id, s->run_id),
-				 errdetail("It is a step of kind %s.",
+				 errdetail("The kind of the step is %s.",
 						   pgqrs_enum_label(ENUM_STEP_KIND, stored_kind(s->step))),
 				 errhint("Use another step id.")));
 }
@@ -176,8 +176,9 @@ require_move(TupleTableSlot *step, PgqrsStepStatus to)
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
 						DatumGetInt64(pgqrs_get(step, Steps_run_id)),
 						pgqrs_enum_label(ENUM_STEP_STATUS, to)),
-				 errdetail("It is %s.", pgqrs_enum_label(ENUM_STEP_STATUS, from)),
-				 errhint("Call pgqrs_step_begin() and do what it answers.")));
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_STEP_STATUS, from)),
+				 errhint("Call pgqrs_step_begin() and follow its result.")));
 }
 
 static void
@@ -478,7 +479,7 @@ refuse_finished(const PgqrsStepRows *s)
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("step \"%s\" of run " INT64_FORMAT " has failed already",
 					s->step_id, s->run_id),
-			 errdetail("It is ERROR."),
+			 errdetail("The status is ERROR."),
 			 errhint("Call pgqrs_fail_run() to end the run.")));
 }
 

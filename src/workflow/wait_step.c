@@ -270,8 +270,9 @@ refuse_ended(PgqrsStepRows *s)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " has ended", s->run_id),
-				 errdetail("It is %s.", pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Only a run that goes on can be resumed.")));
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
+				 errhint("Only a run that has not ended can be resumed.")));
 }
 
 /* The step in whose pause the run waits, or NULL. */

@@ -82,15 +82,15 @@ SELECT is(pg_temp.state(:run), 'RUNNING', 'a child that failed does not fail its
 -- Steps of other kinds.
 SELECT pgqrs_step_begin(:run, :lease, 'f') \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''f'', ''child'')', :run, :lease)),
-	'PQ016 It is a step of kind FUNCTION.', 'the step of a function cannot start a child');
+	'PQ016 The kind of the step is FUNCTION.', 'the step of a function cannot start a child');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''c'')', :run, :lease)),
-	'PQ016 It is a step of kind CHILD.', 'the step of a child cannot begin as a function');
+	'PQ016 The kind of the step is CHILD.', 'the step of a child cannot begin as a function');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''nothing'')', :run, :lease)),
-	'PQ016 There is no such step.', 'waiting for a child that was not started is refused');
+	'PQ016 No call has started a child under this step id.', 'waiting for a child that was not started is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''nothing'')', :run, :lease)),
-	'PQ016 There is no such step.', 'waiting for children that were not started is refused');
+	'PQ016 No call has started a child under this step id.', 'waiting for children that were not started is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_children(%s, %s, ''bad'')', :run, :lease)),
-	'PQ016 It was started with pgqrs_start_child().', 'waiting for one child as for many is refused');
+	'PQ016 The child was started with pgqrs_start_child().', 'waiting for one child as for many is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''nothing'')', :run, :lease)), 'PQ002',
 	'a child of an unknown workflow is refused');
 SELECT is_empty(format('SELECT * FROM pgqrs_steps WHERE run_id = %s AND step_id = ''x''', :run),
@@ -117,10 +117,10 @@ SELECT pgqrs_complete_run(:run, :lease);
 SELECT pgqrs_trigger('parent', idempotency_key => 'me') AS run \gset
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''parent'', idempotency_key => ''me'')',
-	:run, :lease)), 'PQ016 It has the idempotency key that the child was to have.',
+	:run, :lease)), 'PQ016 The run has the idempotency key of the new child.',
 	'a run cannot be its own child by its key');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''x'', ''parent'', ''{1}'', ''{me}'')', :run,
-	:lease)), 'PQ016 It has the idempotency key that the child was to have.',
+	:lease)), 'PQ016 The run has the idempotency key of the new child.',
 	'a run cannot be one of its own children by its key');
 SELECT pgqrs_complete_run(:run, :lease);
 
@@ -167,7 +167,7 @@ SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,NULL,3}') AS ids \gs
 SELECT is(pgqrs_start_children(:run, :lease, 'm', 'child', '{4,5,6}'), :'ids'::bigint[],
 	'a second call of the step returns the children of the first call');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', %L)', :run, :lease, inputs)),
-	'PQ016 They were started by an earlier call.', 'another number of inputs than in the first call is refused: '
+	'PQ016 An earlier call has started the children.', 'another number of inputs than in the first call is refused: '
 	|| inputs)
 	FROM unnest(ARRAY['{}', '{1,2}', '{1,2,3,4}']) inputs;
 SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs WHERE parent_run_id = %s ORDER BY 1',
@@ -175,9 +175,9 @@ SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs W
 	format($$SELECT id, 'm[' || n || ']', i FROM unnest(%L::bigint[], '{1,NULL,3}'::jsonb[]) WITH ORDINALITY u (id, i,
 		n)$$, :'ids'), 'children are started in order, each with a step');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)),
-	'PQ016 They were started with pgqrs_start_children().', 'waiting for many children as for one is refused');
+	'PQ016 The children were started with pgqrs_start_children().', 'waiting for many children as for one is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child'')', :run, :lease)),
-	'PQ016 They were started with pgqrs_start_children().', 'starting one child at the step of many is refused');
+	'PQ016 The children were started with pgqrs_start_children().', 'starting one child at the step of many is refused');
 SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)',
 	'waiting for children that go on says that they have not ended');
 SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'a parent that waits for its children is parked');
@@ -219,7 +219,7 @@ SELECT is(pgqrs_start_children(:run, :lease, 'none', 'child', '{}'), '{}',
 SELECT is(pgqrs_await_children(:run, :lease, 'none', mode)::text, '(t,[])',
 	'waiting for no children returns at once: ' || mode) FROM unnest('{all,any}'::text[]) mode;
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''none'', ''child'', ''{1}'')', :run, :lease)),
-	'PQ016 They were started by an earlier call.', 'inputs at the step of no children are refused');
+	'PQ016 An earlier call has started the children.', 'inputs at the step of no children are refused');
 SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''no'', ''nothing'', ''{}'')', :run,
 	:lease)), 5), 'PQ002', 'starting no children of an unknown workflow is refused');
 
@@ -300,7 +300,7 @@ SELECT ok(pg_temp.is_due(:run), 'the last of children that end in the opposite o
 SELECT lease FROM pgqrs_dequeue('parent') \gset
 SELECT pgqrs_step_complete(:run, :lease, 'taken[2]') \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''taken'', ''child'', ''{1,2}'')', :run,
-	:lease)), 'PQ016 It is none of the children of step "taken".',
+	:lease)), 'PQ016 The existing step is not a child of step "taken".',
 	'children whose step id is taken by a function are refused');
 SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, repeat(''x'', 253), ''child'', ''{1,2}'')',
 	:run, :lease)), 5), '22023', 'a step id that gets too long for its children is refused');
@@ -488,7 +488,7 @@ SELECT pg_temp.claim(:x) AS lx \gset
 SELECT pgqrs_start_child(:x, :lx, 'y', 'parent', idempotency_key => 'y') AS y \gset
 SELECT pg_temp.claim(:y) AS ly \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''x'', ''parent'', idempotency_key => ''x'')', :y,
-	:ly)), 'PQ016 It is one of its parents, or a parent of those.', 'two runs cannot be each other''s child');
+	:ly)), 'PQ016 The child is an ancestor of the parent.', 'two runs cannot be each other''s child');
 SELECT pgqrs_complete_run(:y, :ly), pgqrs_complete_run(:x, :lx);
 
 --
@@ -514,7 +514,7 @@ SELECT isnt(pgqrs_start_child(:run, :lease, 'open', 'child'), :open::bigint,
 SELECT is(pgqrs_start_child(:run, :lease, 'abandoned', 'child'), :abandoned::bigint,
 	'after a replay of the parent an abandoned child that goes on stays');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''m'', ''child'', ''{1,2,3}'')', :run, :lease)),
-	'PQ016 They were started by an earlier call.',
+	'PQ016 An earlier call has started the children.',
 	'after a replay of the parent the number of children must be as before');
 SELECT pgqrs_start_children(:run, :lease, 'm', 'child', '{1,2}') AS again \gset
 SELECT is((:'again'::bigint[])[1], (:'ids'::bigint[])[1],

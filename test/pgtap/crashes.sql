@@ -94,7 +94,7 @@ SELECT is(pg_temp.end(:run), 'ERROR max_crashes 1 DEAD 1 max_crashes',
 -- The old holder of such a run.
 SELECT * FROM pg_temp.start('frail') \gset
 SELECT is(pg_temp.crash(:run), 'nothing', 'a claim ends a run that has no crash left');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s)', :run, :lease)), 'PQ007 It is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s)', :run, :lease)), 'PQ007 The status is ERROR.',
 	'the former holder of a run ended for max_crashes is refused');
 
 -- Maintenance ends it, too; whoever has it may finish before that.

@@ -319,7 +319,7 @@ SELECT is(pg_temp.state(:a) || ', ' || pg_temp.state(:b) || ', ' || pg_temp.stat
 
 -- Dismissed, one by one.
 SELECT matches(pg_temp.answer(format('SELECT pgqrs_dismiss_dead_letter(%s)', :b)),
-	format('^PQ016 message %s is not a dead letter It is still live.$', :b), 'a live message cannot be dismissed');
+	format('^PQ016 message %s is not a dead letter The message is live.$', :b), 'a live message cannot be dismissed');
 SELECT pgqrs_dismiss_dead_letter(:a);
 SELECT is(pg_temp.state(:a), 'gone', 'a dismissed dead letter is gone');
 SELECT is(left(pg_temp.answer(format('SELECT pgqrs_dismiss_dead_letter(%s)', :a)), 5), 'PQ004',

@@ -101,7 +101,7 @@ SELECT is(left(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 5) <> 'P
 	'before the deadline the call is not refused for it: ' || call) FROM calls;
 SELECT pg_temp.late(:run);
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 'PQ007 It is past its deadline.',
+SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 'PQ007 The deadline of the run has passed.',
 	'after the deadline the call is refused: ' || call) FROM calls;
 SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease + 1)), 'PQ006',
 	'a caller with another lease gets PQ006, not the deadline: ' || call) FROM calls LIMIT 1;
@@ -111,7 +111,7 @@ SELECT is(r::text, format('(%s,f,f)', :run), 'an extension in a batch after the 
 SELECT is(pg_temp.contents(), :'contents', 'calls refused for the deadline change nothing');
 SELECT is(status, 'RUNNING', 'the run is RUNNING until a claim or a pass ends it') FROM pgqrs_result(:run);
 SELECT pgqrs_maintain() \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 'PQ007 It is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT ' || call, :run, :lease)), 'PQ007 The status is ERROR.',
 	'after the run was ended for its deadline the call is refused: ' || call) FROM calls;
 
 -- release of a late run.

@@ -57,7 +57,7 @@ SELECT is(pg_temp.answer(format('SELECT %s(%s, %s%s)', f, :run, :lease, rest)), 
 	'the lease from before the replay is refused by ' || f)
 	FROM (VALUES ('pgqrs_step_begin', ', ''done'''), ('pgqrs_step_complete', ', ''done'''), ('pgqrs_complete_run',
 		''), ('pgqrs_fail_run', ', ''{}''')) v (f, rest);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 It is still live.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 The message is live.',
 	'a replay of a replayed run is refused');
 SELECT is(pg_temp.contents(), :'contents', 'refused calls on a replayed run change nothing');
 
@@ -82,7 +82,7 @@ SELECT pgqrs_replay_message(:run);
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease, '1');
 SELECT is(r::text, '(SUCCESS,1,)', 'a run replayed twice succeeds') FROM pgqrs_result(:run) r;
-SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 It is DONE.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', :run)), 'PQ016 The status is DONE.',
 	'a replay of a run that succeeded is refused');
 
 -- However it came to its ERROR.
@@ -125,8 +125,8 @@ DELETE FROM pgqrs_archive WHERE message_id = :gone;
 SELECT pgqrs_trigger('kept') AS queued \gset
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', id)), answer, 'no replay is possible of ' || what)
-	FROM (VALUES (:cancelled::bigint, 'PQ016 It is CANCELLED.', 'a cancelled run'),
-		(:queued, 'PQ016 It is still live.', 'a live one'),
+	FROM (VALUES (:cancelled::bigint, 'PQ016 The status is CANCELLED.', 'a cancelled run'),
+		(:queued, 'PQ016 The message is live.', 'a live one'),
 		(:deleted, 'PQ016 The message''s run was deleted, or its status is not ERROR.', 'a deleted one'),
 			(:gone, 'PQ004', 'one whose dead letter was thrown away'), (9007199254740991, 'PQ004', 'none')) v (id,
 			answer, what);

@@ -21,7 +21,7 @@ SELECT pgqrs_complete_run(:child, pg_temp.claim(:child), '"of the child"'), pgqr
 	'child') \g /dev/null
 SELECT pgqrs_step_fail(:run, :lease, 'handled', '{}', retryable => false, fail_run => false),
 	pgqrs_step_complete(:run, :lease, 'after', '1'), pgqrs_step_begin(:run, :lease, 'open') \g /dev/null
-SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s)', :run)), 'PQ016 It is RUNNING.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_rerun(%s)', :run)), 'PQ016 The status is RUNNING.',
 	'a run that has not ended cannot be rerun');
 SELECT pgqrs_set_progress(:run, :lease, '1'), pgqrs_fail_run(:run, :lease, '{"type": "e"}') \g /dev/null
 SELECT pg_temp.contents() AS contents \gset

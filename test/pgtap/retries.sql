@@ -87,7 +87,7 @@ SELECT results_eq(format('SELECT e->''attempt'', e->''error'' FROM pgqrs_workflo
 SELECT ok((e->>'at')::timestamptz BETWEEN :'before' AND clock_timestamp(),
 	'the history of a step has the time of each failure') FROM pgqrs_list_steps(:run), jsonb_array_elements(history) e
 	WHERE step_id = 'a';
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)), 'PQ007 It is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)), 'PQ007 The status is ERROR.',
 	'failing the step again after the end of the run is refused');
 
 -- Steps are counted each for itself; a success does not forget failures of others.
@@ -109,7 +109,7 @@ SELECT is(pg_temp.step(:run, 'a') - 'completed_at', '{"status": "SUCCESS", "atte
 SELECT is(jsonb_array_length(history), 2, 'a step that succeeds keeps the history of its failures')
 	FROM pgqrs_list_steps(:run) WHERE step_id = 'a';
 SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)),
-	'PQ016 It is SUCCESS.', 'a completed step cannot fail');
+	'PQ016 The status is SUCCESS.', 'a completed step cannot fail');
 SELECT is(pg_temp.outcome(:run, :lease, 'b'), 'RUN_FAILED', 'the third failure of the other step fails the run');
 
 -- Whose max_attempts: the call's, the run's, the workflow's.
@@ -210,7 +210,7 @@ SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.outcome(:run, :lease, 'a', '{"n": 2}', fail_run => false, retryable => false), 'STEP_FAILED',
 	'a repeated failure of the step is answered');
 SELECT is(pg_temp.contents(), :'contents', 'a repeated failure of the step changes nothing');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)), 'PQ016 It is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)), 'PQ016 The status is ERROR.',
 	'a failed step cannot complete');
 SELECT pgqrs_step_begin(:run, :lease, 'compensate'), pgqrs_step_complete(:run, :lease, 'compensate', '1') \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
@@ -248,7 +248,7 @@ SELECT is(pg_temp.run(:run), 'ERROR failures 1 f {"type": "x"}',
 	'pgqrs_fail_run() puts the run in ERROR and counts a failure');
 SELECT is(outcome || ' ' || last_error, 'DEAD {"type": "x"}', 'pgqrs_fail_run() makes the message a dead letter')
 	FROM pgqrs_archive WHERE message_id = :run;
-SELECT is(pg_temp.answer(format('SELECT pgqrs_fail_run(%s, %s, ''{}'')', :run, :lease)), 'PQ007 It is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_fail_run(%s, %s, ''{}'')', :run, :lease)), 'PQ007 The status is ERROR.',
 	'a repeated pgqrs_fail_run() after the end is refused');
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_step_begin(:run, :lease, 'a') \g /dev/null

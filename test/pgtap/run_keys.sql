@@ -40,7 +40,7 @@ SELECT pgqrs_trigger(w, '1', idempotency_key => 'k') AS id, w FROM unnest('{kept
 SELECT is(pgqrs_trigger(w, '2', idempotency_key => 'k'), pgqrs_find_run(w, 'k'),
 	w || ': a second trigger with a key returns the run that has it') FROM unnest('{kept,live}'::text[]) w;
 SELECT is(input, '1', workflow || ': a second trigger with a key leaves the run as it was') FROM pgqrs_list_runs();
-SELECT is(pg_temp.again(w, 'k', pgqrs_find_run(w, 'k'), 'raise'), format('23505 It is run %s.',
+SELECT is(pg_temp.again(w, 'k', pgqrs_find_run(w, 'k'), 'raise'), format('23505 Run %s has the key.',
 	pgqrs_find_run(w, 'k')), w || ': on_duplicate raise names the run that has the key')
 	FROM unnest('{kept,live}'::text[]) w;
 SELECT pg_temp.contents() AS contents \gset
@@ -89,7 +89,7 @@ DELETE FROM pgqrs_messages; DELETE FROM pgqrs_workflow_runs;
 -- After the end.
 SELECT is(pg_temp.again('kept', how, pg_temp.ended('kept', how, how)), 'same',
 	'in scope retained the key is taken after ' || how) FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
-SELECT is(pg_temp.again('kept', how, pgqrs_find_run('kept', how), 'raise'), format('23505 It is run %s.',
+SELECT is(pg_temp.again('kept', how, pgqrs_find_run('kept', how), 'raise'), format('23505 Run %s has the key.',
 	pgqrs_find_run('kept', how)), 'in scope retained on_duplicate raise refuses the key after ' || how)
 	FROM unnest('{SUCCESS,ERROR,CANCELLED}'::text[]) how;
 SELECT is(pg_temp.again('live', how, pg_temp.ended('live', how, how)), 'new', 'in scope active the key is free after '

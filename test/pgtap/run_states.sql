@@ -135,9 +135,9 @@ INSERT INTO expected
 	FROM operations, (VALUES
 		('PQ006, QUEUED', '{queued,delayed}'::text[]), ('PQ006, RUNNING', '{taken,given back,retry}'),
 			('PQ006, PAUSED', '{parked,parked for a signal}'),
-		('PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'),
+		('PQ007 The deadline of the run has passed., RUNNING', '{late,"late, expired"}'),
 			('PQ006, SUCCESS', '{succeeded for another}'), ('PQ006, CANCELLED', '{purged}'),
-		('PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'),
+		('PQ007 The status is ERROR., ERROR', '{failed,"failed, deleted"}'),
 			('PQ010, CANCELLED', '{cancelled,deleted}')) v (answer, states)
 	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open',
 		'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep',
@@ -146,15 +146,15 @@ INSERT INTO expected
 -- From outside, to what has ended.
 INSERT INTO expected
 	SELECT operation, answer, states
-	FROM operations, (VALUES ('PQ016 It is SUCCESS., SUCCESS', '{succeeded,succeeded for another}'::text[]),
-		('PQ016 It is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ016 It is CANCELLED., CANCELLED',
+	FROM operations, (VALUES ('PQ016 The status is SUCCESS., SUCCESS', '{succeeded,succeeded for another}'::text[]),
+		('PQ016 The status is ERROR., ERROR', '{failed,"failed, deleted"}'), ('PQ016 The status is CANCELLED., CANCELLED',
 		'{cancelled,purged,deleted}')) v (answer, states)
 	WHERE operation IN ('resume', 'resume a step', 'signal');
 -- What begins something stops where the run was asked to stop, and is no repeated call after its end.
 INSERT INTO expected
 	SELECT operation, answer, states
 	FROM operations, (VALUES ('PQ010, RUNNING', '{cancelling,"cancelling, expired"}'::text[]),
-		('PQ007 It is SUCCESS., SUCCESS', '{succeeded}')) v (answer, states)
+		('PQ007 The status is SUCCESS., SUCCESS', '{succeeded}')) v (answer, states)
 	WHERE operation IN ('pause', 'go on', 'sleep', 'wake', 'await a signal', 'take a signal', 'start a child',
 		'start children', 'await no child');
 INSERT INTO expected VALUES
@@ -185,14 +185,14 @@ INSERT INTO expected VALUES
 	('complete', 'false, SUCCESS', '{succeeded}'),
 	('complete done', 'false, SUCCESS', '{succeeded}'),
 	('begin done', 'false, SUCCESS', '{succeeded}'),
-	('begin open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('complete open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('fail open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('fail open for good', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('fail only open', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('fail', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('retry', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
-	('progress', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
+	('begin open', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('complete open', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('fail open', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('fail open for good', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('fail only open', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('fail', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('retry', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('progress', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
 	-- a claim takes what is due, ends what must not go on, and leaves the rest
 	('claim', '1, RUNNING', '{queued,expired,given back}'),
 	('claim', '0, QUEUED', '{delayed}'),
@@ -214,10 +214,10 @@ INSERT INTO expected VALUES
 	('release', 'done, RUNNING', '{running,expired}'),
 	('release', 'PQ006, RUNNING', '{taken,given back,retry}'),
 	('release', 'PQ006, PAUSED', '{parked,parked for a signal}'),
-	('release', 'PQ007 It is past its deadline., RUNNING', '{late,"late, expired"}'),
-	('release', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
+	('release', 'PQ007 The deadline of the run has passed., RUNNING', '{late,"late, expired"}'),
+	('release', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
 	('release', 'PQ006, SUCCESS', '{succeeded for another}'),
-	('release', 'PQ007 It is ERROR., ERROR', '{failed,"failed, deleted"}'),
+	('release', 'PQ007 The status is ERROR., ERROR', '{failed,"failed, deleted"}'),
 	('release', 'PQ010, CANCELLED', '{cancelled,deleted}'),
 	('release', 'PQ006, CANCELLED', '{purged}'),
 	('extend', '(f,f), QUEUED', '{queued,delayed}'),
@@ -238,12 +238,12 @@ INSERT INTO expected VALUES
 	-- out of ERROR leads a replay, and only out of that
 	('replay', 'done, QUEUED', '{failed}'),
 	('replay', 'PQ004, ERROR', '{"failed, deleted"}'),
-	('replay', 'PQ016 It is still live., QUEUED', '{queued,delayed}'),
-	('replay', 'PQ016 It is still live., RUNNING',
+	('replay', 'PQ016 The message is live., QUEUED', '{queued,delayed}'),
+	('replay', 'PQ016 The message is live., RUNNING',
 		'{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
-	('replay', 'PQ016 It is still live., PAUSED', '{parked,parked for a signal}'),
-	('replay', 'PQ016 It is DONE., SUCCESS', '{succeeded,succeeded for another}'),
-	('replay', 'PQ016 It is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
+	('replay', 'PQ016 The message is live., PAUSED', '{parked,parked for a signal}'),
+	('replay', 'PQ016 The status is DONE., SUCCESS', '{succeeded,succeeded for another}'),
+	('replay', 'PQ016 The status is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
 	-- what nobody works on
 	('purge', '1, CANCELLED',
 		'{queued,delayed,expired,given back,retry,"late, expired",parked,parked for a signal,"cancelling, expired"}'),
@@ -268,12 +268,12 @@ INSERT INTO expected VALUES
 	('take a signal', '(t,f,1,), RUNNING', '{running,expired}'),
 	('start a child', 'true, RUNNING', '{running,expired}'),
 	('start children', '2, RUNNING', '{running,expired}'),
-	('await no child', 'PQ016 There is no such step., RUNNING', '{running,expired}'),
+	('await no child', 'PQ016 No call has started a child under this step id., RUNNING', '{running,expired}'),
 	-- again, as another run, what has ended
-	('rerun', 'PQ016 It is QUEUED., QUEUED', '{queued,delayed}'),
-	('rerun', 'PQ016 It is RUNNING., RUNNING',
+	('rerun', 'PQ016 The status is QUEUED., QUEUED', '{queued,delayed}'),
+	('rerun', 'PQ016 The status is RUNNING., RUNNING',
 		'{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
-	('rerun', 'PQ016 It is PAUSED., PAUSED', '{parked,parked for a signal}'),
+	('rerun', 'PQ016 The status is PAUSED., PAUSED', '{parked,parked for a signal}'),
 	('rerun', 'true, SUCCESS', '{succeeded,succeeded for another}'),
 	('rerun', 'true, ERROR', '{failed,"failed, deleted"}'),
 	('rerun', 'true, CANCELLED', '{cancelled,purged,deleted}'),
@@ -306,10 +306,10 @@ INSERT INTO expected VALUES
 	('cancel all', '0, ERROR', '{failed,"failed, deleted"}'),
 	('cancel all', '0, CANCELLED', '{cancelled,purged,deleted}'),
 	('acknowledge', 'done, CANCELLED', '{cancelling,"cancelling, expired"}'),
-	('acknowledge', 'PQ016 It is RUNNING., RUNNING', '{running,expired}'),
+	('acknowledge', 'PQ016 The status is RUNNING., RUNNING', '{running,expired}'),
 	-- repeated, or ended otherwise
 	('acknowledge', 'done, CANCELLED', '{cancelled,deleted}'),
-	('acknowledge', 'PQ007 It is SUCCESS., SUCCESS', '{succeeded}'),
+	('acknowledge', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
 	-- what is deleted does not go on
 	('delete the run', 'done, CANCELLED',
 		'{queued,delayed,running,expired,taken,given back,retry,late,"late, expired",parked,parked for a '
@@ -327,9 +327,9 @@ INSERT INTO expected SELECT o, a || ', ' || s.status, s.states
 	FROM unnest('{archive,delete,nack}'::text[]) o, (VALUES ('PQ006', 'QUEUED', '{queued,delayed}'::text[]),
 		('PQ006', 'RUNNING', '{taken,given back,retry}'), ('PQ006', 'PAUSED', '{parked,parked for a signal}'),
 		('PQ016 It ends with its run.', 'RUNNING', '{running,expired,cancelling,"cancelling, expired"}'),
-			('PQ007 It is past its deadline.', 'RUNNING', '{late,"late, expired"}'),
-		('PQ007 It is SUCCESS.', 'SUCCESS', '{succeeded}'), ('PQ006', 'SUCCESS', '{succeeded for another}'),
-			('PQ007 It is ERROR.', 'ERROR', '{failed,"failed, deleted"}'),
+			('PQ007 The deadline of the run has passed.', 'RUNNING', '{late,"late, expired"}'),
+		('PQ007 The status is SUCCESS.', 'SUCCESS', '{succeeded}'), ('PQ006', 'SUCCESS', '{succeeded for another}'),
+			('PQ007 The status is ERROR.', 'ERROR', '{failed,"failed, deleted"}'),
 		('PQ010', 'CANCELLED', '{cancelled,deleted}'), ('PQ006', 'CANCELLED', '{purged}')) s (a, status, states);
 SELECT is_empty($$SELECT operation, state, count(e.operation) FROM operations CROSS JOIN states
 	LEFT JOIN (SELECT e.operation, unnest(states) AS state FROM expected e) e USING (operation, state) GROUP BY 1, 2

@@ -70,11 +70,11 @@ SELECT is(pgqrs_pause_run(:run, :lease, 'sign')::text, '(t,null)',
 SELECT is(pgqrs_resume_run(:run), false, 'resuming a run that is not parked, without a step, resumes nothing');
 SELECT pgqrs_step_begin(:run, :lease, 'work') \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)),
-	'PQ016 It is a step of kind FUNCTION.', 'resuming a step of another kind is refused');
+	'PQ016 The kind of the step is FUNCTION.', 'resuming a step of another kind is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''work'')', :run, :lease)),
-	'PQ016 It is a step of kind FUNCTION.', 'a pause is refused at a step of another kind');
+	'PQ016 The kind of the step is FUNCTION.', 'a pause is refused at a step of another kind');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_step_begin(%s, %s, ''sign'')', :run, :lease)),
-	'PQ016 It is a step of kind PAUSE.', 'a step of a pause is refused as a function');
+	'PQ016 The kind of the step is PAUSE.', 'a step of a pause is refused as a function');
 
 -- Resumed before at what turns out to be no pause: the resume is dropped.
 SELECT is(pgqrs_resume_run(:run, id, '1'), true, id || ' is resumed before it has begun')
@@ -100,7 +100,7 @@ SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'the pause at which the r
 SELECT ok(pg_temp.left(:run) <= 0, 'resuming the pause at which the run is parked wakes it');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 It is SUCCESS.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 The status is SUCCESS.',
 	'resuming an ended run is refused');
 
 -- Resumed while it is delivered: the worker that asks gets it.
@@ -148,7 +148,7 @@ SELECT (input->>'until')::timestamptz AS until FROM pgqrs_steps WHERE run_id = :
 SELECT is(visible_after, :'until', 'a sleeping run is due at the stored instant, to the microsecond')
 	FROM pgqrs_messages WHERE run_id = :run;
 SELECT is(pgqrs_resume_run(:run), false, 'resuming without a step does not resume a sleep');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ016 It is a step of kind SLEEP.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 'PQ016 The kind of the step is SLEEP.',
 	'resuming the step of a sleep is refused');
 
 -- Delivered early: the first call has fixed when it ends.
@@ -305,7 +305,7 @@ SELECT run AS another FROM pg_temp.start('job') \gset
 SELECT isnt(pgqrs_signal(:another, 'keyed', '2', 'key'), :first::bigint, 'a key of signals belongs to its run');
 
 SELECT pgqrs_complete_run(:run, :lease);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ016 It is SUCCESS.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_signal(%s, ''go'')', :run)), 'PQ016 The status is SUCCESS.',
 	'a signal to an ended run is refused');
 SELECT is(pgqrs_signal(:run, 'keyed', '2', 'key'), :first::bigint,
 	'a signal to an ended run with a key that it had returns the first id');

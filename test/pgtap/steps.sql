@@ -123,7 +123,7 @@ SELECT pgqrs_step_complete(:run, :third, 'crashed', '4'), pgqrs_complete_run(:ru
 	pgqrs_complete_run(:run, :third) \g /dev/null
 SELECT is(pg_temp.contents(), :'contents', 'repeated calls after the end of the run change nothing');
 SELECT is((SELECT output FROM pgqrs_result(:run)), '"done"', 'the first output of the run stays');
-SELECT is(pg_temp.answer(format(call, :run, :third)), 'PQ007 It is SUCCESS.',
+SELECT is(pg_temp.answer(format(call, :run, :third)), 'PQ007 The status is SUCCESS.',
 	'after the end of the run, a call that repeats none is refused: ' || call)
 	FROM unnest('{"SELECT pgqrs_step_complete(%s, %s, ''open'')","SELECT pgqrs_step_complete(%s, %s, ''new'')",'
 		'"SELECT pgqrs_step_begin(%s, %s, ''new'')","SELECT pgqrs_step_fail(%s, %s, ''crashed'', ''{}'')"}'::text[])
@@ -141,7 +141,7 @@ INSERT INTO pgqrs_workflow_steps (run_id, step_id, kind, status, started_at, att
 		unnest('{PENDING,RUNNING,PAUSED,SUCCESS,ERROR}'::pgqrs_step_status[]) s;
 SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT %s(%s, %s, %L%s)', f, :run, :lease, step_id, CASE f
-	WHEN 'pgqrs_step_fail' THEN ', ''{}''' END)), format('PQ016 It is a step of kind %s.', kind),
+	WHEN 'pgqrs_step_fail' THEN ', ''{}''' END)), format('PQ016 The kind of the step is %s.', kind),
 	f || ' refuses the step ' || step_id || ' for its kind')
 	FROM pgqrs_workflow_steps, unnest('{pgqrs_step_begin,pgqrs_step_complete,pgqrs_step_fail}'::text[]) f
 		WHERE run_id = :run;

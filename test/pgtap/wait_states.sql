@@ -109,7 +109,7 @@ $$;
 
 CREATE TEMP TABLE expected (operation text, state text, outcome text);
 -- A step id keeps its kind.
-INSERT INTO expected SELECT operation, state, concat_ws(', ', 'PQ016 It is a step of kind ' || s.kind || '.', s.step)
+INSERT INTO expected SELECT operation, state, concat_ws(', ', 'PQ016 The kind of the step is ' || s.kind || '.', s.step)
 	FROM operations o, states s WHERE o.kind <> s.kind AND s.state <> 'resumed before';
 -- Nothing else touches it, but a replay, and that only a child that has not ended well.
 INSERT INTO expected SELECT operation, state, concat_ws(', ', CASE operation
@@ -131,12 +131,12 @@ INSERT INTO expected VALUES
 		'same, PAUSED 1'), ('start', 'child, well', 'same, RUNNING 1'), ('start', 'child, badly', 'same, RUNNING 1'),
 	('start', 'child, well, known', 'same, SUCCESS 1'), ('start', 'child, badly, known', 'same, ERROR 1'),
 		('start', 'child, replayed', 'new, RUNNING 2'),
-	('await child', 'none', 'PQ016 There is no such step.'), ('await child', 'child', '(f,,,), PAUSED 1'),
+	('await child', 'none', 'PQ016 No call has started a child under this step id.'), ('await child', 'child', '(f,,,), PAUSED 1'),
 		('await child', 'child, awaited', '(f,,,), PAUSED 2'), ('await child', 'child, well',
 		'(t,SUCCESS,1,), SUCCESS 1'),
 	('await child', 'child, badly', '(t,ERROR,,"{""e"": 1}"), ERROR 1'), ('await child', 'child, well, known',
 		'(t,SUCCESS,1,), SUCCESS 1'), ('await child', 'child, badly, known', '(t,ERROR,,"{""e"": 1}"), ERROR 1'),
-	('start many', 'none', '1, RUNNING 1'), ('await many', 'none', 'PQ016 There is no such step.'),
+	('start many', 'none', '1, RUNNING 1'), ('await many', 'none', 'PQ016 No call has started a child under this step id.'),
 	('begin', 'none', 'true, RUNNING 1'), ('complete', 'none', 'true, SUCCESS 1'),
 		('fail', 'none', 'RETRY, PENDING 1');
 -- A resume that was kept for a pause is dropped where the step is none.
@@ -144,7 +144,7 @@ INSERT INTO expected SELECT operation, 'resumed before', outcome || CASE WHEN ou
 	ELSE '' END
 	FROM expected JOIN operations USING (operation) WHERE state = 'none' AND kind <> 'PAUSE';
 -- One is not many.
-INSERT INTO expected SELECT operation, state, 'PQ016 It was started with pgqrs_start_child()., ' || s.step
+INSERT INTO expected SELECT operation, state, 'PQ016 The child was started with pgqrs_start_child()., ' || s.step
 	FROM operations o, states s WHERE s.kind = 'CHILD' AND operation IN ('start many', 'await many');
 -- The child was cancelled with its parent, which was replayed: awaited without being started again, it is told so.
 INSERT INTO expected SELECT 'await child', 'child, replayed',

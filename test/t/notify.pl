@@ -207,7 +207,7 @@ $sender->query_safe("BEGIN; SELECT pgqrs_complete_run($run, $lease), pgqrs_signa
 my $locker = start_client($node, "SET application_name = 'locker';\nBEGIN; LOCK TABLE pgqrs_workflow_steps; SELECT pg_sleep(600);\n");
 waits_for_lock($node, 'locker');
 $sender->query_safe('COMMIT');
-my $waiting = "FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND wait_event_type = 'Lock' AND query = 'looking at runs that parked'";
+my $waiting = "FROM pg_stat_activity WHERE backend_type = 'pgqrs worker' AND wait_event_type = 'Lock' AND query = 'rechecking waiting runs'";
 $node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die 'the worker does not wait';
 my $terminated = sql("SELECT pid $waiting");
 sql("SELECT pg_terminate_backend($terminated)");
@@ -238,11 +238,11 @@ for (1 .. 3)
 {
 	cmp_ok(cancel_many(), '>=', 5000, 'who ends runs does not notice that nobody can be told');
 }
-ok($node->wait_for_log(qr/LOG:  pgqrs cannot notify/, $offset), 'the log does');
+ok($node->wait_for_log(qr/LOG:  pgqrs cannot send notifications/, $offset), 'the log does');
 cmp_ok(cancel_many(), '>=', 5000, 'and it goes on');
 rename $node->data_dir . '/pg_notify_away', $node->data_dir . '/pg_notify' or die;
-ok($node->wait_for_log(qr/LOG:  pgqrs can notify again/, $offset), 'until it can');
-is(scalar(() = slurp_file($node->logfile, $offset) =~ /pgqrs cannot notify/g), 1, 'it says so once');
+ok($node->wait_for_log(qr/LOG:  pgqrs can send notifications again/, $offset), 'until it can');
+is(scalar(() = slurp_file($node->logfile, $offset) =~ /pgqrs cannot send notifications/g), 1, 'it says so once');
 %told = ();
 while (keys %told < 20_000)
 {
