@@ -16,6 +16,7 @@
 #   make size              how long reading takes with 10 million archived messages
 #   make matrix             the tests on PostgreSQL 15, 17 and 18, in folders of their own; tools/matrix says more
 #   make idle               what 50 databases with nothing to do cost the server in a minute
+#   make lint [ONLY=…]      checks the source without running it; tools/lint says more
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only its own folder and lower ones
 
@@ -63,7 +64,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle check-layers format format-check
+.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle lint check-layers format format-check
 
 all:
 
@@ -145,6 +146,9 @@ matrix:
 
 idle:
 	@bash test/perf/idle/run
+
+lint:
+	@bash tools/lint $(ONLY)
 
 check-layers:
 	@perl tools/check_layers src

@@ -328,7 +328,7 @@ pgqrs_privileges_on(const char *name)
 		return CAN_ALL;
 
 	mask = mask_of_pattern("*") | mask_of_pattern(name);
-	for (int i = 0; name[i] != '\0' && i < MAX_PATTERN - 1; i++)
+	for (int i = 0; i < MAX_PATTERN - 1 && name[i] != '\0'; i++)
 	{
 		pattern[i] = name[i];
 		if (name[i] == '.')

@@ -72,8 +72,8 @@ extern void pgqrs_run_open_runs(PgqrsRunRows *rows); /* unless they are open */
 extern void pgqrs_run_close(PgqrsRunRows *rows);
 
 /* PQ002, 42501 or 22023 unless the role may trigger such a run. */
-extern void pgqrs_run_check(const char *workflow, const PgqrsNewRun *r,
-							PgqrsWorkflow *definition);
+extern void pgqrs_run_check(const char *name, const PgqrsNewRun *r,
+							PgqrsWorkflow *workflow);
 
 /*
  * Reads the run of a live message.  Returns the reason why a claim must not
