@@ -1,6 +1,6 @@
 /*
  * backoff.c
- *	  How long to wait before a retry.
+ *	  Backoff: the delay before a retry.
  */
 #include "base/backoff.h"
 
@@ -10,9 +10,9 @@
 
 /*
  * min(max_interval, initial_interval * coefficient^(failures - 1)) times a
- * uniform factor of [1 - jitter, 1 + jitter], in microseconds.  Computed so
- * that no number of failures and no coefficient overflows: the power may be
- * infinite or zero, never NaN, except for 0 * infinity, which is 0 here.
+ * uniform factor of [1 - jitter, 1 + jitter], in microseconds.  No number of
+ * failures and no coefficient overflows: the power may be infinite or zero but
+ * never NaN, and the test of delay > 0 excludes 0 * infinity.
  */
 int64
 pgqrs_backoff_delay(const PgqrsBackoff *policy, int failures)

@@ -1,13 +1,13 @@
 /*
  * backoff.h
- *	  How long to wait before a retry.
+ *	  Backoff: the delay before a retry.
  */
 #ifndef PGQRS_BACKOFF_H
 #define PGQRS_BACKOFF_H
 
 #include "postgres.h"
 
-/* All durations in microseconds. */
+/* Durations are in microseconds. */
 typedef struct PgqrsBackoff
 {
 	int64 initial_interval;

@@ -1,10 +1,11 @@
 /*
  * catalog.c
- *	  Finds this database's pgqrs objects by name and caches their OIDs.
+ *	  The extension's objects in the current database: finds them by name and
+ *	  caches their OIDs.
  *
- * Runs in any backend.  Invalidation callbacks only flip flags; whoever asks
- * next looks everything up again.  DROP and CREATE EXTENSION, rolled back or
- * not, change relations and so arrive as relation cache invalidations.
+ * Runs in any backend.  Invalidation callbacks only set flags; the next look-up
+ * loads everything again.  DROP and CREATE EXTENSION, rolled back or not,
+ * change relations and therefore arrive as relation cache invalidations.
  */
 #include "base/catalog.h"
 
@@ -30,7 +31,10 @@
 
 static const char *const table_names[TABLE_COUNT] = PGQRS_TABLE_NAMES;
 
-/* With their columns in order, for an index that was dropped may be made anew otherwise. */
+/*
+ * Names and columns of the indexes, in order: a dropped index may have been
+ * created again with other columns.
+ */
 static const struct
 {
 	const char *name;
@@ -57,7 +61,10 @@ static struct
 	Oid labels[ENUM_COUNT][PGQRS_MAX_LABELS];
 } cache;
 
-/* Whether a subscription writes our tables; changes counts what may have changed that. */
+/*
+ * Whether a subscription writes the extension's tables; changes counts the
+ * invalidations that may have changed that.
+ */
 static struct
 {
 	bool known;
@@ -66,9 +73,9 @@ static struct
 } subscribed;
 
 /*
- * Counts what may have changed the content of a table whose rows are cached.
- * Who changes such rows calls pgqrs_catalog_changed(), which reaches every
- * backend, at commit, as an invalidation of the relation.
+ * Generations of the tables whose rows are cached.  A backend that changes such
+ * rows calls pgqrs_catalog_changed(), which reaches every backend, at commit,
+ * as an invalidation of the relation.
  */
 static uint64 generations[TABLE_COUNT];
 
@@ -100,7 +107,7 @@ subscriptions_changed(Datum arg, int cacheid, uint32 hashvalue)
 	subscribed.changes++;
 }
 
-/* A grant depends on role membership too. */
+/* Privileges depend on role membership, too. */
 static void
 roles_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -118,8 +125,8 @@ pgqrs_catalog_init(void)
 }
 
 /*
- * Reads pg_extension's row; its OID, invalid if the extension is not installed
- * here.  version: NULL if it is not wanted, else palloc'd.
+ * Reads the extension's row in pg_extension; its OID, invalid if the extension
+ * is not installed in this database. version: palloc'd; NULL: not needed.
  */
 static Oid
 find_extension(Oid *schema, Oid *owner, char **version)
@@ -153,7 +160,7 @@ find_extension(Oid *schema, Oid *owner, char **version)
 	return extension;
 }
 
-/* The same for others than this file; nothing of it is remembered. */
+/* Like find_extension(), for other files; caches nothing. */
 Oid
 pgqrs_catalog_extension(char **version)
 {
@@ -231,7 +238,9 @@ load(void)
 		return false;
 
 	subscriptions_changed((Datum) 0, 0, 0);
-	/* an invalidation that arrives from here on makes the next call start over */
+	/*
+	 * an invalidation that arrives from here on makes the next call load again
+	 */
 	cache.valid = true;
 	PG_TRY();
 	{
@@ -328,7 +337,9 @@ pgqrs_catalog_sequence(PgqrsSequenceId id)
 	return cache.sequences[id];
 }
 
-/* Changes whenever what somebody remembers of a table's rows may be wrong. */
+/*
+ * Changes whenever rows of the table that a backend has cached may be outdated.
+ */
 uint64
 pgqrs_catalog_generation(PgqrsTableId id)
 {
@@ -337,10 +348,10 @@ pgqrs_catalog_generation(PgqrsTableId id)
 }
 
 /*
- * Tells every backend to forget what it remembers of a table's rows: this one
- * now and, should the change be undone, then again; the others when the
- * transaction commits.  An abort repeats only the invalidations of commands
- * that are over, hence the end of this one.
+ * Makes every backend drop its cached rows of a table: this backend now and, if
+ * the change is rolled back, again then; the others when the transaction
+ * commits.  An abort repeats only the invalidations of finished commands, hence
+ * the end of this command.
  */
 void
 pgqrs_catalog_changed(PgqrsTableId id)
@@ -398,7 +409,7 @@ pgqrs_enum_label(PgqrsEnumId type, int label)
 	return enums[type].labels[label];
 }
 
-/* The label's number, or -1. */
+/* The number of a label, or -1. */
 int
 pgqrs_enum_parse(PgqrsEnumId type, const char *label)
 {

@@ -1,7 +1,8 @@
 /*
  * catalog.h
- *	  Where this database's pgqrs objects are.  What there is, with names and
- *	  numbers, is in columns.h, which is generated from sql/.
+ *	  The extension's objects in the current database: schema, tables,
+ *	  indexes, types.  Their names and numbers are in columns.h, which is
+ *	  generated from sql/.
  */
 #ifndef PGQRS_CATALOG_H
 #define PGQRS_CATALOG_H
@@ -10,14 +11,17 @@
 
 #include "base/columns.h"
 
-/* The most columns that a table may have, with those that a later version adds. */
+/*
+ * Maximum number of columns of a table, including columns that a later version
+ * adds.
+ */
 #define PGQRS_MAX_COLUMNS 40
 
 extern void pgqrs_catalog_init(void);
 extern Oid pgqrs_catalog_extension(char **version);
 extern Oid pgqrs_catalog_owner(void);
 
-/* Whether a subscription writes tables of the extension here. */
+/* Whether a subscription writes the extension's tables in this database. */
 extern bool pgqrs_catalog_subscribed(void);
 extern Oid pgqrs_catalog_schema(void);
 extern Oid pgqrs_catalog_table(PgqrsTableId id);
@@ -26,7 +30,10 @@ extern Oid pgqrs_catalog_sequence(PgqrsSequenceId id);
 extern uint64 pgqrs_catalog_generation(PgqrsTableId id);
 extern void pgqrs_catalog_changed(PgqrsTableId id);
 
-/* The same before the commit: other backends read the table again from now on. */
+/*
+ * Like pgqrs_catalog_changed(), but before the commit: other backends read the
+ * table again from now on.
+ */
 extern void pgqrs_catalog_changing(PgqrsTableId id);
 
 /* Enum values: the stored Datum of a label, and back. */

@@ -1,6 +1,6 @@
 /*
  * clock.c
- *	  The one clock, and the random numbers that fence.
+ *	  The clock of the extension, and the random leases that fence.
  *
  * Runs in any backend, takes no lock.
  */
@@ -17,52 +17,57 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-/* A step of the operating system's clock that is more than this is followed. */
+/* A larger step of the operating system's clock is followed. */
 #define MAX_CREEP PGQRS_CLOCK_TOLERANCE
 
-/* The running server confirms a step forward by being up for this time after it. */
+/* A server that has been up for this long after a step forward confirms it. */
 #define CONFIRM_AFTER (3 * USECS_PER_DAY)
 
-/* pg_control is written at each checkpoint, of which an idle server makes none. */
+/*
+ * A normal downtime is at most this: pg_control is written at checkpoints only,
+ * and an idle server makes none.
+ */
 #define MAX_UNSEEN USECS_PER_DAY
 
-/* Leases fit into what a JSON or JavaScript number holds exactly. */
+/* A lease fits into a JSON or JavaScript number exactly. */
 #define LEASE_BITS 53
 
-/* What is known of steps; all zero: nothing. */
+/* The steps detected so far; all zero: none. */
 typedef struct Steps
 {
-	int64 offset; /* from the monotonic clock to this one; 0: not known */
-	TimestampTz stepped_at; /* the first reading after the last step */
-	PgqrsClockStep forward; /* the last one */
+	int64 offset; /* from the monotonic clock to this one; 0: unknown */
+	TimestampTz stepped_at; /* first reading after the last step */
+	PgqrsClockStep forward; /* last step forward */
 	PgqrsClockStep back;
-	int64 unconfirmed;	  /* by how much it went forward, ... */
-	int64 unconfirmed_at; /* ... and since when, by the monotonic clock */
+	int64 unconfirmed;	  /* microseconds by which the clock went forward */
+	int64 unconfirmed_at; /* since when, by the monotonic clock */
 } Steps;
 
 /* Shared by all backends where the library is preloaded. */
 typedef struct Clock
 {
-	pg_atomic_uint64 last;	/* the last reading; by compare and exchange */
-	pg_atomic_uint32 epoch; /* how often it was set back */
+	pg_atomic_uint64 last;	/* last reading; by compare and exchange */
+	pg_atomic_uint32 epoch; /* number of steps back */
 
-	/* when a call that writes came first, or 0; by compare and exchange */
+	/* first writing call, or 0; by compare and exchange */
 	pg_atomic_uint64 serving_since;
 
 	slock_t mutex; /* guards the rest */
 	Steps steps;
-	Latch *watcher; /* the launcher's */
+	Latch *watcher; /* launcher's latch */
 } Clock;
 
 static Clock *shared = NULL;
 
-/* Of this backend, where the library is not preloaded.  Of the postmaster: what
- * was known when shared memory was given up because a backend had crashed. */
+/*
+ * Steps seen by this backend where the library is not preloaded.  In the
+ * postmaster: the steps seen before shared memory was reset after a crash.
+ */
 static Steps own_steps;
 static uint32 own_epoch = 0;
 
 static int64
-monotonic(void)
+monotonic_now(void)
 {
 	return pgqrs_monotonic() + pgqrs_time_passed * INT64CONST(1000);
 }
@@ -71,16 +76,16 @@ static void
 add_unconfirmed(Steps *steps, int64 size)
 {
 	if (size > steps->unconfirmed)
-		steps->unconfirmed_at = monotonic();
+		steps->unconfirmed_at = monotonic_now();
 	steps->unconfirmed += size;
 }
 
 /*
- * A server that was down cannot tell a long time from a wrong clock, nor can
- * one that was restored from an old backup.
+ * A server cannot tell a long downtime, or a restore from an old backup, from a
+ * wrong clock.
  */
 static void
-note_downtime(Steps *steps)
+record_downtime(Steps *steps)
 {
 	bool crc_ok;
 	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
@@ -93,7 +98,9 @@ note_downtime(Steps *steps)
 		add_unconfirmed(steps, unseen);
 }
 
-/* Shared memory is about to be given up, and made anew after a crash. */
+/*
+ * Before shared memory is reset after a crash, the postmaster saves the steps.
+ */
 static void
 save_steps(int code, Datum arg)
 {
@@ -110,7 +117,7 @@ init_clock(LWLockPadded *locks)
 	pg_atomic_init_u64(&shared->serving_since, 0);
 	SpinLockInit(&shared->mutex);
 	if (!began)
-		note_downtime(&own_steps);
+		record_downtime(&own_steps);
 	began = true;
 	shared->steps = own_steps;
 	on_shmem_exit(save_steps, (Datum) 0);
@@ -141,16 +148,16 @@ pgqrs_monotonic(void)
 /*
  * Steps
  *
- * The operating system slews its clock and the monotonic one alike, so that
- * the distance of the two changes by steps only, and by suspension of the
- * machine, over which nothing could call either.
+ * The operating system slews its clock and the monotonic clock alike, so the
+ * distance between the two changes by steps only, and by suspension of the
+ * machine, during which no backend runs.
  */
 
-/* Takes note of the distance; true if it is another one than before. */
+/* Records the distance between the clocks; true if it changed. */
 static bool
-note_offset(Steps *steps, TimestampTz now)
+record_offset(Steps *steps, TimestampTz now)
 {
-	int64 up = monotonic();
+	int64 up = monotonic_now();
 	int64 offset = now - up;
 	PgqrsClockStep step = {steps->offset + up, now, DT_NOBEGIN};
 
@@ -181,22 +188,22 @@ note_offset(Steps *steps, TimestampTz now)
 }
 
 /*
- * Two readings are further apart than what passes between two calls on a busy
- * server, or the clock was set back.
+ * Called when two readings are further apart than calls are on a busy server,
+ * or when the clock went back.
  */
 static void
-look_for_step(TimestampTz now)
+detect_step(TimestampTz now)
 {
 	Latch *watcher;
 	bool stepped;
 
 	if (shared == NULL)
 	{
-		(void) note_offset(&own_steps, now);
+		(void) record_offset(&own_steps, now);
 		return;
 	}
 	SpinLockAcquire(&shared->mutex);
-	stepped = note_offset(&shared->steps, now);
+	stepped = record_offset(&shared->steps, now);
 	watcher = shared->watcher;
 	SpinLockRelease(&shared->mutex);
 	if (stepped && watcher != NULL)
@@ -237,16 +244,19 @@ pgqrs_clock_stepped_at(void)
 	return get_steps().stepped_at;
 }
 
-/* Another backend may have read the clock and not yet noted the step. */
+/*
+ * Another backend may have read the clock and not yet recorded the step, so
+ * this backend looks for a step, too.
+ */
 int64
 pgqrs_clock_unconfirmed(TimestampTz now, TimestampTz *until)
 {
 	Steps steps;
 	int64 left;
 
-	look_for_step(now);
+	detect_step(now);
 	steps = get_steps();
-	left = steps.unconfirmed_at + CONFIRM_AFTER - monotonic();
+	left = steps.unconfirmed_at + CONFIRM_AFTER - monotonic_now();
 	*until = now + left;
 	return left > 0 ? steps.unconfirmed : 0;
 }
@@ -266,9 +276,9 @@ pgqrs_clock_record_step(const PgqrsClockStep *step)
 }
 
 /*
- * The next reading after the last one.  A small backward step of the operating
- * system's clock makes it creep by a microsecond per reading until real time
- * has caught up; a large one is followed.
+ * The reading after the last one.  After a small step back the clock advances
+ * by a microsecond per reading until real time has caught up; a large step is
+ * followed.
  */
 static TimestampTz
 next_reading(TimestampTz last)
@@ -280,7 +290,7 @@ next_reading(TimestampTz last)
 
 /* Whether a step may lie between two readings. */
 static bool
-is_apart(TimestampTz last, TimestampTz now)
+may_contain_step(TimestampTz last, TimestampTz now)
 {
 	return now < last || now > last + MAX_CREEP;
 }
@@ -288,9 +298,9 @@ is_apart(TimestampTz last, TimestampTz now)
 /*
  * The server's time, to be read at the moment of use and after any lock wait.
  * Readings are unique and strictly increasing across all backends where the
- * library is preloaded, else within each.  The epoch is advanced before the
- * clock is set back, so that no reading of the new epoch bears the old one's
- * number.
+ * library is preloaded, otherwise within each backend.  The epoch is advanced
+ * before the clock is set back, so that no reading of the new epoch carries the
+ * number of the old one.
  */
 TimestampTz
 pgqrs_clock(void)
@@ -302,8 +312,8 @@ pgqrs_clock(void)
 	if (shared == NULL)
 	{
 		now = next_reading(local);
-		if (is_apart(local, now))
-			look_for_step(now);
+		if (may_contain_step(local, now))
+			detect_step(now);
 		if (now < local)
 			own_epoch++;
 		return local = now;
@@ -316,8 +326,8 @@ pgqrs_clock(void)
 		if (now < (TimestampTz) last)
 			pg_atomic_fetch_add_u32(&shared->epoch, 1);
 	} while (!pg_atomic_compare_exchange_u64(&shared->last, &last, (uint64) now));
-	if (is_apart((TimestampTz) last, now))
-		look_for_step(now);
+	if (may_contain_step((TimestampTz) last, now))
+		detect_step(now);
 	return now;
 }
 
@@ -333,8 +343,9 @@ pgqrs_clock_peek(void)
 }
 
 /*
- * Nothing tells when a standby was promoted, but no call that writes comes
- * before.  Where the library is not preloaded, the start has to do.
+ * PostgreSQL does not report when a standby was promoted, but a writing call
+ * can only follow the promotion.  Without preloading, the start of the server
+ * counts.
  */
 TimestampTz
 pgqrs_clock_serving_since(void)
@@ -346,7 +357,7 @@ pgqrs_clock_serving_since(void)
 	return Max(since, PgStartTime);
 }
 
-/* A call writes. */
+/* Records that a call writes. */
 void
 pgqrs_clock_record_serving(void)
 {
@@ -361,9 +372,9 @@ pgqrs_clock_record_serving(void)
 }
 
 /*
- * A fencing token: random, never a sequence or a clock, because a claim lost
- * in a crash must not be handed out again under the same lease.  Asking for
- * many at a time costs hardly more than asking for one.
+ * A fencing token: random, never a sequence or a clock, because a claim lost in
+ * a crash must not be handed out again under the same lease.  Requesting many
+ * random numbers at a time costs hardly more than requesting one.
  */
 int64
 pgqrs_random_lease(void)
@@ -400,9 +411,9 @@ pgqrs_duration_of(const Interval *interval, int64 *usec)
 }
 
 /*
- * An interval in microseconds, a day being 24 hours.  Months, whose length is
- * not fixed, and negative or endless durations are refused.  name: the
- * argument, for the message.
+ * An interval in microseconds, a day being 24 hours.  Months, whose length
+ * varies, and negative or infinite durations are refused. name: the argument,
+ * for the message.
  */
 int64
 pgqrs_duration(const Interval *interval, const char *name)
@@ -422,7 +433,7 @@ pgqrs_duration(const Interval *interval, const char *name)
 	return usec;
 }
 
-/* Microseconds as an interval, days apart. */
+/* Microseconds as an interval of days and time. */
 Interval *
 pgqrs_interval(int64 duration)
 {

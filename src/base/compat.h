@@ -60,7 +60,10 @@ pgqrs_proc_of(VirtualTransactionId id)
 #endif
 }
 
-/* 16: a result of three values, since HOT may leave only BRIN indexes to do */
+/*
+ * 16: a result of three values, since a HOT update may leave only BRIN indexes
+ * to update
+ */
 static inline TM_Result
 pgqrs_tuple_update(Relation rel, ItemPointer tid, TupleTableSlot *slot,
 				   CommandId cid, TM_FailureData *tmfd, LockTupleMode *lockmode,
@@ -155,7 +158,7 @@ pgqrs_enable_trigger(Relation rel, const char *name, char fires_when, LOCKMODE l
 #endif
 }
 
-/* What pg_stat_activity is made of, counted from 1; 16: under another name */
+/* One row of pg_stat_activity, counted from 1; 16: under another name */
 static inline LocalPgBackendStatus *
 pgqrs_backend_status(int i)
 {
@@ -177,7 +180,9 @@ pgqrs_backend_number(void)
 #endif
 }
 
-/* Its header needs those of GSSAPI, which are not there without their package. */
+/*
+ * Declared here because its header needs those of GSSAPI, which may be missing.
+ */
 extern bool pq_check_connection(void);
 
 /* False if the client is known to have closed the connection. */
@@ -199,7 +204,7 @@ pgqrs_index_beginscan(Relation heap, Relation index, Snapshot snapshot, int nkey
 #endif
 }
 
-/* 18: pages come in another form */
+/* 18: another form of pages */
 #if PG_VERSION_NUM >= 180000
 typedef TBMPrivateIterator PgqrsBitmapIterator;
 #define pgqrs_bitmap_begin(bitmap) tbm_begin_private_iterate(bitmap)
@@ -210,7 +215,9 @@ typedef TBMIterator PgqrsBitmapIterator;
 #define pgqrs_bitmap_end(iterator) tbm_end_iterate(iterator)
 #endif
 
-/* The next page and how many items of it; -1: which ones is not known. */
+/*
+ * The next page and its number of items; -1: all items of the page may match.
+ */
 static inline bool
 pgqrs_bitmap_next(PgqrsBitmapIterator *iterator, BlockNumber *page,
 				  OffsetNumber *items, int *count)
@@ -248,7 +255,7 @@ pgqrs_owns_database(Oid db, Oid role)
 #endif
 }
 
-/* 17: waits of extensions have names */
+/* 17: named wait events of extensions */
 static inline uint32
 pgqrs_wait_event(uint32 *event, const char *name)
 {
@@ -262,8 +269,8 @@ pgqrs_wait_event(uint32 *event, const char *name)
 }
 
 /*
- * 17: transaction_timeout, which ends the session.  A wait between transactions
- * has begun the next one already, and stops the clock of it.
+ * 17: transaction_timeout, which ends the session.  A client that waits between
+ * transactions is already in the next one, whose timer must not run.
  */
 static inline void
 pgqrs_transaction_timeout(bool runs)

@@ -1,6 +1,6 @@
 /*
  * errors.c
- *	  Raises the conditions that more than one function can meet.
+ *	  Errors that more than one function can raise.
  */
 #include "base/errors.h"
 
@@ -15,7 +15,7 @@ pgqrs_error_queue_not_found(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_QUEUE_NOT_FOUND),
 			 errmsg("queue \"%s\" does not exist", name),
-			 errhint("Create it with pgqrs_create_queue(), or ask its owner for a privilege on it with pgqrs_grant().")));
+			 errhint("Create the queue with pgqrs_create_queue(), or ask the extension's owner for a privilege on it with pgqrs_grant().")));
 }
 
 void
@@ -24,7 +24,7 @@ pgqrs_error_workflow_not_found(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_WORKFLOW_NOT_FOUND),
 			 errmsg("workflow \"%s\" does not exist", name),
-			 errhint("Create it with pgqrs_create_workflow(), or ask its owner for a privilege on it with pgqrs_grant().")));
+			 errhint("Create the workflow with pgqrs_create_workflow(), or ask the extension's owner for a privilege on it with pgqrs_grant().")));
 }
 
 void
@@ -33,7 +33,7 @@ pgqrs_error_run_not_found(int64 run_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_RUN_NOT_FOUND),
 			 errmsg("run " INT64_FORMAT " does not exist", run_id),
-			 errhint("Look for it with pgqrs_list_runs(); a run is gone with its workflow.")));
+			 errhint("Look for the run with pgqrs_list_runs(). Deleting a workflow deletes its runs.")));
 }
 
 void
@@ -42,7 +42,7 @@ pgqrs_error_message_not_found(int64 message_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_MESSAGE_NOT_FOUND),
 			 errmsg("message " INT64_FORMAT " does not exist", message_id),
-			 errhint("Look for it with pgqrs_peek() or in pgqrs_dead_letters.")));
+			 errhint("Look for the message with pgqrs_peek() or in pgqrs_dead_letters.")));
 }
 
 void
@@ -62,7 +62,7 @@ pgqrs_error_lease_lost(const char *kind, int64 id)
 			(errcode(ERRCODE_PGQRS_LEASE_LOST),
 			 errmsg("the lease on %s " INT64_FORMAT " is not the current one",
 					kind, id),
-			 errhint("Drop this piece of work; whoever holds the current lease goes on with it.")));
+			 errhint("Stop processing it. Another worker may hold the current lease.")));
 }
 
 void
@@ -71,10 +71,10 @@ pgqrs_error_run_cancelled(int64 run_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_RUN_CANCELLED),
 			 errmsg("run " INT64_FORMAT " was cancelled", run_id),
-			 errhint("Stop working on it.")));
+			 errhint("Stop processing it.")));
 }
 
-/* kind: "message" or "run"; state: in which it has ended */
+/* kind: "message" or "run"; state: its final state */
 void
 pgqrs_error_ended(const char *kind, int64 id, const char *state)
 {
@@ -82,10 +82,13 @@ pgqrs_error_ended(const char *kind, int64 id, const char *state)
 			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("%s " INT64_FORMAT " has ended", kind, id),
 			 errdetail("The status is %s.", state),
-			 errhint("Drop it; nothing more can be stored for it.")));
+			 errhint("Stop processing it; nothing more can be stored for it.")));
 }
 
-/* Not ended yet, but nothing counts any more that its holder does. */
+/*
+ * Past its deadline a run counts as ended, although its row still says
+ * otherwise.
+ */
 void
 pgqrs_error_run_past_deadline(int64 run_id)
 {
@@ -93,7 +96,7 @@ pgqrs_error_run_past_deadline(int64 run_id)
 			(errcode(ERRCODE_PGQRS_ENDED),
 			 errmsg("run " INT64_FORMAT " has run out of time", run_id),
 			 errdetail("The deadline of the run has passed."),
-			 errhint("Drop it; nothing more can be stored for it.")));
+			 errhint("Stop processing it; nothing more can be stored for it.")));
 }
 
 void
@@ -102,7 +105,7 @@ pgqrs_error_worker_stopped(int64 worker_id)
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_WORKER_STOPPED),
 			 errmsg("worker " INT64_FORMAT " is stopped", worker_id),
-			 errdetail("It stopped itself, was silent too long, or another registration took its name."),
+			 errdetail("The worker stopped itself, was silent for too long, or another registration took its name."),
 			 errhint("Exit; do not register again in a loop.")));
 }
 
@@ -112,31 +115,35 @@ pgqrs_error_permission_denied(const char *privilege, const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for \"%s\"", name),
-			 errdetail("This needs the privilege \"%s\" on it.", privilege),
-			 errhint("The extension's owner can allow it with pgqrs_grant().")));
+			 errdetail("The call needs the privilege \"%s\" on this name.", privilege),
+			 errhint("The extension's owner can grant the privilege with pgqrs_grant().")));
 }
 
-/* why: "in …" or "during …" */
 void
-pgqrs_error_read_only(const char *why, const char *hint)
+pgqrs_error_read_only(bool in_recovery)
 {
-	char *name = get_func_name(pgqrs_current_sql_function);
+	char *function = get_func_name(pgqrs_current_sql_function);
+	char *name = function ? psprintf("%s()", function) : "pgqrs";
 
+	if (in_recovery)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", name),
+				 errhint("Connect to the primary server.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-			 errmsg("cannot execute %s %s",
-					name ? psprintf("%s()", name) : "pgqrs", why),
-			 errhint("%s", hint)));
+			 errmsg("cannot execute %s in a read-only transaction", name),
+			 errhint("Use a transaction that is READ WRITE.")));
 }
 
-/* PostgreSQL counts them after us, and says the same. */
+/* Checked here because PostgreSQL's own check comes later. */
 void
 pgqrs_error_subscribed(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("a subscription writes the tables of pgqrs in this database"),
-			 errhint("Call the publisher. To go on here instead, drop the subscription and call pgqrs_advance_sequences().")));
+			 errhint("Call the functions on the publisher. To use this database instead, drop the subscription and call pgqrs_advance_sequences().")));
 }
 
 void
@@ -145,7 +152,7 @@ pgqrs_error_too_many_prepared(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("there are too many prepared transactions"),
-			 errhint("End some, or increase max_prepared_transactions, which is %d.",
+			 errhint("Commit or roll back some of them, or increase max_prepared_transactions, which is %d.",
 					 max_prepared_xacts)));
 }
 
@@ -163,5 +170,6 @@ pgqrs_error_not_supported(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported yet", what), errhint("Leave it out.")));
+			 errmsg("%s is not supported yet", what),
+			 errhint("Omit the argument.")));
 }

@@ -1,7 +1,7 @@
 /*
  * errors.h
- *	  The SQLSTATEs of class PQ and the functions that raise them, each with
- *	  the same wording and a HINT everywhere.
+ *	  Errors: the SQLSTATEs of class PQ and the functions that raise them,
+ *	  each with the same wording and HINT everywhere.
  */
 #ifndef PGQRS_ERRORS_H
 #define PGQRS_ERRORS_H
@@ -24,12 +24,12 @@
 #define ERRCODE_PGQRS_SCHEDULE_INVALID	 MAKE_SQLSTATE('P', 'Q', '0', '1', '5')
 #define ERRCODE_PGQRS_INVALID_STATE		 MAKE_SQLSTATE('P', 'Q', '0', '1', '6')
 
-/* PostgreSQL 18 has this one in place of the other. */
+/* PostgreSQL 18 defines pg_noreturn and drops pg_attribute_noreturn(). */
 #ifndef pg_noreturn
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
-/* The SQL function that was called last, whose name messages may need. */
+/* The SQL function called last; error messages name it. */
 extern Oid pgqrs_current_sql_function;
 
 pg_noreturn extern void pgqrs_error_queue_not_found(const char *name);
@@ -45,14 +45,14 @@ pg_noreturn extern void pgqrs_error_run_past_deadline(int64 run_id);
 pg_noreturn extern void pgqrs_error_worker_stopped(int64 worker_id);
 pg_noreturn extern void pgqrs_error_permission_denied(const char *privilege,
 													  const char *name);
-pg_noreturn extern void pgqrs_error_read_only(const char *why, const char *hint);
+pg_noreturn extern void pgqrs_error_read_only(bool in_recovery);
 pg_noreturn extern void pgqrs_error_subscribed(void);
 pg_noreturn extern void pgqrs_error_too_many_prepared(void);
 pg_noreturn extern void pgqrs_error_null(const char *argument);
 pg_noreturn extern void pgqrs_error_not_supported(const char *what);
 
-/* Of errors that a row is to blame for which no function of ours has written. */
+/* HINT of errors caused by a row that the functions of pgqrs did not write. */
 #define PGQRS_DAMAGED_HINT \
-	"The row was written or deleted past the functions of pgqrs, or a restore has not come to it yet. pgqrs_verify() names such rows."
+	"The row was written or deleted without the functions of pgqrs, or a restore has not reached it yet. pgqrs_verify() lists such rows."
 
 #endif /* PGQRS_ERRORS_H */

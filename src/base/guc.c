@@ -1,6 +1,6 @@
 /*
  * guc.c
- *	  Settings.  All of them are the administrator's, none a session's.
+ *	  Settings.  Only the administrator can change them, never a session.
  */
 #include "base/guc.h"
 
@@ -25,7 +25,7 @@ int pgqrs_payload_warn = 1024 * 1024;
 int pgqrs_time_passed = 0;
 int pgqrs_worker_timeout = 60000;
 
-/* A list of names, in the syntax of identifiers. */
+/* Checks a list of names in the syntax of identifiers. */
 static bool
 check_databases(char **newval, void **extra, GucSource source)
 {
@@ -58,9 +58,10 @@ pgqrs_guc_serves(const char *database)
 }
 
 /*
- * What a client or a role set before the library was loaded takes the place of
- * the value from the configuration files, and is refused when the setting is
- * defined.  So the files are read again, of this session's settings only ours.
+ * A value that a client or a role set before the library was loaded replaces
+ * the value of the configuration files, and is refused when the setting is
+ * defined.  So the files are read again; of this session's settings, only those
+ * of pgqrs are set.
  */
 static void
 apply_files(void)
@@ -88,19 +89,20 @@ pgqrs_guc_init(void)
 							 &pgqrs_async_claims, true, PGC_SIGHUP, 0, NULL,
 							 NULL, NULL);
 
-	DefineCustomBoolVariable("pgqrs.audit", "Writes down what happens to runs.",
-							 "Each event is stored in the transaction of what it tells of; see the view pgqrs_events.",
+	DefineCustomBoolVariable("pgqrs.audit",
+							 "Stores an event for each change of a message or run.",
+							 "Each event is stored by the transaction that makes the change; see the view pgqrs_events.",
 							 &pgqrs_audit, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.clock_offset",
 							"Moves the clock of all functions, for tests.",
-							"A change is a step of the clock, but for what pgqrs.time_passed says.",
+							"A change is a step of the clock, except for the part in pgqrs.time_passed.",
 							&pgqrs_clock_offset, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("pgqrs.databases",
-							   "Databases in which the background workers do their work.",
-							   "A list of names; * is all that have the extension.",
+							   "Databases that background workers serve.",
+							   "A list of names; * stands for every database that has the extension.",
 							   &pgqrs_databases, "*", PGC_SIGHUP,
 							   GUC_LIST_INPUT, check_databases, NULL, NULL);
 
@@ -110,22 +112,22 @@ pgqrs_guc_init(void)
 							&pgqrs_heartbeat_flush, 10000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
-	/* sizes shared memory, which there is only where the library is preloaded */
+	/* sizes shared memory, which exists only where the library is preloaded */
 	if (process_shared_preload_libraries_in_progress)
 		DefineCustomIntVariable("pgqrs.max_floors",
-								"How many queues and priorities have their claims start past what is dead.",
-								"Claims of further ones scan from the start.",
+								"Maximum number of claim floors, one for each queue and priority.",
+								"Claims without a floor read every dead index entry of the queue.",
 								&pgqrs_max_floors, 4096, 0, 1024 * 1024,
 								PGC_POSTMASTER, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.max_workers",
-							"How many databases have a background worker at once.",
-							"They come out of max_worker_processes. Where more databases are active, the workers go round.",
+							"Maximum number of databases that have a background worker at the same time.",
+							"Background workers count toward max_worker_processes. If more databases are active, the workers take turns.",
 							&pgqrs_max_workers, 2, 1, 64, PGC_SIGHUP, 0, NULL,
 							NULL, NULL);
 
-	DefineCustomBoolVariable("pgqrs.paused", "All background work stands still.",
-							 "For restores, and for looking at what has come to rest. pgqrs_maintain() works all the same.",
+	DefineCustomBoolVariable("pgqrs.paused", "Stops all background work.",
+							 "For restores and for inspecting data at rest. pgqrs_maintain() still works.",
 							 &pgqrs_paused, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.payload_max", "Largest JSON value accepted.",
@@ -140,13 +142,13 @@ pgqrs_guc_init(void)
 							NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.time_passed",
-							"How much of pgqrs.clock_offset is time that has passed, for tests.",
-							"The rest is a step of the clock, over which no worker is silent.",
+							"The part of pgqrs.clock_offset that is time that has passed, for tests.",
+							"The rest is a step of the clock, during which no worker counts as silent.",
 							&pgqrs_time_passed, 0, INT_MIN, INT_MAX, PGC_SIGHUP,
 							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.worker_timeout",
-							"Silence after which a worker counts as dead.",
+							"Time without a call after which a worker counts as dead.",
 							NULL, &pgqrs_worker_timeout, 60000, 1000, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 

@@ -1,6 +1,6 @@
 /*
  * int64_list.c
- *	  Lists of 64-bit numbers, such as ids.
+ *	  Lists of 64-bit integers, such as ids.
  */
 #include "base/int64_list.h"
 

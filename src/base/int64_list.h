@@ -1,6 +1,6 @@
 /*
  * int64_list.h
- *	  Lists of 64-bit numbers, such as ids.
+ *	  Lists of 64-bit integers, such as ids.
  */
 #ifndef PGQRS_INT64_LIST_H
 #define PGQRS_INT64_LIST_H
@@ -15,12 +15,14 @@ typedef struct PgqrsInt64List
 	int room;
 } PgqrsInt64List;
 
-/* Appends; the list is where the first one was appended to it. */
+/*
+ * Appends a value.  The list lives in the memory context of the first append.
+ */
 extern void pgqrs_int64_list_add(PgqrsInt64List *list, int64 value);
 
 extern void pgqrs_int64_sort(int64 *values, int count);
 
-/* Whether a list that is sorted has the value. */
+/* Whether a sorted list contains the value. */
 extern bool pgqrs_int64_list_contains(const PgqrsInt64List *sorted, int64 value);
 
 #endif /* PGQRS_INT64_LIST_H */

@@ -1,6 +1,6 @@
 /*
  * json.c
- *	  The few JSON values that the extension itself makes or looks into.
+ *	  JSON values that the extension itself builds or reads.
  */
 #include "base/json.h"
 
@@ -16,21 +16,20 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 
-/* How many failures a step's history keeps. */
+/* Failures kept in the history of a step. */
 #define HISTORY_LENGTH 10
 
-/* How much of an oversized error is kept. */
+/* Bytes kept of an oversized error. */
 #define EXCERPT_BYTES 1024
 
 /*
- * Values of more levels than this are refused.  What is stored is later put
- * into other values (events, histories, results of children), and one at
- * PostgreSQL's own limit, which is that of the stack, would not fit into those:
- * the run that has it could not end.
+ * Deeper values are refused.  Stored values are later nested into other values
+ * (events, histories, results of children); a value at PostgreSQL's own limit,
+ * that of the stack, would not fit, and its run could not end.
  */
 #define MAX_LEVELS 1000
 
-/* An array of one element takes this much beside that element. */
+/* Size of an array with one element, without that element. */
 #define MIN_LEVEL_BYTES (sizeof(JsonbContainer) + sizeof(JEntry))
 
 static void
@@ -92,7 +91,7 @@ pgqrs_json_error(const char *type, const char *message)
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
-/* What the message of a run carries: {"run_id": N} */
+/* Payload of the message of a run: {"run_id": N} */
 Datum
 pgqrs_json_run_payload(int64 run_id)
 {
@@ -106,8 +105,8 @@ pgqrs_json_run_payload(int64 run_id)
 }
 
 /*
- * history with {"attempt", "at", "error"} appended and all but the last ten
- * failures dropped.
+ * Appends {"attempt", "at", "error"} to the history and keeps the last ten
+ * failures.
  */
 Datum
 pgqrs_json_append_failure(NullableDatum history, int attempt, TimestampTz at,
@@ -133,7 +132,10 @@ pgqrs_json_append_failure(NullableDatum history, int attempt, TimestampTz at,
 		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
 }
 
-/* The string under a key, or NULL if value is no object or has no such string. */
+/*
+ * The string under a key; NULL if value is not an object or has no string
+ * there.
+ */
 char *
 pgqrs_json_text(Datum value, const char *key)
 {
@@ -147,7 +149,7 @@ pgqrs_json_text(Datum value, const char *key)
 	return pnstrdup(v.val.string.val, v.val.string.len);
 }
 
-/* In bytes, whole and uncompressed; also of texts. */
+/* Size in bytes, detoasted and decompressed; also of text values. */
 Size
 pgqrs_json_size(Datum value)
 {
@@ -155,7 +157,7 @@ pgqrs_json_size(Datum value)
 }
 
 static bool
-is_deeper(JsonbContainer *container, int levels)
+is_deeper_than(JsonbContainer *container, int levels)
 {
 	int count = JsonContainerSize(container) *
 		(JsonContainerIsObject(container) ? 2 : 1);
@@ -169,24 +171,28 @@ is_deeper(JsonbContainer *container, int levels)
 		JEntry entry = container->children[i];
 
 		if (JBE_ISCONTAINER(entry) &&
-			is_deeper((JsonbContainer *) (data + INTALIGN(offset)), levels - 1))
+			is_deeper_than((JsonbContainer *) (data + INTALIGN(offset)), levels - 1))
 			return true;
 		JBE_ADVANCE_OFFSET(offset, entry);
 	}
 	return false;
 }
 
-/* Whether the value has too many levels; a small one cannot, and is not read. */
+/*
+ * Whether the value is nested too deeply.  A small value cannot be, and is not
+ * read.
+ */
 static bool
 is_too_deep(Datum value)
 {
 	return pgqrs_json_size(value) > MAX_LEVELS * MIN_LEVEL_BYTES &&
-		is_deeper(&DatumGetJsonbP(value)->root, MAX_LEVELS);
+		is_deeper_than(&DatumGetJsonbP(value)->root, MAX_LEVELS);
 }
 
 /*
- * Refuses a value over pgqrs.payload_max or of too many levels, warns of one
- * over payload_warn.  index: 1-based place in a batch, or 0.
+ * Refuses a value larger than pgqrs.payload_max or nested too deeply, and warns
+ * of a value larger than pgqrs.payload_warn. index: 1-based index in a batch,
+ * or 0.
  */
 void
 pgqrs_json_check(Datum value, const char *argument, int index)
@@ -198,14 +204,15 @@ pgqrs_json_check(Datum value, const char *argument, int index)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_PAYLOAD_TOO_LARGE),
 				 errmsg("value of \"%s\"%s is too large", argument, item),
-				 errdetail("It has %zu bytes, pgqrs.payload_max allows %d.",
+				 errdetail("It has %zu bytes; pgqrs.payload_max allows %d.",
 						   size, pgqrs_payload_max),
 				 errhint("Store it elsewhere and pass a reference, or have pgqrs.payload_max raised.")));
 	if (is_too_deep(value))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("value of \"%s\"%s is nested too deeply", argument, item),
-				 errdetail("It may have %d levels of arrays and objects.", MAX_LEVELS),
+				 errdetail("At most %d levels of arrays and objects are allowed.",
+						   MAX_LEVELS),
 				 errhint("Pass it as a JSON string, or store it elsewhere and pass a reference.")));
 	if (size > (Size) pgqrs_payload_warn)
 		ereport(WARNING,
@@ -215,9 +222,9 @@ pgqrs_json_check(Datum value, const char *argument, int index)
 }
 
 /*
- * An error that fits is returned as it is.  Errors are never lost: of one that
- * is too large or nested too deeply the type and the beginning of its text are
- * kept, marked "truncated".
+ * Returns an error that fits unchanged.  Errors are never lost: of an error
+ * that is too large or nested too deeply, the type and the beginning of the
+ * text are kept, marked "truncated".
  */
 Datum
 pgqrs_json_cap_error(Datum error)
@@ -254,22 +261,22 @@ pgqrs_json_cap_error(Datum error)
 }
 
 /*
- * The beginning of a value, for a reader
+ * Excerpts for readers
  */
 
-/* Deeper levels are indented no further. */
+/* Deepest indented level. */
 #define MAX_INDENT 20
 
 typedef struct Excerpt
 {
 	StringInfoData text;
-	int max; /* bytes, after which no more is added */
+	int max; /* bytes, after which nothing is added */
 	int level;
-	bool has_element; /* of the array or object that is being added to */
-	bool has_key;	  /* just added */
+	bool has_element; /* in the innermost array or object */
+	bool has_key;	  /* a key was just added */
 } Excerpt;
 
-/* What stands before an element, a key or a closing bracket. */
+/* Line break and indentation before an element, a key or a closing bracket. */
 static void
 begin_line(Excerpt *e, bool comma)
 {
@@ -338,8 +345,8 @@ add_token(Excerpt *e, JsonbIteratorToken token, const JsonbValue *v)
 }
 
 /*
- * As jsonb_pretty() has it, but no more than a reader wants: that one puts in
- * blanks that a deep and wide value has a thousand times its size of.
+ * Like jsonb_pretty(), but bounded: the indentation of a deep and wide value
+ * can be a thousand times larger than the value.
  */
 char *
 pgqrs_json_excerpt(Datum value, int max)
@@ -372,7 +379,7 @@ put_int64(JsonbParseState **state, const char *key, int64 value)
 	put_number(state, WJB_VALUE, value);
 }
 
-/* To the microsecond, in UTC, whatever the session's settings. */
+/* To the microsecond, in UTC, independent of the session's settings. */
 static void
 put_instant(JsonbParseState **state, const char *key, TimestampTz at)
 {
@@ -391,7 +398,7 @@ end_object(JsonbParseState **state)
 }
 
 /*
- * Objects made elsewhere
+ * Objects built by callers
  */
 
 void
@@ -401,7 +408,7 @@ pgqrs_json_begin(PgqrsJson *json)
 	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
 }
 
-/* An object within the object. */
+/* Begins an object nested in the object. */
 void
 pgqrs_json_begin_inner(PgqrsJson *json, const char *key)
 {
@@ -455,7 +462,7 @@ pgqrs_json_end(PgqrsJson *json)
 }
 
 /*
- * Steps that wait
+ * Inputs of waiting steps
  */
 
 /* {"until": until} */
@@ -481,7 +488,7 @@ put_json_or_null(JsonbParseState **state, const char *key, NullableDatum value)
 		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value.value));
 }
 
-/* {"signal": signal, "deadline": deadline}; DT_NOEND: without a deadline */
+/* {"signal": signal, "deadline": deadline}; no deadline: DT_NOEND */
 Datum
 pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, NullableDatum headers)
 {
@@ -496,7 +503,7 @@ pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, NullableDatum h
 	return end_object(&state);
 }
 
-/* {"run_id": run_id, "status": status}; NULL: without a status */
+/* {"run_id": run_id, "status": status}; no status: NULL */
 Datum
 pgqrs_json_child(int64 run_id, const char *status)
 {
@@ -509,7 +516,7 @@ pgqrs_json_child(int64 run_id, const char *status)
 	return end_object(&state);
 }
 
-/* {"run_ids": [run_ids], "status": status}; NULL: without a status */
+/* {"run_ids": [run_ids], "status": status}; no status: NULL */
 Datum
 pgqrs_json_children(const int64 *run_ids, int count, const char *status)
 {
@@ -539,7 +546,10 @@ pgqrs_json_truncated(void)
 	return end_object(&state);
 }
 
-/* {"run_ids": [run_ids], "any": results}; NULL: null, they are still the output */
+/*
+ * {"run_ids": [run_ids], "any": results}; NULL: null, the results are still in
+ * the output
+ */
 Datum
 pgqrs_json_set_any(Datum children, NullableDatum results)
 {
@@ -550,7 +560,7 @@ pgqrs_json_set_any(Datum children, NullableDatum results)
 	return DirectFunctionCall2(jsonb_concat, children, end_object(&state));
 }
 
-/* [{"run_id", "status", "output", "error"}], with null for what is not there */
+/* [{"run_id", "status", "output", "error"}], null for missing values */
 Datum
 pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 {
@@ -648,7 +658,7 @@ pgqrs_json_is_null(Datum value)
 	return JsonbExtractScalar(&jb->root, &v) && v.type == jbvNull;
 }
 
-/* How many elements the array under a key has. */
+/* Number of elements of the array under a key. */
 int
 pgqrs_json_count(Datum object, const char *key)
 {
@@ -657,10 +667,10 @@ pgqrs_json_count(Datum object, const char *key)
 	return array != NULL ? JsonContainerSize(array) : -1;
 }
 
-/* A number of the array, which has one there; place: from 0. */
+/* The index-th number, from 0, of the array under a key, which must exist. */
 int64
-pgqrs_json_element(Datum object, const char *key, int place)
+pgqrs_json_element(Datum object, const char *key, int index)
 {
 	return number_value(
-		getIthJsonbValueFromContainer(array_value(object, key), place));
+		getIthJsonbValueFromContainer(array_value(object, key), index));
 }

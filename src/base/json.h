@@ -1,6 +1,6 @@
 /*
  * json.h
- *	  The few JSON values that the extension itself makes or looks into.
+ *	  JSON values that the extension itself builds or reads.
  */
 #ifndef PGQRS_JSON_H
 #define PGQRS_JSON_H
@@ -10,7 +10,7 @@
 #include "base/nullable.h"
 #include "utils/timestamp.h"
 
-/* An object that is being made. */
+/* An object under construction. */
 typedef struct PgqrsJson
 {
 	struct JsonbParseState *state;
@@ -36,10 +36,13 @@ extern void pgqrs_json_check(Datum value, const char *argument, int index);
 extern Size pgqrs_json_size(Datum value);
 extern Datum pgqrs_json_cap_error(Datum error);
 
-/* Its beginning, indented: about so many bytes, and no scalar after that. */
+/*
+ * The beginning of a value, indented: about max bytes, with no scalar after
+ * that.
+ */
 extern char *pgqrs_json_excerpt(Datum value, int max);
 
-/* What became of a child run. */
+/* How a child run ended. */
 typedef struct PgqrsChildEnd
 {
 	int64 run_id;
@@ -48,10 +51,10 @@ typedef struct PgqrsChildEnd
 	NullableDatum error;
 } PgqrsChildEnd;
 
-/* What is told of a value that is too large to be told. */
+/* Stands for a value that is too large to return. */
 extern Datum pgqrs_json_truncated(void);
 
-/* What steps that wait note down as their input. */
+/* Inputs that waiting steps store. */
 extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
 									NullableDatum headers);
@@ -59,20 +62,23 @@ extern Datum pgqrs_json_child(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count,
 								 const char *status);
 
-/* The same, and what awaiting any one of them has answered. */
+/* The same with the results of awaiting any one of the children. */
 extern Datum pgqrs_json_set_any(Datum children, NullableDatum results);
 
 extern Datum pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count);
 
-/* Values under a key; false, NULL, or a count of -1, if there is none of that kind. */
+/*
+ * Values under a key.  If there is no value of that type: false, NULL or a
+ * count of -1.
+ */
 extern bool pgqrs_json_instant(Datum object, const char *key, TimestampTz *at);
 
-/* The object with another instant under the key. */
+/* A copy of the object with another timestamp under the key. */
 extern Datum pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at);
 extern bool pgqrs_json_int64(Datum object, const char *key, int64 *number);
 extern NullableDatum pgqrs_json_value(Datum object, const char *key);
 extern bool pgqrs_json_is_null(Datum value);
 extern int pgqrs_json_count(Datum object, const char *key);
-extern int64 pgqrs_json_element(Datum object, const char *key, int place);
+extern int64 pgqrs_json_element(Datum object, const char *key, int index);
 
 #endif /* PGQRS_JSON_H */

@@ -1,6 +1,7 @@
 /*
  * name.c
- *	  What a name, a pattern or a key may look like.
+ *	  Names of queues and workflows, patterns over names, and other keys: the
+ *	  rules that each must follow.
  *
  * A pattern is a name, or "billing.*" for every name that starts with
  * "billing.", or "*".
@@ -13,10 +14,10 @@
 #define RESERVED_PREFIX "pgqrs."
 
 static const char name_hint[] = "Use 1 to 255 bytes without control characters or surrounding blanks.";
-static const char pattern_hint[] = "Use a name, or a name followed by \".*\" for all that begin with it and a dot, or \"*\" for all.";
-static const char reserved_hint[] = "Use another name: those that begin with \"pgqrs.\" are kept for the extension's own.";
+static const char pattern_hint[] = "Use a name, or a name followed by \".*\" for all names that begin with that name and a dot, or \"*\" for all.";
+static const char reserved_hint[] = "Use another name: names that begin with \"pgqrs.\" are reserved for the extension.";
 
-/* ASCII's control characters and, where the encoding tells, those of C1. */
+/* Control characters of ASCII and, in UTF-8, those of C1. */
 static bool
 has_control(const char *s)
 {
@@ -34,7 +35,7 @@ has_control(const char *s)
 	return false;
 }
 
-/* The characters that Unicode calls white space and that print. */
+/* The printable characters that Unicode calls white space. */
 static bool
 is_blank(pg_wchar c)
 {
@@ -75,26 +76,28 @@ has_outer_blank(const char *name)
 }
 
 static void
-refuse(const char *argument, const char *value, const char *why, const char *hint)
+refuse_name(const char *argument, const char *value, const char *detail,
+			const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for argument \"%s\": \"%s\"", argument, value),
-			 errdetail("It %s.", why), errhint("%s", hint)));
+			 errdetail("%s", detail), errhint("%s", hint)));
 }
 
-/* value: what the argument is, of which the key may be a part */
+/* value: the argument as given, of which key may be a part */
 static void
 check_key(const char *key, const char *argument, const char *value, const char *hint)
 {
 	size_t len = strlen(key);
 
 	if (len == 0)
-		refuse(argument, value, "is empty", hint);
+		refuse_name(argument, value, "The value is empty.", hint);
 	if (len > MAX_NAME_BYTES)
-		refuse(argument, value, "is longer than 255 bytes", hint);
+		refuse_name(argument, value, "The value is longer than 255 bytes.", hint);
 	if (has_control(key))
-		refuse(argument, value, "contains a control character", hint);
+		refuse_name(argument, value, "The value contains a control character.",
+					hint);
 }
 
 static void
@@ -103,14 +106,15 @@ check_name(const char *name, const char *argument, const char *value,
 {
 	check_key(name, argument, value, hint);
 	if (has_outer_blank(name))
-		refuse(argument, value, "begins or ends with a blank", hint);
+		refuse_name(argument, value, "The value begins or ends with a blank.", hint);
 	if (strncmp(name, RESERVED_PREFIX, strlen(RESERVED_PREFIX)) == 0)
-		refuse(argument, value, "begins with \"pgqrs.\", which is reserved",
-			   reserved_hint);
+		refuse_name(argument, value,
+					"The value begins with \"pgqrs.\", which is reserved.",
+					reserved_hint);
 }
 
 /*
- * A key: a step id, an idempotency key, a worker's name.
+ * Checks a key: a step id, an idempotency key or a worker's name.
  */
 void
 pgqrs_check_key(const char *key, const char *argument)
@@ -123,8 +127,9 @@ pgqrs_check_name(const char *name, const char *argument)
 {
 	check_name(name, argument, name, name_hint);
 	if (strchr(name, '*') != NULL)
-		refuse(argument, name, "contains an asterisk, which only patterns may",
-			   name_hint);
+		refuse_name(argument, name,
+					"The value contains an asterisk, which only patterns may contain.",
+					name_hint);
 }
 
 bool
@@ -147,9 +152,9 @@ pgqrs_check_pattern(const char *pattern, const char *argument)
 		name = pnstrdup(pattern, strlen(pattern) - 2);
 	check_name(name, argument, pattern, pattern_hint);
 	if (strchr(name, '*') != NULL)
-		refuse(argument, pattern,
-			   "has an asterisk that is neither all of it nor after a dot at its end",
-			   pattern_hint);
+		refuse_name(argument, pattern,
+					"An asterisk must be the whole pattern or follow a dot at its end.",
+					pattern_hint);
 }
 
 bool

@@ -1,6 +1,6 @@
 /*
  * name.h
- *	  Names of queues and workflows, patterns over them, and other keys.
+ *	  Names of queues and workflows, patterns over names, and other keys.
  */
 #ifndef PGQRS_NAME_H
 #define PGQRS_NAME_H
@@ -10,7 +10,9 @@
 extern void pgqrs_check_name(const char *name, const char *argument);
 extern void pgqrs_check_pattern(const char *pattern, const char *argument);
 extern void pgqrs_check_key(const char *key, const char *argument);
-/* The places of the keys in their order, equal ones in that of the places; NULLs are last. */
+/*
+ * Indexes into keys, sorted by key and, for equal keys, by index; NULLs last.
+ */
 extern int *pgqrs_key_order(char **keys, int count);
 
 extern bool pgqrs_is_pattern(const char *pattern);

@@ -2,8 +2,8 @@
  * nullable.h
  *	  Values that may be missing: PostgreSQL's NullableDatum.
  *
- * A struct that is all zero has values that are there, and 0: initialize what is
- * missing with PGQRS_NULL.
+ * A NullableDatum of zeros is the value 0: initialize a missing value with
+ * PGQRS_NULL.
  */
 #ifndef PGQRS_NULLABLE_H
 #define PGQRS_NULLABLE_H

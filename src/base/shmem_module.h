@@ -1,9 +1,9 @@
 /*
  * shmem_module.h
- *	  What a source file keeps in shared memory.
+ *	  Shared memory modules: the area and locks that a source file needs.
  *
- * A file defines one module; pgqrs.c lists all of them, and allocates each where
- * the library is preloaded.
+ * A file defines one module at most.  pgqrs.c lists the modules and, where the
+ * library is preloaded, allocates each of them.
  */
 #ifndef PGQRS_SHMEM_MODULE_H
 #define PGQRS_SHMEM_MODULE_H
@@ -14,15 +14,15 @@
 
 typedef struct PgqrsShmemModule
 {
-	const char *name; /* of the area, and of its locks */
+	const char *name; /* name of the area and of its locks */
 	Size size;
-	Size (*more)(void); /* what follows, by the server's settings; NULL: nothing */
-	int locks;			/* how many it needs */
-	void **area; /* the file's pointer, NULL where the library is not preloaded */
+	Size (*more)(void); /* bytes after it that depend on settings; or NULL */
+	int locks;			/* number of locks */
+	void **area;		/* pointer of the file; stays NULL without preloading */
 
 	/*
 	 * Called by the postmaster, with AddinShmemInitLock held and the area all
-	 * zero.  locks: as many as it needs.
+	 * zero.  locks: its locks.
 	 */
 	void (*init)(LWLockPadded *locks);
 } PgqrsShmemModule;

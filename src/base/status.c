@@ -1,15 +1,15 @@
 /*
  * status.c
- *	  The states of runs, steps and messages, and the moves between them.
+ *	  Statuses of runs, steps and messages, and the transitions between them.
  *
- * The one place that says which move is allowed.  A writer of a row asks here,
- * having locked it, and docs/concepts.md shows the same.
+ * The one list of allowed transitions.  A transaction that changes a row locks
+ * the row, then asks here; the documentation shows the same list.
  */
 #include "base/status.h"
 
 /*
- * Out of ERROR only a replay leads; RUNNING to RUNNING is the next claim after
- * a retry or a crash.
+ * Only a replay leaves ERROR.  RUNNING to RUNNING is the next claim after a
+ * retry or a crash.
  */
 static const bool run_moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
 	[RUN_QUEUED][RUN_RUNNING] = true,	[RUN_QUEUED][RUN_ERROR] = true,
@@ -21,9 +21,9 @@ static const bool run_moves[RUN_STATUS_COUNT][RUN_STATUS_COUNT] = {
 };
 
 /*
- * RUNNING to RUNNING is the next attempt after a crash.  PENDING ends without
- * having been RUNNING when the begin of its last attempt was lost in a crash.
- * Out of ERROR only a replay leads, which also makes a child that had not
+ * RUNNING to RUNNING is the next attempt after a crash.  A step goes from
+ * PENDING to an end without RUNNING if the begin of its last attempt was lost
+ * in a crash.  Only a replay leaves ERROR; it also makes a child that had not
  * ended PENDING.
  */
 static const bool step_moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
@@ -38,9 +38,9 @@ static const bool step_moves[STEP_STATUS_COUNT][STEP_STATUS_COUNT] = {
 };
 
 /*
- * WAITING to WAITING is an operator's or a wake-up's; HELD to HELD a claim
- * after the lease ran out.  Only what is held can be done or deleted; what
- * waits can die, since a deadline and a limit also count then.
+ * WAITING to WAITING: an operator or a wake-up moves a message.  HELD to HELD:
+ * a claim after the lease has expired.  Only a held message can be done or
+ * deleted.  A waiting message can die: deadlines and limits apply to it, too.
  */
 static const bool message_moves[MESSAGE_STATE_COUNT][MESSAGE_STATE_COUNT] = {
 	[MESSAGE_WAITING][MESSAGE_WAITING] = true,

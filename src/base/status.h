@@ -1,6 +1,6 @@
 /*
  * status.h
- *	  The states of runs, steps and messages, and the moves between them.
+ *	  Statuses of runs, steps and messages, and the transitions between them.
  */
 #ifndef PGQRS_STATUS_H
 #define PGQRS_STATUS_H
@@ -9,11 +9,15 @@
 
 #include "base/catalog.h"
 
-/* No column has it: what lease and archive say of a message. */
+/*
+ * The state of a message follows from its lease and its archive row; no column
+ * stores it.
+ */
 typedef enum PgqrsMessageState
 {
-	MESSAGE_WAITING, /* nobody holds it: due, delayed or parked */
-	MESSAGE_HELD,	 /* under a lease, live or not */
+	MESSAGE_WAITING, /* without a lease: due, delayed or the message of a
+					  * waiting run */
+	MESSAGE_HELD,	 /* leased, expired or not */
 	MESSAGE_DONE,
 	MESSAGE_DEAD,
 	MESSAGE_DELETED,

@@ -1,9 +1,9 @@
 /*
  * subxact.c
- *	  Doing something that can be undone by itself.
+ *	  Subtransactions: work that can be undone by itself.
  *
- * Runs in any backend inside a transaction.  Memory context and resource owner
- * are the caller's again afterwards, whatever happened.
+ * Runs in any backend inside a transaction.  Restores the caller's memory
+ * context and resource owner in every case.
  */
 #include "base/subxact.h"
 

@@ -1,6 +1,6 @@
 /*
  * subxact.h
- *	  Doing something that can be undone by itself.
+ *	  Subtransactions: work that can be undone by itself.
  */
 #ifndef PGQRS_SUBXACT_H
 #define PGQRS_SUBXACT_H
@@ -8,8 +8,8 @@
 #include "postgres.h"
 
 /*
- * Works in a subtransaction, which is undone if the work answers false or
- * fails.  Returns the error, in the current memory context, or NULL.
+ * Runs work in a subtransaction, which is rolled back if work returns false or
+ * raises an error.  Returns the error, in the current memory context, or NULL.
  */
 extern ErrorData *pgqrs_subtransaction(bool (*work)(void *arg), void *arg);
 

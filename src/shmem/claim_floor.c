@@ -1,54 +1,56 @@
 /*
  * claim_floor.c
- *	  Where the claims of a queue and priority may start.
+ *	  Claim floors: the key from which the claims of a queue and priority
+ *	  scan.
  *
  * Dead index entries pile up at the head of a queue, and vacuum may not remove
  * them while any old snapshot lives.  A floor is a key (visible_after,
  * message_id) from which claims scan.  Invariant: every message that is
- * claimable, or can become so by a commit or abort already under way, has a
- * key at or above its floor.
+ * claimable, or can become claimable by a commit or abort already under way,
+ * has a key at or above its floor.
  *
- * Runs in every backend that writes or claims messages.  Shared memory only; a
- * floor is guarded by its spinlock, the list of floors and the parked entries
- * by floors_lock, what a backend publishes is written by that backend alone.
+ * Runs in every backend that writes or claims messages.  Uses shared memory
+ * only: a spinlock guards each floor, floors_lock guards the list of floors and
+ * the prepared transactions, and each backend alone writes the keys that it
+ * publishes.
  *
- * A scanner (1) reads the clock, (2) reads the published keys that concern its
- * queue, (3) takes its snapshot, (4) scans from the floor to its reading, and
- * (5) raises the floor to the first row that it saw, but not past what was
- * published.  A writer publishes that it is about to write a key later than a
- * reading, and only then reads the clock for the key; it publishes the key
- * instead, and withdraws what it published at the end of its transaction, when
- * the end is visible to snapshots.  So a writer that withdrew before (2) is in
- * the scanner's snapshot, what was published by then caps the floor, and a key
- * that is published later is later than the scanner's reading.
+ * A claim's scan (1) reads the clock, (2) reads the published keys that concern
+ * its queue, (3) takes its snapshot, (4) scans from the floor to its reading,
+ * and (5) raises the floor to the first row that it saw, but not past a
+ * published key.  A writing backend first publishes that it is about to write a
+ * key later than its last reading, then reads the clock for the key, then
+ * publishes the key itself; it withdraws its keys at the end of the
+ * transaction, when the end is visible to snapshots.  So a backend that
+ * withdrew before (2) is in the scan's snapshot, keys published by then cap the
+ * floor, and a key published later is later than the scan's reading.
  *
- * The keys of a transaction are published as a few ranges, so that one that
- * stays open does not hold up what comes after its last key: a floor has gaps.
- * Invariant: nothing is in a gap that is claimable, or can become so by a
- * commit or abort already under way.  Between two rows that a scan saw one after
- * the other, or after the last one and before its reading, there is nothing
- * that is in its snapshot; what is not yet visible is in the ranges that it
- * read, or later than its reading.  So what is left when the ranges are taken
- * away is a gap, and stays one: whatever is written later has a later key.
- * A transaction that goes on after that may extend a range of its own over the
- * gap, but writes nothing there.
+ * The keys of a transaction are published as a few ranges, so that a
+ * transaction that stays open does not hold up messages later than its last
+ * key: a floor has gaps.  Invariant: no message in a gap is claimable or can
+ * become so by a commit or abort already under way.  Between two rows that a
+ * scan saw one after the other, or after the last row and before its reading,
+ * no message is in the scan's snapshot; messages not yet visible are in the
+ * ranges that the scan read, or later than its reading.  So the span without
+ * the ranges is a gap, and stays one, since later writes have later keys.  A
+ * transaction may later extend one of its ranges over the gap, but writes no
+ * key inside it.
  *
- * Rows that are written past our functions have any key.  A trigger publishes
- * it, then lowers the floor, takes away the gap that the key is in, and counts
- * that; a scan raises nothing if the count changed since before (1).
+ * Rows written without the functions can have any key.  A trigger publishes the
+ * key, then lowers the floor, removes the gap around the key, and advances the
+ * generation; a scan raises nothing if the generation changed since before (1).
  *
- * A floor may be forgotten at any time: claims scan from the start then.  Its
- * place keeps counting, so that a scan that began before raises nothing, neither
- * the floor that has the place next nor the queue's own next one, which knew of
- * nothing that was written by hand meanwhile.
+ * A floor may be forgotten at any time; claims then scan from the lowest key.
+ * The generation survives in its slot, so that a scan that began before raises
+ * neither the next floor in that slot nor the queue's own next floor, which
+ * would not know of direct writes in between.
  *
- * What a transaction itself has changed it does not see as others do, and may
- * undo: a call raises a floor only if its transaction had modified no message
+ * A transaction sees its own changes before other transactions do and may undo
+ * them, so a call raises a floor only if its transaction had changed no message
  * before.
  *
- * A prepared transaction's key is parked until its xid is no longer in
- * progress.  After a start, floors are off until the transactions that were
- * prepared before it are known.
+ * A prepared transaction's keys are recorded until its xid is no longer in
+ * progress.  After a start, floors are off until the transactions prepared
+ * before it are known.
  */
 #include "shmem/claim_floor.h"
 
@@ -73,10 +75,9 @@
 #include "storage/spin.h"
 
 /*
- * A floor is raised when scans have looked at this many index entries since it
- * was: each claim leaves one that is dead.  A new gap has to be worth the descent
- * of the index that each scan pays for it, and to be a good part of the dead
- * entries that it is made for.
+ * A claim leaves one dead index entry.  A floor is raised after scans have read
+ * this many entries.  A new gap must be worth the extra index descent in each
+ * scan, and cover a good part of the dead entries that caused it.
  */
 #ifdef PGQRS_BREAK_FLOOR
 #define RAISE_AFTER 1
@@ -88,33 +89,33 @@
 #define GAP_SHARE 16
 
 /*
- * A btree scan reads all that matches on a page at once, most of it in vain
- * when one message is wanted.  So a scan is cut into parts: the first is a
- * little shorter each time that it was enough, and each further one longer by
- * this factor.
+ * A btree scan reads all matching entries of a page at once, mostly in vain if
+ * the caller wants one message.  So a scan is cut into parts: the first part
+ * shrinks a little each time that it was enough, and each further part is
+ * longer by this factor.
  */
 #define WINDOW_FACTOR	8
 #define MAX_SCAN_WINDOW (INT64CONST(366) * USECS_PER_DAY)
 
-/* How far a floor may stand from its place in the table. */
+/* Longest probe sequence in the table of floors. */
 #define MAX_PROBES 64
 
-/* A floor that was used a shorter while ago than this is missed by its queue. */
+/* A floor used within this time is missed if displaced. */
 #define MISSED_WITHIN USECS_PER_MINUTE
 
-/* Below the id of every message, also of one that was written by hand. */
+/* Below the id of every message, also one inserted by direct DML. */
 #define LOWEST_ID PG_INT64_MIN
 
 /*
- * How many ranges of keys a transaction publishes, and how many of these are
- * each of one queue; what has no room there is published for any queue.  A
- * queue has two: keys are near the present or, leases and delays, far from it.
+ * Ranges of keys that a transaction publishes, and how many of them belong to
+ * one queue each; further keys are published for any queue.  Each queue has two
+ * ranges: its keys are near the present or, for leases and delays, far from it.
  */
 #define RANGES		 16
 #define QUEUE_RANGES 14
 #define PER_QUEUE	 2
 
-/* Keys that are less than this apart, in microseconds, share a range. */
+/* Keys closer than this, in microseconds, share a range. */
 #define NEAR 10000
 
 #define ANY_QUEUE 0
@@ -122,31 +123,31 @@
 typedef struct PgqrsFloor
 {
 	slock_t mutex;
-	int16 priority; /* the name once more, */
-	Oid db;			/* invalid: nobody's */
+	int16 priority; /* copy of the name */
+	Oid db;			/* invalid: unused */
 	int64 queue_id;
 	PgqrsFloorKey key;
-	uint32 epoch;	   /* of the clock that key and gaps were read from */
-	uint32 generation; /* changes when something may be below the key */
-	int entries;	   /* that were looked at since it was raised */
+	uint32 epoch;	   /* clock epoch of key and gaps */
+	uint32 generation; /* changes when a message may be below the key */
+	int entries;	   /* index entries read since the floor was raised */
 	int gap_count;
-	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS]; /* above the key, in order, apart */
-	PgqrsFloorKey swept;				  /* the sweep goes on here */
-	int64 scan_window;	 /* how far the next scan reads at first */
+	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS]; /* above the key, ordered, disjoint */
+	PgqrsFloorKey swept;				  /* next sweep starts here */
+	int64 scan_window;	 /* microseconds that the next scan reads first */
 	TimestampTz used_at; /* by a scan */
 } PgqrsFloor;
 
-/* Statistics of a database, since the server started. */
+/* Statistics of a database since the start of the server. */
 typedef struct Counters
 {
 	Oid db;
 	pg_atomic_uint64 claimed; /* messages */
-	pg_atomic_uint64 looked;  /* index entries looked at */
+	pg_atomic_uint64 looked;  /* index entries read */
 	pg_atomic_uint64 raised;
-	pg_atomic_uint64 lowered; /* by the sweep */
+	pg_atomic_uint64 lowered; /* by sweeps */
 } Counters;
 
-/* Keys of one queue, or of any, that a transaction may have written. */
+/* Keys of one queue, or of any queue, that a transaction may have written. */
 typedef struct Range
 {
 	pg_atomic_uint64 queue_id;
@@ -155,19 +156,21 @@ typedef struct Range
 } Range;
 
 /*
- * What a backend's transaction may have written, or be about to; written by
- * that backend alone.  Ranges come and grow, until they are withdrawn.
+ * Keys that the transaction of a backend has written or is about to write;
+ * changed by that backend alone.  Ranges are added and grow until the
+ * transaction ends.
  */
 typedef struct Published
 {
-	pg_atomic_uint64 opening; /* a later key is about to be published; 0: none */
+	pg_atomic_uint64 opening; /* the backend is about to publish a key later
+							   * than this; 0: no */
 	pg_atomic_uint64 opening_queue;
-	pg_atomic_uint32 count; /* of the ranges */
+	pg_atomic_uint32 count; /* of ranges */
 	Oid db;
 	uint32 epoch;
 	Range ranges[RANGES];
 
-	Counters counters; /* what this backend has done for its database */
+	Counters counters; /* counts of this backend for its database */
 } Published;
 
 typedef union PaddedPublished
@@ -176,7 +179,7 @@ typedef union PaddedPublished
 	char pad[TYPEALIGN(PG_CACHE_LINE_SIZE, sizeof(Published))];
 } PaddedPublished;
 
-/* The same of a prepared transaction; guarded by floors_lock. */
+/* Keys of a prepared transaction; guarded by floors_lock. */
 typedef struct PreparedRange
 {
 	int64 queue_id;
@@ -186,7 +189,7 @@ typedef struct PreparedRange
 
 typedef struct PreparedXact
 {
-	TransactionId xid; /* or invalid: free */
+	TransactionId xid; /* invalid: free */
 	Oid db;
 	uint32 epoch;
 	int count;
@@ -196,29 +199,37 @@ typedef struct PreparedXact
 typedef struct Floors
 {
 	LWLock *lock;
-	pg_atomic_uint32 backends;		 /* as many of the published are in use */
-	pg_atomic_uint32 prepared_count; /* as many parked entries are taken */
-	pg_atomic_uint32 sweep_at;		 /* the next sweep begins at this floor */
-	pg_atomic_uint64 displaced_at;	 /* when a floor was last missed, or 0 */
+	pg_atomic_uint32 backends;		 /* backends that may have published keys */
+	pg_atomic_uint32 prepared_count; /* entries of prepared in use */
+	pg_atomic_uint32 sweep_at;		 /* the next sweep starts at this floor */
+	pg_atomic_uint64 displaced_at;	 /* last time that a missed floor was
+									  * displaced, or 0 */
 	bool prepared_known;			 /* guarded by lock; only ever set */
 	int max_prepared;
-	PgqrsSlotTable names; /* whose the floors are, by queue and priority */
-	Counters counters[PGQRS_MAX_DATABASES]; /* of backends of the past; by lock */
-	PaddedPublished *published;				/* by backend */
+	PgqrsSlotTable names; /* of the floors, by queue and priority */
+	Counters counters[PGQRS_MAX_DATABASES]; /* of backends that have ended;
+											 * guarded by lock */
+	PaddedPublished *published;				/* by backend number */
 	PreparedXact *prepared;
 	PgqrsFloor *floors;
 } Floors;
 
 static Floors *shared = NULL;
 
-/* Below every message. */
+/* Below every key. */
 static const PgqrsFloorKey lowest = {DT_NOBEGIN, LOWEST_ID};
 
-/* Whether the transaction has changed a message, and had when the call began. */
+/*
+ * Whether the transaction has changed a message, and whether it had before the
+ * call.
+ */
 static bool modified = false;
 static bool modified_before = false;
 
-/* Whether it has published anything, and the last reading of the clock that it wrote by. */
+/*
+ * Whether the transaction has published a key, and its last reading of the
+ * clock.
+ */
 static bool publishing = false;
 static TimestampTz last_reading;
 
@@ -272,7 +283,7 @@ init_counters(Counters *counters)
 }
 
 static void
-init_published(Published *published)
+init_published_keys(Published *published)
 {
 	pg_atomic_init_u64(&published->opening, 0);
 	pg_atomic_init_u64(&published->opening_queue, ANY_QUEUE);
@@ -312,7 +323,7 @@ init_floors(LWLockPadded *locks)
 	shared->floors = (PgqrsFloor *) p;
 
 	for (int i = 0; i <= MaxBackends; i++)
-		init_published(&shared->published[i].p);
+		init_published_keys(&shared->published[i].p);
 	for (int i = 0; i < pgqrs_max_floors; i++)
 		SpinLockInit(&shared->floors[i].mutex);
 }
@@ -338,7 +349,9 @@ pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b)
 	return (a.message_id > b.message_id) - (a.message_id < b.message_id);
 }
 
-/* By its spinlock: whose the floor is. */
+/*
+ * Whether the floor is that of the queue and priority.  The spinlock is held.
+ */
 static bool
 floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
 {
@@ -347,18 +360,18 @@ floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
 }
 
 /*
- * Looks for a floor.  Without floors_lock it may have another name by the time
- * its spinlock is held, see floor_is().
+ * Finds a floor.  Without floors_lock the slot may belong to another queue by
+ * the time its spinlock is held, see floor_is().
  */
 static PgqrsFloor *
-look_up(int64 queue_id, int16 priority)
+look_up_floor(int64 queue_id, int16 priority)
 {
 	int at = pgqrs_slot_find(&shared->names, priority, queue_id);
 
 	return at < 0 ? NULL : &shared->floors[at];
 }
 
-/* The queue has no floor any more; floors_lock is held exclusively. */
+/* Removes a floor; floors_lock is held exclusively. */
 static void
 forget_floor(PgqrsFloor *floor)
 {
@@ -370,18 +383,18 @@ forget_floor(PgqrsFloor *floor)
 	pgqrs_slot_free(&shared->names, floor - shared->floors);
 }
 
-/* The place of a new floor that nobody has; NULL: there is none. */
+/* An unused slot for a new floor; NULL: none. */
 static PgqrsFloor *
-find_unused(int64 queue_id, int16 priority)
+find_unused_floor(int64 queue_id, int16 priority)
 {
 	int at = pgqrs_slot_find_unused(&shared->names, priority, queue_id);
 
 	return at < 0 ? NULL : &shared->floors[at];
 }
 
-/* The one of the places that is used the least, and is not any more. */
+/* Frees the least recently used slot of the probe sequence. */
 static PgqrsFloor *
-displace(int64 queue_id, int16 priority, TimestampTz now)
+displace_floor(int64 queue_id, int16 priority, TimestampTz now)
 {
 	PgqrsFloor *oldest = NULL;
 	TimestampTz oldest_at = DT_NOEND;
@@ -427,8 +440,8 @@ init_floor(PgqrsFloor *floor, int64 queue_id, int16 priority, TimestampTz now)
 }
 
 /*
- * Makes a floor for a queue and priority.  When all its places are taken, one
- * is only made for a scan that has looked at many entries in vain.
+ * Makes a floor for a queue and priority.  When all its slots are taken, only a
+ * scan that read many dead entries displaces another floor.
  */
 static void
 make_floor(const PgqrsFloorScan *scan)
@@ -436,21 +449,21 @@ make_floor(const PgqrsFloorScan *scan)
 	PgqrsFloor *floor;
 
 	if (scan->dead < RAISE_AFTER &&
-		find_unused(scan->queue_id, scan->priority) == NULL)
+		find_unused_floor(scan->queue_id, scan->priority) == NULL)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	if (look_up(scan->queue_id, scan->priority) == NULL)
+	if (look_up_floor(scan->queue_id, scan->priority) == NULL)
 	{
-		floor = find_unused(scan->queue_id, scan->priority);
+		floor = find_unused_floor(scan->queue_id, scan->priority);
 		if (floor == NULL && scan->dead >= RAISE_AFTER)
-			floor = displace(scan->queue_id, scan->priority, scan->now);
+			floor = displace_floor(scan->queue_id, scan->priority, scan->now);
 		if (floor != NULL)
 			init_floor(floor, scan->queue_id, scan->priority, scan->now);
 	}
 	LWLockRelease(shared->lock);
 }
 
-/* Gives back the floors of a queue, or of all queues, of a database. */
+/* Removes the floors of one queue, or of all queues, of a database. */
 static void
 forget_floors(Oid db, int64 queue_id)
 {
@@ -474,7 +487,7 @@ pgqrs_floor_forget(int64 queue_id)
 }
 
 /*
- * Gaps; all under the floor's spinlock
+ * Gaps.  The caller holds the floor's spinlock.
  */
 
 static bool
@@ -484,35 +497,35 @@ is_in_gap(const PgqrsFloorGap *gap, TimestampTz at)
 }
 
 static void
-remove_gap(PgqrsFloor *floor, int at)
+remove_gap_number(PgqrsFloor *floor, int at)
 {
 	floor->gap_count--;
 	memmove(&floor->gaps[at], &floor->gaps[at + 1],
 			(floor->gap_count - at) * sizeof(PgqrsFloorGap));
 }
 
-/* There may be something at the instant. */
+/* A message may have this key: removes the gap around it. */
 static void
 remove_gap_at(PgqrsFloor *floor, TimestampTz at)
 {
 	for (int i = floor->gap_count - 1; i >= 0; i--)
 		if (is_in_gap(&floor->gaps[i], at))
-			remove_gap(floor, i);
+			remove_gap_number(floor, i);
 }
 
-/* Of the gaps only what is above the key is of interest. */
+/* Removes the parts of gaps below the key. */
 static void
 trim_gaps(PgqrsFloor *floor)
 {
 	while (floor->gap_count > 0 && floor->gaps[0].to <= floor->key.visible_after)
-		remove_gap(floor, 0);
+		remove_gap_number(floor, 0);
 	if (floor->gap_count > 0)
 		floor->gaps[0].from = Max(floor->gaps[0].from, floor->key.visible_after);
 }
 
-/* Without overflow. */
+/* Unsigned, so that it cannot overflow. */
 static uint64
-width(PgqrsFloorGap gap)
+gap_width(PgqrsFloorGap gap)
 {
 	return (uint64) gap.to - (uint64) gap.from;
 }
@@ -523,14 +536,14 @@ narrowest_gap(const PgqrsFloor *floor)
 	int best = 0;
 
 	for (int i = 1; i < floor->gap_count; i++)
-		if (width(floor->gaps[i]) < width(floor->gaps[best]))
+		if (gap_width(floor->gaps[i]) < gap_width(floor->gaps[best]))
 			best = i;
 	return best;
 }
 
 /*
- * Joins a gap with those that it overlaps.  One that overlaps none is added if
- * it is worth it, in the place of the narrowest if there are too many.
+ * Joins a gap with the gaps that it overlaps.  A gap that overlaps none is
+ * added if allowed, in place of the narrowest gap if there are too many.
  */
 static void
 add_gap(PgqrsFloor *floor, PgqrsFloorGap gap, bool may_be_new)
@@ -544,7 +557,7 @@ add_gap(PgqrsFloor *floor, PgqrsFloorGap gap, bool may_be_new)
 	{
 		gap.from = Min(gap.from, floor->gaps[at].from);
 		gap.to = Max(gap.to, floor->gaps[at].to);
-		remove_gap(floor, at);
+		remove_gap_number(floor, at);
 		joined = true;
 	}
 	if (!joined && !may_be_new)
@@ -553,9 +566,9 @@ add_gap(PgqrsFloor *floor, PgqrsFloorGap gap, bool may_be_new)
 	{
 		int narrowest = narrowest_gap(floor);
 
-		if (width(floor->gaps[narrowest]) >= width(gap))
+		if (gap_width(floor->gaps[narrowest]) >= gap_width(gap))
 			return;
-		remove_gap(floor, narrowest);
+		remove_gap_number(floor, narrowest);
 		if (narrowest < at)
 			at--;
 	}
@@ -576,7 +589,7 @@ my_published(void)
  */
 
 static void
-add_to(pg_atomic_uint64 *counter, uint64 count)
+add_count(pg_atomic_uint64 *counter, uint64 count)
 {
 	pg_atomic_write_u64(counter, pg_atomic_read_u64(counter) + count);
 }
@@ -584,17 +597,20 @@ add_to(pg_atomic_uint64 *counter, uint64 count)
 static void
 add_counters(Counters *sum, const Counters *counters)
 {
-	add_to(&sum->claimed,
-		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->claimed)));
-	add_to(&sum->looked,
-		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->looked)));
-	add_to(&sum->raised,
-		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->raised)));
-	add_to(&sum->lowered,
-		   pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->lowered)));
+	add_count(&sum->claimed,
+			  pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->claimed)));
+	add_count(&sum->looked,
+			  pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->looked)));
+	add_count(&sum->raised,
+			  pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->raised)));
+	add_count(&sum->lowered,
+			  pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &counters->lowered)));
 }
 
-/* Keeps what another backend had counted for another database. */
+/*
+ * Saves the counts of a backend that had this number and served another
+ * database.
+ */
 static void
 take_over_counters(Counters *mine)
 {
@@ -657,18 +673,18 @@ count_scan(const PgqrsFloorScan *scan)
 
 	if (scan->is_probe)
 		return;
-	add_to(&counters->claimed, scan->claimed);
-	add_to(&counters->looked, scan->entries);
+	add_count(&counters->claimed, scan->claimed);
+	add_count(&counters->looked, scan->entries);
 }
 
 /*
- * Writing
+ * Transactions that write messages
  */
 
 /*
- * Before the first thing that a transaction publishes.  The epoch is read before
- * the clock: a key must not bear the number of an epoch that began after it was
- * read.
+ * Prepares the first publication of a transaction.  The epoch is read before
+ * the clock: a key must not carry the number of an epoch that began after its
+ * reading.
  */
 static void
 begin_publishing(Published *mine)
@@ -689,31 +705,31 @@ begin_publishing(Published *mine)
 }
 
 static TimestampTz
-from_of(Range *range)
+range_from(Range *range)
 {
 	return (TimestampTz) pg_atomic_read_u64(&range->from);
 }
 
 static TimestampTz
-to_of(Range *range)
+range_to(Range *range)
 {
 	return (TimestampTz) pg_atomic_read_u64(&range->to);
 }
 
-/* How far a key is from a range, without overflow. */
+/* Distance of a key from a range, without overflow. */
 static uint64
-distance(Range *range, TimestampTz key)
+range_distance(Range *range, TimestampTz key)
 {
-	if (key < from_of(range))
-		return (uint64) from_of(range) - (uint64) key;
-	if (key > to_of(range))
-		return (uint64) key - (uint64) to_of(range);
+	if (key < range_from(range))
+		return (uint64) range_from(range) - (uint64) key;
+	if (key > range_to(range))
+		return (uint64) key - (uint64) range_to(range);
 	return 0;
 }
 
-/* The range of a queue that is the nearest to a key, and how many it has. */
+/* The range of a queue nearest to a key, and the number of its ranges. */
 static Range *
-nearest(Published *mine, int64 queue_id, TimestampTz key, int *ranges)
+nearest_range(Published *mine, int64 queue_id, TimestampTz key, int *ranges)
 {
 	int count = pg_atomic_read_u32(&mine->count);
 	Range *best = NULL;
@@ -726,27 +742,27 @@ nearest(Published *mine, int64 queue_id, TimestampTz key, int *ranges)
 		if ((int64) pg_atomic_read_u64(&range->queue_id) != queue_id)
 			continue;
 		++*ranges;
-		if (best == NULL || distance(range, key) < distance(best, key))
+		if (best == NULL || range_distance(range, key) < range_distance(best, key))
 			best = range;
 	}
 	return best;
 }
 
-/* False: there is no room for a queue that has none. */
+/* False: no room for a queue without ranges. */
 static bool
 publish_key_for(Published *mine, int64 queue_id, TimestampTz key)
 {
 	int count = pg_atomic_read_u32(&mine->count);
 	int max = queue_id == ANY_QUEUE ? RANGES : QUEUE_RANGES;
 	int ranges;
-	Range *range = nearest(mine, queue_id, key, &ranges);
+	Range *range = nearest_range(mine, queue_id, key, &ranges);
 
 	if (range != NULL &&
-		(distance(range, key) <= NEAR || ranges == PER_QUEUE || count >= max))
+		(range_distance(range, key) <= NEAR || ranges == PER_QUEUE || count >= max))
 	{
-		if (key < from_of(range))
+		if (key < range_from(range))
 			pg_atomic_write_u64(&range->from, (uint64) key);
-		if (key > to_of(range))
+		if (key > range_to(range))
 			pg_atomic_write_u64(&range->to, (uint64) key);
 		return true;
 	}
@@ -761,7 +777,7 @@ publish_key_for(Published *mine, int64 queue_id, TimestampTz key)
 	return true;
 }
 
-/* A key of the queue is written by the transaction. */
+/* The transaction writes a key of the queue. */
 static void
 publish_key(Published *mine, int64 queue_id, TimestampTz key)
 {
@@ -769,7 +785,7 @@ publish_key(Published *mine, int64 queue_id, TimestampTz key)
 		(void) publish_key_for(mine, ANY_QUEUE, key);
 }
 
-/* Whether a key has been published. */
+/* Whether the transaction has published the key. */
 static bool
 is_published(Published *mine, int64 queue_id, TimestampTz key)
 {
@@ -780,13 +796,17 @@ is_published(Published *mine, int64 queue_id, TimestampTz key)
 		Range *range = &mine->ranges[i];
 		int64 queue = pg_atomic_read_u64(&range->queue_id);
 
-		if ((queue == queue_id || queue == ANY_QUEUE) && distance(range, key) == 0)
+		if ((queue == queue_id || queue == ANY_QUEUE) &&
+			range_distance(range, key) == 0)
 			return true;
 	}
 	return false;
 }
 
-/* From here on a key may be read from the clock that is not published yet. */
+/*
+ * From here on the transaction may read a key from the clock that is not
+ * published yet.
+ */
 static void
 open_key(Published *mine, int64 queue_id)
 {
@@ -799,7 +819,7 @@ open_key(Published *mine, int64 queue_id)
 	pg_memory_barrier();
 }
 
-/* The key is known. */
+/* The transaction publishes the key that it has read. */
 static void
 close_key(Published *mine, int64 queue_id, TimestampTz key)
 {
@@ -816,9 +836,9 @@ pgqrs_floor_mark_dirty(void)
 }
 
 /*
- * The clock for whoever writes a message's visible_after: the reading and the
- * delay, in microseconds, or not_before if that is later, is the key.  Called
- * after all waiting is done.
+ * The clock for a call that writes a message's visible_after: the key is the
+ * reading plus the delay, in microseconds, or not_before if that is later.
+ * Called after all waiting is done.
  */
 TimestampTz
 pgqrs_floor_writer_clock(int64 queue_id, int64 delay, TimestampTz not_before)
@@ -843,10 +863,10 @@ pgqrs_floor_writer_clock(int64 queue_id, int64 delay, TimestampTz not_before)
 }
 
 /*
- * A message is written past our functions, with any key.  The key is published
- * for as long as the transaction lives, and the floor lowered at once: a scan
- * that began before sees the generation change, a later one sees what is
- * published.
+ * A message is written without the functions, with any key.  The transaction
+ * publishes the key for as long as it lives and lowers the floor at once: a
+ * scan that began before sees the generation change, a later scan sees the
+ * published key.
  */
 void
 pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_after)
@@ -864,7 +884,7 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 	pg_memory_barrier();
 	inject_delay();
 	LWLockAcquire(shared->lock, LW_SHARED);
-	floor = look_up(queue_id, priority);
+	floor = look_up_floor(queue_id, priority);
 	if (floor != NULL)
 	{
 		SpinLockAcquire(&floor->mutex);
@@ -882,8 +902,8 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 }
 
 /*
- * Our functions are about to write a message's key.  One that they did not ask
- * the clock for would be a fault of theirs, but one without consequences.
+ * A function is about to write a message's key.  A key not read with
+ * pgqrs_floor_writer_clock() would be a bug, but a harmless one.
  */
 void
 pgqrs_floor_check_key(int64 queue_id, int16 priority, TimestampTz visible_after)
@@ -899,8 +919,8 @@ pgqrs_floor_check_key(int64 queue_id, int16 priority, TimestampTz visible_after)
 }
 
 /*
- * Messages may have been written that no backend reported; a snapshot taken from
- * now on shows them.  Claims of this database start at the lowest key again.
+ * Messages may have been written unreported, visible to snapshots taken from
+ * now on: claims of this database start at the lowest key again.
  */
 void
 pgqrs_floor_lower_all(void)
@@ -924,50 +944,52 @@ pgqrs_floor_lower_all(void)
  * Prepared transactions
  */
 
-/* A free entry; floors_lock is held. */
+/* A free entry for a prepared transaction; floors_lock is held. */
 static PreparedXact *
-park(TransactionId xid, Oid db, uint32 epoch)
+add_prepared(TransactionId xid, Oid db, uint32 epoch)
 {
 	for (int i = 0; i < shared->max_prepared; i++)
 	{
-		PreparedXact *parked = &shared->prepared[i];
+		PreparedXact *prepared = &shared->prepared[i];
 
-		if (TransactionIdIsValid(parked->xid))
+		if (TransactionIdIsValid(prepared->xid))
 			continue;
-		parked->xid = xid;
-		parked->db = db;
-		parked->epoch = epoch;
-		parked->count = 0;
+		prepared->xid = xid;
+		prepared->db = db;
+		prepared->epoch = epoch;
+		prepared->count = 0;
 		pg_atomic_fetch_add_u32(&shared->prepared_count, 1);
-		return parked;
+		return prepared;
 	}
 	pgqrs_error_too_many_prepared();
 }
 
 static void
-park_range(PreparedXact *parked, int64 queue_id, TimestampTz from, TimestampTz to)
+add_prepared_range(PreparedXact *prepared, int64 queue_id, TimestampTz from,
+				   TimestampTz to)
 {
-	parked->ranges[parked->count++] = (PreparedRange){queue_id, from, to};
+	prepared->ranges[prepared->count++] = (PreparedRange){queue_id, from, to};
 }
 
 static void
-park_published(TransactionId xid, Published *mine)
+record_prepared(TransactionId xid, Published *mine)
 {
-	PreparedXact *parked = park(xid, mine->db, mine->epoch);
+	PreparedXact *prepared = add_prepared(xid, mine->db, mine->epoch);
 	int count = pg_atomic_read_u32(&mine->count);
 
 	for (int i = 0; i < count; i++)
-		park_range(parked, pg_atomic_read_u64(&mine->ranges[i].queue_id),
-				   from_of(&mine->ranges[i]), to_of(&mine->ranges[i]));
+		add_prepared_range(prepared, pg_atomic_read_u64(&mine->ranges[i].queue_id),
+						   range_from(&mine->ranges[i]),
+						   range_to(&mine->ranges[i]));
 	if (pg_atomic_read_u64(&mine->opening) == 0)
 		return;
-	/* an error came between, which nothing there can raise */
-	parked->count = 0;
-	park_range(parked, ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
+	/* an error between open_key() and close_key() left the key unknown */
+	prepared->count = 0;
+	add_prepared_range(prepared, ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
 }
 
 static bool
-is_parked(TransactionId xid)
+is_recorded(TransactionId xid)
 {
 	for (int i = 0; i < shared->max_prepared; i++)
 		if (shared->prepared[i].xid == xid)
@@ -975,25 +997,29 @@ is_parked(TransactionId xid)
 	return false;
 }
 
-/* Forgets what has ended; the caller holds the lock and takes its snapshot later. */
+/*
+ * Forgets prepared transactions that have ended.  The caller holds the lock and
+ * takes its snapshot later.
+ */
 static void
-unpark(void)
+forget_ended_prepared(void)
 {
 	for (int i = 0; i < shared->max_prepared; i++)
 	{
-		PreparedXact *parked = &shared->prepared[i];
+		PreparedXact *prepared = &shared->prepared[i];
 
-		if (!TransactionIdIsValid(parked->xid) ||
-			TransactionIdIsInProgress(parked->xid))
+		if (!TransactionIdIsValid(prepared->xid) ||
+			TransactionIdIsInProgress(prepared->xid))
 			continue;
-		parked->xid = InvalidTransactionId;
+		prepared->xid = InvalidTransactionId;
 		pg_atomic_fetch_sub_u32(&shared->prepared_count, 1);
 	}
 }
 
 /*
- * Before the transaction is prepared: whether it will be committed no callback
- * tells, so its keys are left where scanners look after its xid.
+ * Called before the transaction is prepared.  No callback reports COMMIT
+ * PREPARED or ROLLBACK PREPARED, so the keys are recorded with the xid, whose
+ * state scans look up.
  */
 void
 pgqrs_floor_pre_prepare(void)
@@ -1008,17 +1034,18 @@ pgqrs_floor_pre_prepare(void)
 		return;
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	unpark();
-	park_published(xid, mine);
+	forget_ended_prepared();
+	record_prepared(xid, mine);
 	LWLockRelease(shared->lock);
 }
 
 /*
- * What was prepared before the server started could have written anything.
- * A standby does not list what is prepared until it has been promoted.
+ * Records the transactions prepared before the start of the server, which may
+ * have written any key.  A standby does not list them until it has been
+ * promoted.
  */
 static void
-learn_prepared(void)
+read_prepared(void)
 {
 	TransactionId *xids;
 	Oid *dbs;
@@ -1048,11 +1075,12 @@ learn_prepared(void)
 	known = shared->prepared_known;
 	if (!known)
 	{
-		unpark();
+		forget_ended_prepared();
 		for (int i = 0; i < count; i++)
-			if (!is_parked(xids[i]) && !INJECT(FLOOR_FORGET_PREPARED))
-				park_range(park(xids[i], dbs[i], pgqrs_clock_epoch()),
-						   ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
+			if (!is_recorded(xids[i]) && !INJECT(FLOOR_FORGET_PREPARED))
+				add_prepared_range(add_prepared(xids[i], dbs[i],
+												pgqrs_clock_epoch()),
+								   ANY_QUEUE, DT_NOBEGIN, DT_NOEND);
 		shared->prepared_known = true;
 	}
 	LWLockRelease(shared->lock);
@@ -1069,19 +1097,19 @@ pgqrs_floor_knows_prepared(void)
 }
 
 /*
- * Scanning
+ * Scans
  */
 
 /*
- * At the beginning of a call that scans, before it takes a snapshot or changes
- * anything.
+ * Called at the beginning of a call that scans, before it takes a snapshot or
+ * changes a row.
  */
 void
 pgqrs_floor_call_begin(void)
 {
 	modified_before = modified && !INJECT(FLOOR_RAISE_WHEN_DIRTY);
 	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
-		learn_prepared();
+		read_prepared();
 }
 
 bool
@@ -1091,9 +1119,9 @@ pgqrs_floor_call_is_clean(void)
 }
 
 /*
- * Keys, both bounds included, that somebody may be writing to the queue.  What
- * is out of the scan's bounds is none of its business.  The nearest to its start
- * are kept, in order.
+ * Adds a range of keys, bounds included, that another transaction may be
+ * writing to the queue.  Keys outside the scan's bounds are ignored.  The
+ * ranges nearest to the scan's start are kept, in order.
  */
 static void
 add_pending(PgqrsFloorScan *scan, TimestampTz from, TimestampTz to)
@@ -1122,8 +1150,8 @@ add_pending(PgqrsFloorScan *scan, TimestampTz from, TimestampTz to)
 }
 
 /*
- * What another backend has published.  Its keys are read after what it is about
- * to publish, which becomes one of them.
+ * Adds the keys that another backend has published.  Its ranges are read after
+ * its opening key, which becomes part of a range.
  */
 static void
 read_published(PgqrsFloorScan *scan, Published *other)
@@ -1141,7 +1169,7 @@ read_published(PgqrsFloorScan *scan, Published *other)
 	if ((opening == 0 && count == 0) || other->db != MyDatabaseId)
 		return;
 
-	/* readings of another epoch cannot be compared with the scan's */
+	/* readings of another epoch are not comparable with the scan's */
 	same_epoch = other->epoch == scan->epoch;
 	if (opening != 0 && queue == scan->queue_id)
 		add_pending(scan, same_epoch ? opening : DT_NOBEGIN, DT_NOEND);
@@ -1151,21 +1179,21 @@ read_published(PgqrsFloorScan *scan, Published *other)
 
 		queue = pg_atomic_read_u64(&range->queue_id);
 		if (queue == scan->queue_id || queue == ANY_QUEUE)
-			add_pending(scan, same_epoch ? from_of(range) : DT_NOBEGIN,
-						same_epoch ? to_of(range) : DT_NOEND);
+			add_pending(scan, same_epoch ? range_from(range) : DT_NOBEGIN,
+						same_epoch ? range_to(range) : DT_NOEND);
 	}
 }
 
 static void
-read_parked(PgqrsFloorScan *scan, const PreparedXact *parked)
+read_prepared_keys(PgqrsFloorScan *scan, const PreparedXact *prepared)
 {
-	bool same_epoch = parked->epoch == scan->epoch;
+	bool same_epoch = prepared->epoch == scan->epoch;
 
-	if (!TransactionIdIsValid(parked->xid) || parked->db != MyDatabaseId)
+	if (!TransactionIdIsValid(prepared->xid) || prepared->db != MyDatabaseId)
 		return;
-	for (int i = 0; i < parked->count; i++)
+	for (int i = 0; i < prepared->count; i++)
 	{
-		const PreparedRange *range = &parked->ranges[i];
+		const PreparedRange *range = &prepared->ranges[i];
 
 		if (range->queue_id == scan->queue_id || range->queue_id == ANY_QUEUE)
 			add_pending(scan, same_epoch ? range->from : DT_NOBEGIN,
@@ -1173,7 +1201,9 @@ read_parked(PgqrsFloorScan *scan, const PreparedXact *parked)
 	}
 }
 
-/* Step (2): the keys that somebody may be writing to the queue. */
+/*
+ * Step (2): reads the keys that other transactions may be writing to the queue.
+ */
 static void
 read_pending(PgqrsFloorScan *scan)
 {
@@ -1187,21 +1217,23 @@ read_pending(PgqrsFloorScan *scan)
 	for (uint32 i = 0; i < backends; i++)
 		read_published(scan, &shared->published[i].p);
 
-	/* keys are parked before they are withdrawn, so look there last */
+	/*
+	 * keys are recorded before they are withdrawn, so they are read here last
+	 */
 	pg_read_barrier();
 	if (pg_atomic_read_u32(&shared->prepared_count) > 0)
 	{
 		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-		unpark();
+		forget_ended_prepared();
 		for (int i = 0; i < shared->max_prepared; i++)
-			read_parked(scan, &shared->prepared[i]);
+			read_prepared_keys(scan, &shared->prepared[i]);
 		LWLockRelease(shared->lock);
 	}
 }
 
-/* Where the part ends that begins at scan->from. */
+/* Sets the end of the part that begins at scan->from. */
 static void
-end_part(PgqrsFloorScan *scan)
+set_part_end(PgqrsFloorScan *scan)
 {
 	TimestampTz from = scan->from.visible_after;
 
@@ -1214,7 +1246,10 @@ end_part(PgqrsFloorScan *scan)
 		scan->until = Min(from + scan->scan_window, scan->now);
 }
 
-/* Copies what the scan has to know of its floor; false: it is another's by now. */
+/*
+ * Copies the state of the floor for the scan; false: the slot belongs to
+ * another floor by now.
+ */
 static bool
 read_floor(PgqrsFloorScan *scan, PgqrsFloor *floor, int *entries)
 {
@@ -1236,7 +1271,7 @@ read_floor(PgqrsFloorScan *scan, PgqrsFloor *floor, int *entries)
 }
 
 static void
-begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
+init_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 {
 	PgqrsFloor *floor;
 	int entries = 0;
@@ -1248,7 +1283,7 @@ begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 	scan->start = lowest;
 	floor = shared == NULL || !shared->prepared_known ?
 		NULL :
-		look_up(queue_id, priority);
+		look_up_floor(queue_id, priority);
 	scan->epoch = pgqrs_clock_epoch();
 	if (floor != NULL && read_floor(scan, floor, &entries))
 		scan->floor = floor;
@@ -1256,7 +1291,7 @@ begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 	scan->now = pgqrs_clock();
 	scan->from = scan->start;
 	scan->main = scan->run_from = scan->start.visible_after;
-	end_part(scan);
+	set_part_end(scan);
 	if (scan->floor == NULL)
 		return;
 	pg_memory_barrier();
@@ -1269,23 +1304,23 @@ begin_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 }
 
 /*
- * Steps (1) and (2); the caller takes its snapshot after this, and reads all
+ * Steps (1) and (2).  The caller takes its snapshot afterwards and reads all
  * parts under it, so that together they are one scan.
  */
 void
 pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 {
-	begin_scan(scan, queue_id, priority, false);
+	init_scan(scan, queue_id, priority, false);
 }
 
 /* The same for a scan that claims nothing. */
 void
 pgqrs_floor_probe_begin(PgqrsFloorScan *scan, int64 queue_id, int16 priority)
 {
-	begin_scan(scan, queue_id, priority, true);
+	init_scan(scan, queue_id, priority, true);
 }
 
-/* Moves on to the next part; false: there is none. */
+/* Moves to the next part; false: no more. */
 bool
 pgqrs_floor_scan_next_part(PgqrsFloorScan *scan)
 {
@@ -1306,11 +1341,11 @@ pgqrs_floor_scan_next_part(PgqrsFloorScan *scan)
 		scan->exhausted = true;
 		return false;
 	}
-	end_part(scan);
+	set_part_end(scan);
 	return true;
 }
 
-/* How far the next scan is to read at first. */
+/* Microseconds that the next scan reads first. */
 static int64
 next_scan_window(const PgqrsFloorScan *scan)
 {
@@ -1319,7 +1354,7 @@ next_scan_window(const PgqrsFloorScan *scan)
 	return Max(1, Min(scan->scan_window, scan->now - scan->main) * 7 / 8);
 }
 
-/* The scan was read to its end: so were the dead entries before that. */
+/* A scan that was read to its end ends with a run of dead entries. */
 static void
 end_run(PgqrsFloorScan *scan)
 {
@@ -1330,8 +1365,8 @@ end_run(PgqrsFloorScan *scan)
 }
 
 /*
- * The scan found nothing but dead entries in its longest run, and had none of the
- * gaps between taken away since: but for what is pending, there is nothing.
+ * Makes gaps of the longest run of dead entries, apart from pending keys.  No
+ * direct write has removed a gap since the scan began.
  */
 static void
 add_gaps(PgqrsFloor *floor, const PgqrsFloorScan *scan)
@@ -1343,7 +1378,7 @@ add_gaps(PgqrsFloor *floor, const PgqrsFloorScan *scan)
 	rest.to = Min(rest.to, scan->cap);
 	if (scan->longest_run == 0 || rest.from >= rest.to)
 		return;
-	least = Min(width(rest) / GAP_SHARE, NEAR);
+	least = Min(gap_width(rest) / GAP_SHARE, NEAR);
 	for (int i = 0; i <= scan->pending_count && rest.from < rest.to; i++)
 	{
 		bool is_last = i == scan->pending_count || INJECT(FLOOR_GAP_OVER_PENDING);
@@ -1353,14 +1388,16 @@ add_gaps(PgqrsFloor *floor, const PgqrsFloorScan *scan)
 			gap.to = Min(scan->pending[i].from, rest.to);
 		if (gap.from < gap.to)
 			add_gap(floor, gap,
-					scan->longest_run >= GAP_AFTER && width(gap) >= least);
+					scan->longest_run >= GAP_AFTER && gap_width(gap) >= least);
 		if (is_last)
 			break;
 		rest.from = Max(rest.from, scan->pending[i].to);
 	}
 }
 
-/* Step (5), under the spinlock; whether the floor itself was raised */
+/*
+ * Step (5), under the spinlock.  Returns whether the floor itself was raised.
+ */
 static bool
 raise_floor(PgqrsFloor *floor, const PgqrsFloorScan *scan, PgqrsFloorKey to)
 {
@@ -1430,16 +1467,16 @@ pgqrs_floor_scan_end(PgqrsFloorScan *scan)
 	}
 	SpinLockRelease(&floor->mutex);
 	if (raised)
-		add_to(&my_counters()->raised, 1);
+		add_count(&my_counters()->raised, 1);
 	if (inject_at_random(64))
 		pgqrs_floor_forget(scan->queue_id);
 }
 
 /*
- * Sweeping
+ * Sweeps
  */
 
-/* Takes down what of a floor is to be swept; false: there is nothing. */
+/* Copies the part of a floor to be swept; false: none. */
 static bool
 begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
 {
@@ -1471,8 +1508,8 @@ begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
 }
 
 /*
- * Moves on to the next floor of this database, each one once.  The caller
- * takes its snapshot after this: by the invariant it shows nothing where
+ * Moves to the next floor of this database, each floor once.  The caller takes
+ * its snapshot afterwards: by the invariant the snapshot shows no message where
  * pgqrs_floor_sweep_covers().
  */
 bool
@@ -1496,7 +1533,7 @@ pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep)
 	return false;
 }
 
-/* Whether no claim would look there. */
+/* Whether claims skip the key. */
 bool
 pgqrs_floor_sweep_covers(const PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 {
@@ -1508,9 +1545,9 @@ pgqrs_floor_sweep_covers(const PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 	return false;
 }
 
-/* By its spinlock: whether no claim looks there, which ends. */
+/* Makes claims scan the key; false: they did already.  The spinlock is held. */
 static bool
-uncover(PgqrsFloor *floor, PgqrsFloorKey key)
+uncover_key(PgqrsFloor *floor, PgqrsFloorKey key)
 {
 	int gaps = floor->gap_count;
 
@@ -1522,8 +1559,8 @@ uncover(PgqrsFloor *floor, PgqrsFloorKey key)
 }
 
 /*
- * A message is where no claim looks: claims do from now on.  False if somebody
- * else has seen to that.
+ * A message was found at a key that claims skip: makes claims scan it.  False
+ * if another backend has done so.
  */
 bool
 pgqrs_floor_sweep_found(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
@@ -1533,16 +1570,19 @@ pgqrs_floor_sweep_found(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 
 	SpinLockAcquire(&floor->mutex);
 	lowered = floor->epoch == sweep->epoch &&
-		floor_is(floor, sweep->queue_id, sweep->priority) && uncover(floor, key);
+		floor_is(floor, sweep->queue_id, sweep->priority) &&
+		uncover_key(floor, key);
 	if (lowered)
 		floor->generation++;
 	SpinLockRelease(&floor->mutex);
 	if (lowered)
-		add_to(&my_counters()->lowered, 1);
+		add_count(&my_counters()->lowered, 1);
 	return lowered;
 }
 
-/* Enough was looked at: another sweep goes on at the key. */
+/*
+ * The sweep stops after its share of rows: the next sweep continues at the key.
+ */
 void
 pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 {
@@ -1554,7 +1594,7 @@ pgqrs_floor_sweep_pause(PgqrsFloorSweep *sweep, PgqrsFloorKey key)
 	SpinLockRelease(&floor->mutex);
 }
 
-/* Another sweep begins where this one got to. */
+/* The next sweep begins at the floor where this one stopped. */
 void
 pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep)
 {
@@ -1575,7 +1615,7 @@ sum_counters(Counters *sum)
 	LWLockRelease(shared->lock);
 }
 
-/* False where the library is not preloaded: nothing is shared then. */
+/* False if the library is not preloaded: no shared memory. */
 bool
 pgqrs_floor_get_stats(PgqrsFloorStats *stats)
 {
@@ -1599,8 +1639,8 @@ pgqrs_floor_get_stats(PgqrsFloorStats *stats)
 }
 
 /*
- * The transaction has ended, visibly to every snapshot from here on, or is
- * prepared and its keys parked.
+ * The transaction has ended, visibly to every snapshot from here on, or its
+ * keys are recorded as prepared.
  */
 void
 pgqrs_floor_end(void)

@@ -1,9 +1,10 @@
 /*
  * claim_floor.h
- *	  Where the claims of a queue and priority may start.
+ *	  Claim floors: the key from which the claims of a queue and priority
+ *	  scan.
  *
- * A hint in shared memory: without it, every call here does nothing and claims
- * scan from the start.
+ * Kept in shared memory.  Without shared memory every call here does nothing,
+ * and claims scan from the lowest key.
  */
 #ifndef PGQRS_CLAIM_FLOOR_H
 #define PGQRS_CLAIM_FLOOR_H
@@ -13,105 +14,105 @@
 #include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
-/* A place in the order of claims within a queue and priority. */
+/* A position in the order of claims within a queue and priority. */
 typedef struct PgqrsFloorKey
 {
 	TimestampTz visible_after;
 	int64 message_id;
 } PgqrsFloorKey;
 
-/* Instants between which, both excluded, there is nothing to claim. */
+/* Two timestamps with no claimable message between them, both excluded. */
 typedef struct PgqrsFloorGap
 {
 	TimestampTz from;
 	TimestampTz to;
 } PgqrsFloorGap;
 
-/* Of a floor, and so many ranges of pending keys does a scan keep apart. */
+/* Gaps of a floor, and ranges of pending keys that a scan keeps apart. */
 #define PGQRS_FLOOR_GAPS	6
 #define PGQRS_FLOOR_PENDING 16
 
-/* A scan of one queue and priority, in parts. */
+/* A scan of one queue and priority, read in parts. */
 typedef struct PgqrsFloorScan
 {
-	/* the part that is to be read */
+	/* the part to be read next */
 	PgqrsFloorKey from;
 	TimestampTz until;
 
-	TimestampTz now; /* where the scan ends */
-	int claimed;	 /* messages; set by the caller */
-	bool is_probe; /* claims nothing: not in the statistics, nor read in parts */
+	TimestampTz now; /* upper end of the scan */
+	int claimed;	 /* messages claimed; set by the caller */
+	bool is_probe; /* claims nothing; not in the statistics, not cut into parts */
 
 	int64 queue_id;
 	int16 priority;
-	struct PgqrsFloor *floor; /* NULL: none */
+	struct PgqrsFloor *floor; /* NULL: no floor */
 	PgqrsFloorKey start;	  /* where the first part began */
-	int next_gap;			  /* the part ends where this one begins */
+	int next_gap;			  /* the part ends at this gap */
 	TimestampTz main;		  /* where the part after the last gap began */
-	int64 scan_window; /* how far, in microseconds, it is worth reading at first */
-	bool window_exceeded; /* that was not enough */
-	bool exhausted;		  /* read until now */
+	int64 scan_window; /* microseconds of the first part after the last gap */
+	bool window_exceeded; /* the first part was not enough */
+	bool exhausted;		  /* read up to now */
 
-	int entries;		 /* index entries looked at */
-	int dead;			 /* of them, without a message */
-	PgqrsFloorKey first; /* the first message that the scan returned */
+	int entries;		 /* index entries read */
+	int dead;			 /* entries without a message */
+	PgqrsFloorKey first; /* first message that the scan returned */
 	bool has_first;
 
-	/* dead entries in a row, since the instant; and the most of them */
+	/* start and length of the current run of dead entries; the longest run */
 	TimestampTz run_from;
 	int run;
 	PgqrsFloorGap longest;
 	int longest_run;
 
-	bool may_raise; /* pending was read */
+	bool may_raise; /* the pending keys were read */
 	uint32 generation;
 	uint32 epoch;
-	PgqrsFloorKey limit; /* not past what is pending */
-	TimestampTz cap;	 /* beyond, pending is not known in detail */
+	PgqrsFloorKey limit; /* no pending key is below this */
+	TimestampTz cap;	 /* pending keys above this are not known in detail */
 	int pending_count;
 	int gap_count;
 
-	/* the rest is not set to zero */
-	PgqrsFloorGap pending[PGQRS_FLOOR_PENDING]; /* from and to included; by from */
+	/* memset() leaves out the fields from here on */
+	PgqrsFloorGap pending[PGQRS_FLOOR_PENDING]; /* both bounds included; by from */
 	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS];
 } PgqrsFloorScan;
 
-/* A sweep: a search for messages below the floors.  Begins as all zeros. */
+/* A sweep: a search for messages below the floors.  Initialize with zeros. */
 typedef struct PgqrsFloorSweep
 {
-	bool looks_only; /* all of it, and leaves no trace; set by the caller */
-	struct PgqrsFloor *floor; /* this one, */
+	bool looks_only; /* read-only check of the whole floor; set by the caller */
+	struct PgqrsFloor *floor; /* floor being swept */
 	int64 queue_id;
 	int16 priority;
-	PgqrsFloorKey from;		 /* from here */
-	PgqrsFloorKey to;		 /* to before here, but for what is not in a gap */
-	PgqrsFloorKey floor_key; /* from here on */
+	PgqrsFloorKey from;		 /* the sweep reads from this key */
+	PgqrsFloorKey to;		 /* up to this key, excluded */
+	PgqrsFloorKey floor_key; /* claims scan from this key */
 	uint32 epoch;
 	int gap_count;
 	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS];
-	int next; /* where to look for the next one */
+	int next; /* index of the next floor */
 	int visited;
 } PgqrsFloorSweep;
 
-/* Since the server started; from raised on, of this database. */
+/* Since the start of the server.  From raised on, counts of this database. */
 typedef struct PgqrsFloorStats
 {
 	int max_floors;
-	int floors; /* in use */
+	int floors; /* floors in use */
 
-	/* when last one that was in use had to make room for another, or 0 */
+	/* last time that a floor in use was displaced, or 0 */
 	TimestampTz displaced_at;
-	int64 raised;  /* how often a claim raised one */
-	int64 lowered; /* how often a sweep lowered one */
-	int64 looked;  /* index entries that claims looked at ... */
-	int64 claimed; /* ... for this many messages */
+	int64 raised;  /* floors raised by claims */
+	int64 lowered; /* floors lowered by sweeps */
+	int64 looked;  /* index entries read by claims ... */
+	int64 claimed; /* ... to claim this many messages */
 } PgqrsFloorStats;
 
 extern int pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b);
 
 extern const PgqrsShmemModule pgqrs_floor_shmem;
 
-/* Writing messages */
+/* Transactions that write messages */
 extern TimestampTz pgqrs_floor_writer_clock(int64 queue_id, int64 delay,
 											TimestampTz not_before);
 extern void pgqrs_floor_mark_dirty(void);
@@ -121,13 +122,15 @@ extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,
 									  TimestampTz visible_after);
 extern void pgqrs_floor_lower_all(void);
 
-/* Whether it is known what was prepared before the server started. */
+/*
+ * Whether the transactions prepared before the start of the server are known.
+ */
 extern bool pgqrs_floor_knows_prepared(void);
 
-/* Scanning for messages */
+/* Claims and probes */
 extern void pgqrs_floor_call_begin(void);
 
-/* Whether the transaction had modified no message before the call began. */
+/* Whether the transaction had changed no message before the call began. */
 extern bool pgqrs_floor_call_is_clean(void);
 extern void pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id,
 								   int16 priority);
@@ -136,11 +139,11 @@ extern void pgqrs_floor_probe_begin(PgqrsFloorScan *scan, int64 queue_id,
 extern bool pgqrs_floor_scan_next_part(PgqrsFloorScan *scan);
 extern void pgqrs_floor_scan_end(PgqrsFloorScan *scan);
 
-/* Giving back */
+/* Removing floors */
 extern void pgqrs_floor_forget(int64 queue_id);
 extern void pgqrs_floor_forget_database(Oid db);
 
-/* Sweeping */
+/* Sweeps */
 extern bool pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep);
 extern bool pgqrs_floor_sweep_covers(const PgqrsFloorSweep *sweep,
 									 PgqrsFloorKey key);
@@ -150,11 +153,11 @@ extern void pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep);
 
 extern bool pgqrs_floor_get_stats(PgqrsFloorStats *stats);
 
-/* The end of a transaction, called by xact_hooks.c */
+/* Transaction end, called by xact_hooks.c */
 extern void pgqrs_floor_pre_prepare(void);
 extern void pgqrs_floor_end(void);
 
-/* The scan looked at an entry; there is a message, also one that others have locked. */
+/* The scan read the index entry of a message, locked or not. */
 static inline void
 pgqrs_floor_scan_saw(PgqrsFloorScan *scan, PgqrsFloorKey key)
 {
@@ -171,7 +174,7 @@ pgqrs_floor_scan_saw(PgqrsFloorScan *scan, PgqrsFloorKey key)
 	scan->run = 0;
 }
 
-/* There is none. */
+/* The scan read a dead index entry. */
 static inline void
 pgqrs_floor_scan_saw_dead(PgqrsFloorScan *scan)
 {

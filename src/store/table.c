@@ -245,10 +245,9 @@ pgqrs_require_read_write(void)
 {
 	/* during recovery every transaction is read-only */
 	if (XactReadOnly && RecoveryInProgress())
-		pgqrs_error_read_only("during recovery", "Connect to the primary server.");
+		pgqrs_error_read_only(true);
 	if (XactReadOnly)
-		pgqrs_error_read_only("in a read-only transaction",
-							  "Use a transaction that is READ WRITE.");
+		pgqrs_error_read_only(false);
 	refuse_parallel();
 }
 

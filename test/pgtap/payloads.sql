@@ -32,7 +32,7 @@ SELECT is(pg_temp.refusal('SELECT pgqrs_trigger(''job'', retry_policy => jsonb_b
 	'jsonb_build_array(repeat(''x'', 3000000))))'), 'PQ008', 'a retry policy that is too large is refused');
 SELECT is(pg_temp.contents(), :'contents', 'refused values leave every table unchanged');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'', pg_temp.sized(3000000))', :run,
-	:lease + 1)), 'PQ008 It has 3000000 bytes, pgqrs.payload_max allows 2097152.',
+	:lease + 1)), 'PQ008 It has 3000000 bytes; pgqrs.payload_max allows 2097152.',
 	'the size of a value is checked before the lease');
 
 -- What is compressed in a table counts with its whole size.
