@@ -1,30 +1,32 @@
 /*
  * claim_hints.c
- *	  Which messages were claimed a moment ago.
+ *	  Claim hints: messages that transactions claimed a moment ago.
  *
- * The claims of all sessions begin at the same place of a queue.  The index
- * still has the entries of what others have claimed there since, and reading
- * each row only to find that out means to wait for those who write to its page.
- * So a claim writes down the key that it took, and others pass the entry over.
+ * The claims of all sessions begin at the same key of a queue.  The index still
+ * has the entries of messages claimed there since, and reading each row only to
+ * discover that would wait for the transactions that write its page.  So a
+ * claim records the key that it took, and other claims skip the entry.
  *
- * A key that is noted was the message's, and the transaction that noted it has
- * given the message another one, later than any before (claim_floor.c).  While that
- * transaction is open, the entry is passed over as a locked row is: a floor must
- * not be raised past it.  Once it has committed, nothing claimable has the key
- * again, unless somebody writes it by hand, which removes the note.  If anything
- * of it is undone, its notes go before its locks.  A note that cannot be kept, or
- * is older than MAX_AGE, costs a look at the row.
+ * The recorded key was the message's, and the transaction that recorded it gave
+ * the message another key, later than any before (claim_floor.c).  While that
+ * transaction is open, other claims skip the entry like a locked row: a floor
+ * must not be raised past it.  Once the transaction has committed, no claimable
+ * message has that key again, unless direct DML writes it, which removes the
+ * hint.  If a part of the transaction is rolled back, its hints are removed
+ * before its locks are released.  A hint that found no slot, or is older than
+ * MAX_AGE, costs reading the row.
  *
- * A claim must not wait, and heap_update() can only wait.  So the note is made
- * before the update, and reserves the place until the update is done: no other
- * claim updates, and no function locks, a message of that place meanwhile, so
- * that a row that was seen free then is free in heap_update(), too.  Where the
- * place is not to be had, the claim locks the row first, which costs WAL.  Only a
- * transaction that locks rows of pgqrs_messages or pgqrs_workflow_runs by its own
- * SQL, just between the claim's look and its update, is waited for.
+ * A claim must not wait, but heap_update() has no mode that does not wait.  So
+ * the hint is recorded before the update and reserves the slot until the update
+ * is done: meanwhile no other claim updates, and no function locks, a message
+ * of that slot, so a row that was seen unlocked is still unlocked in
+ * heap_update().  If the slot is not available, the claim locks the row first,
+ * which costs WAL.  A claim waits only for a transaction that locks rows of
+ * pgqrs_messages or pgqrs_workflow_runs by its own SQL just between the claim's
+ * look and its update.
  *
- * Runs in every backend that claims.  Shared memory only, without it nothing is
- * known; a place is guarded by its spinlock.
+ * Runs in every backend that claims.  Uses shared memory only; without shared
+ * memory there are no hints.  A spinlock guards each slot.
  */
 #include "shmem/claim_hints.h"
 
@@ -33,138 +35,138 @@
 #include "miscadmin.h"
 #include "storage/spin.h"
 
-/* The ids of what is claimed at a time are near each other. */
-#define PLACES 1024
+/* Slots; the ids of messages claimed at the same time are close together. */
+#define CLAIM_SLOTS 1024
 
-/* So much of a transaction, the first of it, is written down. */
-#define MAX_NOTES 64
+/* Hints recorded per transaction: the first so many. */
+#define MAX_KEYS 64
 
 #define MAX_AGE USECS_PER_SEC
 
-/* How often, and how long each time, a lock waits for an update to be done. */
+/* How often, and how long each time, a locker waits for an update to end. */
 #define LOCK_TRIES 100
 #define LOCK_PAUSE 100L /* microseconds */
 
-typedef struct Place
+typedef struct ClaimSlot
 {
 	slock_t mutex;
 	bool committed;
-	bool updating; /* the backend is about to write what is noted */
-	int lockers;   /* backends that are about to lock a row of this place */
-	Oid db;		   /* invalid: nothing is noted */
+	bool updating; /* the backend is about to write the message */
+	int lockers;   /* backends about to lock a row of this slot */
+	Oid db;		   /* invalid: no hint */
 	int backend;
 	PgqrsFloorKey key;
-	TimestampTz noted_at;
-} Place;
+	TimestampTz recorded_at;
+} ClaimSlot;
 
-typedef union PaddedPlace
+typedef union PaddedSlot
 {
-	Place p;
+	ClaimSlot p;
 	char pad[PG_CACHE_LINE_SIZE];
-} PaddedPlace;
+} PaddedSlot;
 
-static PaddedPlace *shared = NULL;
+static PaddedSlot *shared = NULL;
 
-/* What the transaction has noted. */
-static PgqrsFloorKey notes[MAX_NOTES];
-static int note_count = 0;
+/* Keys that the transaction has recorded. */
+static PgqrsFloorKey keys[MAX_KEYS];
+static int key_count = 0;
 
-/* The places where this backend is updating or locking. */
-static Place *updating = NULL;
-static Place *locking = NULL;
+/* The slots in which this backend is updating or locking. */
+static ClaimSlot *updating = NULL;
+static ClaimSlot *locking = NULL;
 
 static void
-init_places(LWLockPadded *locks)
+init_slots(LWLockPadded *locks)
 {
-	for (int i = 0; i < PLACES; i++)
+	for (int i = 0; i < CLAIM_SLOTS; i++)
 		SpinLockInit(&shared[i].p.mutex);
 }
 
 const PgqrsShmemModule pgqrs_claim_hints_shmem = {
-	.name = "pgqrs taken messages",
-	.size = PLACES * sizeof(PaddedPlace),
+	.name = "pgqrs claim hints",
+	.size = CLAIM_SLOTS * sizeof(PaddedSlot),
 	.area = (void **) &shared,
-	.init = init_places,
+	.init = init_slots,
 };
 
-static Place *
-place_of(int64 message_id)
+static ClaimSlot *
+slot_of(int64 message_id)
 {
-	return &shared[((uint64) message_id + MyDatabaseId) % PLACES].p;
+	return &shared[((uint64) message_id + MyDatabaseId) % CLAIM_SLOTS].p;
 }
 
 static bool
-is_noted(const Place *place, PgqrsFloorKey key)
+has_hint(const ClaimSlot *slot, PgqrsFloorKey key)
 {
-	return place->db == MyDatabaseId && pgqrs_floor_compare(place->key, key) == 0;
+	return slot->db == MyDatabaseId && pgqrs_floor_compare(slot->key, key) == 0;
 }
 
 static bool
-is_fresh(const Place *place, TimestampTz now)
+is_fresh(const ClaimSlot *slot, TimestampTz now)
 {
-	return place->updating ||
-		(now - place->noted_at < MAX_AGE && place->noted_at - now < MAX_AGE);
+	return slot->updating ||
+		(now - slot->recorded_at < MAX_AGE && slot->recorded_at - now < MAX_AGE);
 }
 
-/* Called with the place's mutex held. */
+/* The slot's spinlock is held. */
 static void
-write_note(Place *place, PgqrsFloorKey key, TimestampTz now)
+write_hint(ClaimSlot *slot, PgqrsFloorKey key, TimestampTz now)
 {
-	place->db = MyDatabaseId;
-	place->key = key;
-	place->backend = pgqrs_backend_number();
-	place->committed = false;
-	place->noted_at = now;
+	slot->db = MyDatabaseId;
+	slot->key = key;
+	slot->backend = pgqrs_backend_number();
+	slot->committed = false;
+	slot->recorded_at = now;
 }
 
 void
 pgqrs_claim_hint_record(PgqrsFloorKey key, TimestampTz now)
 {
-	Place *place;
+	ClaimSlot *slot;
 
-	if (shared == NULL || note_count == MAX_NOTES)
+	if (shared == NULL || key_count == MAX_KEYS)
 		return;
-	place = place_of(key.message_id);
-	SpinLockAcquire(&place->mutex);
-	if (!place->updating)
+	slot = slot_of(key.message_id);
+	SpinLockAcquire(&slot->mutex);
+	if (!slot->updating)
 	{
-		write_note(place, key, now);
-		notes[note_count++] = key;
+		write_hint(slot, key, now);
+		keys[key_count++] = key;
 	}
-	SpinLockRelease(&place->mutex);
+	SpinLockRelease(&slot->mutex);
 }
 
 PgqrsClaimAccess
 pgqrs_claim_hint_begin_update(PgqrsFloorKey key, TimestampTz now)
 {
-	PgqrsClaimAccess take = CLAIM_BY_UPDATE;
-	Place *place;
+	PgqrsClaimAccess access = CLAIM_BY_UPDATE;
+	ClaimSlot *slot;
 
 	if (shared == NULL)
 		return CLAIM_BY_LOCK;
-	place = place_of(key.message_id);
-	SpinLockAcquire(&place->mutex);
-	if (is_noted(place, key) && is_fresh(place, now))
-		take = CLAIM_SKIP;
-	else if (place->updating || place->lockers > 0)
-		take = CLAIM_BY_LOCK;
+	slot = slot_of(key.message_id);
+	SpinLockAcquire(&slot->mutex);
+	if (has_hint(slot, key) && is_fresh(slot, now))
+		access = CLAIM_SKIP;
+	else if (slot->updating || slot->lockers > 0)
+		access = CLAIM_BY_LOCK;
 	else
 	{
-		write_note(place, key, now);
-		place->updating = true;
-		updating = place;
+		write_hint(slot, key, now);
+		slot->updating = true;
+		updating = slot;
 	}
-	SpinLockRelease(&place->mutex);
-	return take;
+	SpinLockRelease(&slot->mutex);
+	return access;
 }
 
 void
-pgqrs_claim_hint_end_update(bool taken)
+pgqrs_claim_hint_end_update(bool claimed)
 {
 	SpinLockAcquire(&updating->mutex);
 	updating->updating = false;
-	if (taken && note_count < MAX_NOTES)
-		notes[note_count++] = updating->key;
+	if (claimed && key_count < MAX_KEYS)
+		keys[key_count++] = updating->key;
 	else
 		updating->db = InvalidOid;
 	SpinLockRelease(&updating->mutex);
@@ -172,31 +174,31 @@ pgqrs_claim_hint_end_update(bool taken)
 }
 
 /*
- * An update takes no longer than to read and write a page.  Should it take
- * longer, the lock may come in its way, and the claim wait.
+ * An update only reads and writes a page.  If it takes longer than this call
+ * waits, the locker may get in between, and the claim then waits.
  */
 void
 pgqrs_claim_hint_begin_lock(int64 message_id)
 {
 	bool entered = false;
-	Place *place;
+	ClaimSlot *slot;
 
 	if (shared == NULL)
 		return;
 	Assert(locking == NULL);
-	place = place_of(message_id);
+	slot = slot_of(message_id);
 	for (int tries = 0; !entered; tries++)
 	{
 		if (tries > 0)
 			pg_usleep(LOCK_PAUSE);
-		SpinLockAcquire(&place->mutex);
-		entered = !place->updating || tries == LOCK_TRIES;
+		SpinLockAcquire(&slot->mutex);
+		entered = !slot->updating || tries == LOCK_TRIES;
 		if (entered)
 		{
-			place->lockers++;
-			locking = place;
+			slot->lockers++;
+			locking = slot;
 		}
-		SpinLockRelease(&place->mutex);
+		SpinLockRelease(&slot->mutex);
 	}
 }
 
@@ -214,81 +216,81 @@ pgqrs_claim_hint_end_lock(void)
 PgqrsClaimHint
 pgqrs_claim_hint_look_up(PgqrsFloorKey key, TimestampTz now)
 {
-	PgqrsClaimHint taken = CLAIM_HINT_NONE;
-	Place *place;
+	PgqrsClaimHint hint = CLAIM_HINT_NONE;
+	ClaimSlot *slot;
 
 	if (shared == NULL)
 		return CLAIM_HINT_NONE;
-	place = place_of(key.message_id);
-	SpinLockAcquire(&place->mutex);
-	if (is_noted(place, key) && is_fresh(place, now))
-		taken = place->committed || INJECT(CLAIM_HINT_PASS_OPEN) ?
+	slot = slot_of(key.message_id);
+	SpinLockAcquire(&slot->mutex);
+	if (has_hint(slot, key) && is_fresh(slot, now))
+		hint = slot->committed || INJECT(CLAIM_HINT_PASS_OPEN) ?
 			CLAIM_HINT_COMMITTED :
 			CLAIM_HINT_OPEN;
-	SpinLockRelease(&place->mutex);
-	return taken;
+	SpinLockRelease(&slot->mutex);
+	return hint;
 }
 
-/* Ends the transaction's notes that nobody has written over. */
+/* Ends the transaction's hints that no other transaction has overwritten. */
 static void
-end_notes(bool committed)
+end_hints(bool committed)
 {
 	if (updating != NULL)
 		pgqrs_claim_hint_end_update(false);
 	pgqrs_claim_hint_end_lock();
-	while (note_count > 0)
+	while (key_count > 0)
 	{
-		PgqrsFloorKey key = notes[--note_count];
-		Place *place = place_of(key.message_id);
+		PgqrsFloorKey key = keys[--key_count];
+		ClaimSlot *slot = slot_of(key.message_id);
 
-		SpinLockAcquire(&place->mutex);
-		if (is_noted(place, key) && place->backend == pgqrs_backend_number())
+		SpinLockAcquire(&slot->mutex);
+		if (has_hint(slot, key) && slot->backend == pgqrs_backend_number())
 		{
-			place->committed = committed;
+			slot->committed = committed;
 			if (!committed)
-				place->db = InvalidOid;
+				slot->db = InvalidOid;
 		}
-		SpinLockRelease(&place->mutex);
+		SpinLockRelease(&slot->mutex);
 	}
 }
 
 void
 pgqrs_claim_hints_committed(void)
 {
-	end_notes(true);
+	end_hints(true);
 }
 
 void
 pgqrs_claim_hints_forget(void)
 {
-	end_notes(INJECT(CLAIM_HINT_KEEP_ROLLED_BACK));
+	end_hints(INJECT(CLAIM_HINT_KEEP_ROLLED_BACK));
 }
 
-/* Of this database, whoever noted it. */
+/* The database's hints, of all sessions. */
 void
 pgqrs_claim_hints_forget_all(void)
 {
-	for (int i = 0; i < PLACES && shared != NULL; i++)
+	for (int i = 0; i < CLAIM_SLOTS && shared != NULL; i++)
 	{
-		Place *place = &shared[i].p;
+		ClaimSlot *slot = &shared[i].p;
 
-		SpinLockAcquire(&place->mutex);
-		if (place->db == MyDatabaseId)
-			place->db = InvalidOid;
-		SpinLockRelease(&place->mutex);
+		SpinLockAcquire(&slot->mutex);
+		if (slot->db == MyDatabaseId)
+			slot->db = InvalidOid;
+		SpinLockRelease(&slot->mutex);
 	}
 }
 
 void
 pgqrs_claim_hint_foreign_write(int64 message_id)
 {
-	Place *place;
+	ClaimSlot *slot;
 
 	if (shared == NULL)
 		return;
-	place = place_of(message_id);
-	SpinLockAcquire(&place->mutex);
-	if (place->db == MyDatabaseId && place->key.message_id == message_id)
-		place->db = InvalidOid;
-	SpinLockRelease(&place->mutex);
+	slot = slot_of(message_id);
+	SpinLockAcquire(&slot->mutex);
+	if (slot->db == MyDatabaseId && slot->key.message_id == message_id)
+		slot->db = InvalidOid;
+	SpinLockRelease(&slot->mutex);
 }

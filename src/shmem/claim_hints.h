@@ -1,6 +1,6 @@
 /*
  * claim_hints.h
- *	  Which messages were claimed a moment ago.
+ *	  Claim hints: messages that transactions claimed a moment ago.
  */
 #ifndef PGQRS_CLAIM_HINTS_H
 #define PGQRS_CLAIM_HINTS_H
@@ -13,51 +13,57 @@
 
 typedef enum PgqrsClaimHint
 {
-	CLAIM_HINT_NONE,	 /* the row tells */
-	CLAIM_HINT_OPEN,	 /* by a transaction that was open a moment ago */
-	CLAIM_HINT_COMMITTED /* the message has another key by now */
+	CLAIM_HINT_NONE, /* read the row */
+	CLAIM_HINT_OPEN, /* claimed by a transaction that was open a moment ago */
+	CLAIM_HINT_COMMITTED /* claimed; the message has another key by now */
 } PgqrsClaimHint;
 
-/* How a claim may take a message that has no lease. */
+/* How a claim may take a message without a lease. */
 typedef enum PgqrsClaimAccess
 {
-	CLAIM_BY_UPDATE, /* at once; pgqrs_claim_hint_end_update() has to follow */
-	CLAIM_BY_LOCK,	 /* after locking it */
-	CLAIM_SKIP		 /* another claim has it */
+	CLAIM_BY_UPDATE, /* update at once, then call pgqrs_claim_hint_end_update() */
+	CLAIM_BY_LOCK,	 /* lock the row first */
+	CLAIM_SKIP		 /* another transaction is claiming the message */
 } PgqrsClaimAccess;
 
 extern const PgqrsShmemModule pgqrs_claim_hints_shmem;
 
-/* The transaction claims the message that was at the key; now: about when. */
+/*
+ * Records that the transaction claims the message with the key; now:
+ * approximately.
+ */
 extern void pgqrs_claim_hint_record(PgqrsFloorKey key, TimestampTz now);
 
 /*
- * The same before the update: until pgqrs_claim_hint_end_update() no claim and no function
- * changes or locks the message, or has to wait for that.  taken: the row was
- * updated.
+ * The same before the update: until pgqrs_claim_hint_end_update() no other
+ * claim and no function changes or locks the message, so the update need not
+ * wait. claimed: the row was updated.
  */
 extern PgqrsClaimAccess pgqrs_claim_hint_begin_update(PgqrsFloorKey key,
 													  TimestampTz now);
-extern void pgqrs_claim_hint_end_update(bool taken);
+extern void pgqrs_claim_hint_end_update(bool claimed);
 
 /* Around the locking of a message that a claim may be about to update. */
 extern void pgqrs_claim_hint_begin_lock(int64 message_id);
 extern void pgqrs_claim_hint_end_lock(void);
 
-/* What is known of the message at the key. */
+/* The hint for the key. */
 extern PgqrsClaimHint pgqrs_claim_hint_look_up(PgqrsFloorKey key, TimestampTz now);
 
 /*
  * The claims of the transaction are committed, visibly to every snapshot from
- * here on; or some are undone, or it was prepared.
+ * here on; or some are rolled back, or the transaction is prepared.
  */
 extern void pgqrs_claim_hints_committed(void);
 extern void pgqrs_claim_hints_forget(void);
 
-/* Whatever any session of this database has noted counts no more. */
+/* Removes the hints of all sessions of this database. */
 extern void pgqrs_claim_hints_forget_all(void);
 
-/* The message is written past our functions, perhaps with a key that it had. */
+/*
+ * A message is written without the functions, perhaps with a key that it had
+ * before: removes its hint.
+ */
 extern void pgqrs_claim_hint_foreign_write(int64 message_id);
 
 #endif /* PGQRS_CLAIM_HINTS_H */

@@ -1,19 +1,20 @@
 /*
  * database_registry.c
- *	  What is known in shared memory of each database, and who serves it.
+ *	  Database registry: what each database needs in the background, and which
+ *	  background worker serves it.
  *
- * An entry says when its database needs a worker next and which worker is
- * attached to it.  Any backend lowers that instant for its own database when
- * its transaction has committed something that will be due; whoever is asleep
- * until a later one is woken.  The worker takes the instant, which leaves none,
- * then looks at what is due, and lowers it to what it found: so a poke that
- * comes while it looks is not lost.
+ * An entry says when its database needs its background worker next and which
+ * worker is attached.  A backend whose transaction committed work for later
+ * moves that time forward for its own database and wakes the background worker,
+ * or the launcher, if it would sleep longer.  The background worker takes the
+ * due time, which clears it, then looks for work, and sets the time of the next
+ * work found: so a request that arrives while it looks is not lost.
  *
- * Runs in every process.  Each entry is guarded by its spinlock; entries are
- * made and forgotten under the spinlock of all, which is taken first.  due and
- * db are read without a lock where an old value does no harm.  Latches are
- * those of PGPROCs, so setting one of a process that has gone wakes a stranger
- * for nothing at worst.
+ * Runs in every process.  A spinlock guards each entry; entries are assigned
+ * and forgotten under the registry's spinlock, which is taken first. due and db
+ * are read without a lock where an old value does no harm.  Latches are those
+ * of PGPROCs, so setting the latch of a process that has exited at worst wakes
+ * another process for nothing.
  */
 #include "shmem/database_registry.h"
 
@@ -31,14 +32,21 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-/* A database whose worker failed is tried again after this, doubled each time. */
+/*
+ * Delay before the next background worker after a failure, doubled each time.
+ */
 #define MIN_BACKOFF (1 * USECS_PER_SEC)
 #define MAX_BACKOFF (60 * USECS_PER_SEC)
 
-/* Within this time a worker that was asked to leave does, or is terminated. */
-#define PATIENCE 1000 /* milliseconds */
+/*
+ * A background worker that was asked to leave has this long before it is
+ * terminated.
+ */
+#define HOLD_GRACE_MS 1000 /* milliseconds */
 
-/* After this time a worker that was asked for will not come. */
+/*
+ * A requested background worker that has not attached within this time failed.
+ */
 #define START_TIMEOUT (30 * USECS_PER_SEC)
 
 typedef struct Database
@@ -46,52 +54,52 @@ typedef struct Database
 	pg_atomic_uint32 db; /* 0: unused; changed under both locks */
 	pg_atomic_uint64 due[TIMED_DUTY_COUNT]; /* TimestampTz; changed under the lock */
 
-	slock_t mutex; /* guards all below */
+	slock_t mutex; /* guards the fields below */
 	PgqrsDatabaseState state;
-	uint32 probes; /* a change of the extension makes the state unknown */
-	bool seen;	   /* in pg_database, or added since the launcher looked */
-	bool spare;	   /* and not to be served */
-	int holds;	   /* by backends */
-	bool dismiss;  /* by the launcher */
-	int pid;	   /* the worker's; 0: none */
-	Latch *latch;  /* the worker's */
-	TimestampTz starting; /* when the launcher asked for a worker; 0: it has not */
-	TimestampTz served; /* when the last worker left */
+	uint32 probes;		  /* incremented when the extension changes */
+	bool seen;			  /* found in pg_database, or added since */
+	bool spare;			  /* found, but not served */
+	int holds;			  /* holds of backends */
+	bool dismiss;		  /* requested by the launcher */
+	int pid;			  /* background worker's; 0: none */
+	Latch *latch;		  /* background worker's */
+	TimestampTz starting; /* when the launcher requested a worker; 0: never */
+	TimestampTz served;	  /* when the last background worker left */
 	int failures;
 	TimestampTz retry_at;
-	TimestampTz pressing_since; /* when the first became due that is due at once */
+	TimestampTz pressing_since; /* since when a duty is overdue */
 	TimestampTz last_pass;
 	TimestampTz last_search;
 	int64 passes;
 	int64 done[DONE_COUNT];
 	PgqrsDutyFailure duties[DUTY_COUNT];
-	bool realigned; /* in this epoch of the clock: */
+	bool realigned; /* in this epoch: */
 	uint32 realigned_epoch;
 } Database;
 
 typedef struct Databases
 {
-	slock_t mutex; /* guards count and the launcher */
-	int count;	   /* entries that were ever used */
+	slock_t mutex; /* guards count and launcher */
+	int count;	   /* entries ever used */
 	Latch *launcher;
-	pg_atomic_uint32 changed; /* the launcher has to read pg_database */
-	pg_atomic_uint32 waiting; /* databases that wait; written by the launcher */
-	ConditionVariable left;	  /* a worker has left, or did not start */
+	pg_atomic_uint32 changed; /* the launcher must read pg_database */
+	pg_atomic_uint32 waiting; /* waiting databases; written by the launcher */
+	ConditionVariable left;	  /* a background worker left or did not start */
 	Database databases[PGQRS_MAX_DATABASES];
 } Databases;
 
 static Databases *shared = NULL;
 
-/* Of this process's database, if it has an entry. */
-static Database *own = NULL;
+/* Entry of this process's database, or NULL. */
+static Database *own_entry = NULL;
 
-/* The worker leaves of its own accord. */
+/* The background worker leaves voluntarily. */
 static bool leaving = false;
 
 static void
 init_databases(LWLockPadded *locks)
 {
-	own = NULL;
+	own_entry = NULL;
 	SpinLockInit(&shared->mutex);
 	pg_atomic_init_u32(&shared->changed, 0);
 	pg_atomic_init_u32(&shared->waiting, 0);
@@ -114,15 +122,15 @@ const PgqrsShmemModule pgqrs_databases_shmem = {
 	.init = init_databases,
 };
 
-/* How long to wait after so many failures in a row, in microseconds. */
+/* Delay after so many consecutive failures, in microseconds. */
 static int64
-backoff(int failures)
+retry_delay(int failures)
 {
 	return Min(MAX_BACKOFF, MIN_BACKOFF << Min(failures - 1, 10));
 }
 
 static TimestampTz
-due_of(Database *d, PgqrsDutyId kind)
+duty_due(Database *d, PgqrsDutyId kind)
 {
 	return (TimestampTz) pg_atomic_read_u64(&d->due[kind]);
 }
@@ -139,16 +147,16 @@ earliest_due(Database *d)
 	TimestampTz due = DT_NOEND;
 
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
-		due = Min(due, due_of(d, kind));
+		due = Min(due, duty_due(d, kind));
 	return due;
 }
 
-/* When a duty is to be done: what failed is not done before its next try. */
+/* When a duty is to be done: a failed duty waits for its retry. */
 static TimestampTz
 next_try(Database *d, PgqrsDutyId kind, TimestampTz now)
 {
 	const PgqrsDutyFailure *failure = &d->duties[kind];
-	TimestampTz due = due_of(d, kind);
+	TimestampTz due = duty_due(d, kind);
 
 	if (failure->failures == 0)
 		return due;
@@ -165,11 +173,14 @@ earliest_try(Database *d, TimestampTz now)
 	return due;
 }
 
-/* False: it was due by then already.  The lock is held. */
+/*
+ * Moves the due time forward; false: the duty was due earlier already.  The
+ * lock is held.
+ */
 static bool
-lower(Database *d, PgqrsDutyId kind, TimestampTz due)
+set_earlier(Database *d, PgqrsDutyId kind, TimestampTz due)
 {
-	if (due >= due_of(d, kind))
+	if (due >= duty_due(d, kind))
 		return false;
 	if (due == 0 && earliest_due(d) != 0)
 		d->pressing_since = Min(earliest_due(d), pgqrs_clock_peek());
@@ -177,12 +188,11 @@ lower(Database *d, PgqrsDutyId kind, TimestampTz due)
 	return true;
 }
 
-/* The lock is held. */
 static void
-lower_all(Database *d)
+request_all_duties(Database *d)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
-		(void) lower(d, kind, 0);
+		(void) set_earlier(d, kind, 0);
 }
 
 /*
@@ -190,7 +200,7 @@ lower_all(Database *d)
  */
 
 static Database *
-find(Oid db)
+find_database(Oid db)
 {
 	for (int i = 0; i < shared->count; i++)
 		if (pg_atomic_read_u32(&shared->databases[i].db) == db)
@@ -198,13 +208,13 @@ find(Oid db)
 	return NULL;
 }
 
-/* Makes an unused entry that of a database of which nothing is known. */
+/* Initializes an unused entry for a database. */
 static void
-reset(Database *d, Oid db)
+reset_entry(Database *d, Oid db)
 {
 	SpinLockAcquire(&d->mutex);
 	pg_atomic_write_u32(&d->db, db);
-	/* the first look finds out */
+	/* the first pass finds the work */
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		set_due(d, kind, 0);
 	d->pressing_since = pgqrs_clock_peek();
@@ -224,36 +234,39 @@ reset(Database *d, Oid db)
 	SpinLockRelease(&d->mutex);
 }
 
-/* With the lock held, so that it is that database's until the lock is released. */
+/*
+ * Finds or assigns the entry of a database.  The lock is held: the entry is the
+ * database's until the lock is released.
+ */
 static Database *
-find_or_make_locked(Oid db)
+ensure_entry_locked(Oid db)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 
 	if (d != NULL)
 		return d;
-	d = find(InvalidOid);
+	d = find_database(InvalidOid);
 	if (d == NULL && shared->count < PGQRS_MAX_DATABASES)
 		d = &shared->databases[shared->count++];
 	if (d != NULL)
-		reset(d, db);
+		reset_entry(d, db);
 	return d;
 }
 
-/* The entry of a database, made if there is none; NULL if all are in use. */
+/* The entry of a database, assigned if needed; NULL if all are in use. */
 static Database *
-find_or_make(Oid db)
+ensure_entry(Oid db)
 {
 	Database *d;
 
 	SpinLockAcquire(&shared->mutex);
-	d = find_or_make_locked(db);
+	d = ensure_entry_locked(db);
 	SpinLockRelease(&shared->mutex);
 	return d;
 }
 
 static void
-wake_launcher(void)
+signal_launcher(void)
 {
 	Latch *latch;
 
@@ -275,36 +288,39 @@ is_unknown(Database *d)
 	return unknown;
 }
 
-/* Of the current database; one of which nothing is known is looked at. */
+/*
+ * The entry of the current database.  The launcher is woken if its state is
+ * unknown.
+ */
 static Database *
-find_own(void)
+own_or_new_entry(void)
 {
 	if (shared == NULL || !OidIsValid(MyDatabaseId))
 		return NULL;
-	if (own == NULL || pg_atomic_read_u32(&own->db) != MyDatabaseId)
+	if (own_entry == NULL || pg_atomic_read_u32(&own_entry->db) != MyDatabaseId)
 	{
-		own = find_or_make(MyDatabaseId);
-		if (own != NULL && is_unknown(own))
-			wake_launcher();
+		own_entry = ensure_entry(MyDatabaseId);
+		if (own_entry != NULL && is_unknown(own_entry))
+			signal_launcher();
 	}
-	return own;
+	return own_entry;
 }
 
-/* The worker, or the launcher so that it may start one. */
+/* Wakes the background worker, or the launcher so that it may start one. */
 static void
-wake(Latch *worker)
+wake_worker(Latch *worker)
 {
 	if (worker != NULL)
 		SetLatch(worker);
 	else
-		wake_launcher();
+		signal_launcher();
 }
 
 /*
  * For any backend
  */
 
-/* Somebody has the extension here, or will in a moment. */
+/* A backend uses the extension here, or will in a moment. */
 static void
 doubt_absence(Database *d)
 {
@@ -313,49 +329,49 @@ doubt_absence(Database *d)
 }
 
 static void
-poke(Database *d, PgqrsDutyId kind, TimestampTz due)
+request_duty(Database *d, PgqrsDutyId kind, TimestampTz due)
 {
 	Latch *worker;
 	bool earlier;
 
 	SpinLockAcquire(&d->mutex);
 	doubt_absence(d);
-	earlier = lower(d, kind, due);
+	earlier = set_earlier(d, kind, due);
 	worker = d->latch;
 	SpinLockRelease(&d->mutex);
 	if (earlier)
-		wake(worker);
+		wake_worker(worker);
 }
 
 /*
- * The barrier stands between the commit of what will be due and the look at
- * the instant; the worker's are that of taking it.
+ * The barrier separates the commit of the work from reading the due time; its
+ * counterpart is in pgqrs_database_take_duty().
  */
 void
 pgqrs_database_request_duty(PgqrsDutyId kind, TimestampTz due)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 
 	if (d == NULL)
 		return;
 	pg_memory_barrier();
-	if (due < due_of(d, kind))
-		poke(d, kind, due);
+	if (due < duty_due(d, kind))
+		request_duty(d, kind, due);
 }
 
 void
 pgqrs_database_request_duty_of(Oid db, PgqrsDutyId kind)
 {
-	Database *d = shared == NULL ? NULL : find(db);
+	Database *d = shared == NULL ? NULL : find_database(db);
 
 	if (d != NULL)
-		poke(d, kind, 0);
+		request_duty(d, kind, 0);
 }
 
 int
 pgqrs_database_number(void)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 
 	return d == NULL ? -1 : (int) (d - shared->databases);
 }
@@ -363,7 +379,7 @@ pgqrs_database_number(void)
 void
 pgqrs_database_probe(void)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 	Latch *worker;
 
 	if (d == NULL)
@@ -373,10 +389,10 @@ pgqrs_database_probe(void)
 	d->probes++;
 	d->failures = 0;
 	d->retry_at = 0;
-	lower_all(d);
+	request_all_duties(d);
 	worker = d->latch;
 	SpinLockRelease(&d->mutex);
-	wake(worker);
+	wake_worker(worker);
 }
 
 void
@@ -385,7 +401,7 @@ pgqrs_databases_changed(void)
 	if (shared == NULL)
 		return;
 	pg_atomic_write_u32(&shared->changed, 1);
-	wake_launcher();
+	signal_launcher();
 }
 
 void
@@ -404,14 +420,14 @@ pgqrs_databases_request_duty(PgqrsDutyId kind)
 			d->state == DATABASE_SERVED;
 		SpinLockRelease(&d->mutex);
 		if (served)
-			poke(d, kind, 0);
+			request_duty(d, kind, 0);
 	}
 }
 
 bool
 pgqrs_database_status(PgqrsDatabaseStatus *status)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 	TimestampTz now = pgqrs_clock_peek();
 
 	memset(status, 0, sizeof(*status));
@@ -445,7 +461,7 @@ pgqrs_database_status(PgqrsDatabaseStatus *status)
 bool
 pgqrs_database_is_realigned(uint32 epoch)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 	bool realigned;
 
 	if (d == NULL)
@@ -459,7 +475,7 @@ pgqrs_database_is_realigned(uint32 epoch)
 void
 pgqrs_database_set_realigned(uint32 epoch)
 {
-	Database *d = find_own();
+	Database *d = own_or_new_entry();
 
 	if (d == NULL)
 		return;
@@ -473,7 +489,10 @@ pgqrs_database_set_realigned(uint32 epoch)
  * Holds
  */
 
-/* False if the database has no entry, and nobody can be started in it. */
+/*
+ * False if the database has no entry: no background worker can be started in
+ * it.
+ */
 bool
 pgqrs_database_hold(Oid db)
 {
@@ -483,7 +502,7 @@ pgqrs_database_hold(Oid db)
 	if (shared == NULL)
 		return false;
 	SpinLockAcquire(&shared->mutex);
-	d = find_or_make_locked(db);
+	d = ensure_entry_locked(db);
 	if (d != NULL)
 	{
 		SpinLockAcquire(&d->mutex);
@@ -498,16 +517,16 @@ pgqrs_database_hold(Oid db)
 }
 
 /*
- * Waits until no worker is connected.  One that was asked for finds the hold
- * when it attaches.  A pid that is in the entry is the worker's for as long as
- * the lock is held, since it clears the entry before it goes.
+ * Waits until no background worker is connected.  A worker requested before
+ * finds the hold when it attaches.  A pid in the entry is the worker's for as
+ * long as the lock is held, since the worker clears the entry before it exits.
  */
 void
 pgqrs_database_await_exit(Oid db, int timeout)
 {
 	static uint32 wait_event = 0;
 	TimestampTz start = GetCurrentTimestamp();
-	Database *d = find(db);
+	Database *d = find_database(db);
 
 	while (d != NULL)
 	{
@@ -516,12 +535,13 @@ pgqrs_database_await_exit(Oid db, int timeout)
 
 		SpinLockAcquire(&d->mutex);
 		pid = d->pid;
-		if (pid != 0 && passed >= PATIENCE)
+		if (pid != 0 && passed >= HOLD_GRACE_MS)
 			kill(pid, SIGTERM);
 		SpinLockRelease(&d->mutex);
 		if (pid == 0 || passed >= timeout)
 			break;
-		ConditionVariableTimedSleep(&shared->left, passed < PATIENCE ? 100 : 500,
+		ConditionVariableTimedSleep(&shared->left,
+									passed < HOLD_GRACE_MS ? 100 : 500,
 									pgqrs_wait_event(&wait_event, "PgqrsHold"));
 	}
 	ConditionVariableCancelSleep();
@@ -530,7 +550,7 @@ pgqrs_database_await_exit(Oid db, int timeout)
 void
 pgqrs_database_release(Oid db)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 	bool dropped;
 
 	if (d == NULL)
@@ -539,33 +559,33 @@ pgqrs_database_release(Oid db)
 	d->holds--;
 	dropped = !d->seen;
 	SpinLockRelease(&d->mutex);
-	/* while it was held, the launcher could not forget it */
+	/* the launcher could not forget it while it was held */
 	if (dropped)
 		pgqrs_databases_changed();
 	else
-		wake_launcher();
+		signal_launcher();
 }
 
 /*
- * For the worker of a database
+ * For the background worker of a database
  */
 
-/* A worker has failed: the next one comes later, each time. */
+/* A background worker failed: delays the next one. */
 static void
-note_failure(Database *d, TimestampTz now)
+record_failure(Database *d, TimestampTz now)
 {
 	d->failures++;
-	d->retry_at = now + backoff(d->failures);
+	d->retry_at = now + retry_delay(d->failures);
 }
 
 /*
- * One whose end was not of its own accord may have taken what was due and not
- * done it.  To be terminated is no failure.
+ * A background worker that failed may have taken due times and not done the
+ * work, so all duties become due.  A termination is not a failure.
  */
 static void
-detach(int code, Datum arg)
+detach_worker(int code, Datum arg)
 {
-	Database *d = own;
+	Database *d = own_entry;
 	TimestampTz now = pgqrs_clock();
 
 	SpinLockAcquire(&d->mutex);
@@ -583,18 +603,18 @@ detach(int code, Datum arg)
 		if (ProcDiePending)
 			d->retry_at = now + MIN_BACKOFF;
 		else
-			note_failure(d, now);
-		lower_all(d);
+			record_failure(d, now);
+		request_all_duties(d);
 	}
 	SpinLockRelease(&d->mutex);
 	ConditionVariableBroadcast(&shared->left);
-	wake_launcher();
+	signal_launcher();
 }
 
 bool
 pgqrs_database_attach(Oid db)
 {
-	Database *d = shared == NULL ? NULL : find(db);
+	Database *d = shared == NULL ? NULL : find_database(db);
 	bool wanted;
 
 	if (d == NULL)
@@ -611,11 +631,11 @@ pgqrs_database_attach(Oid db)
 	SpinLockRelease(&d->mutex);
 	if (wanted)
 	{
-		own = d;
-		before_shmem_exit(detach, (Datum) 0);
+		own_entry = d;
+		before_shmem_exit(detach_worker, (Datum) 0);
 	}
 	else
-		wake_launcher();
+		signal_launcher();
 	return wanted;
 }
 
@@ -630,9 +650,9 @@ pgqrs_database_must_leave(void)
 {
 	bool must;
 
-	SpinLockAcquire(&own->mutex);
-	must = own->holds > 0 || own->dismiss;
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	must = own_entry->holds > 0 || own_entry->dismiss;
+	SpinLockRelease(&own_entry->mutex);
 	return must;
 }
 
@@ -647,19 +667,19 @@ pgqrs_database_probes(void)
 {
 	uint32 probes;
 
-	SpinLockAcquire(&own->mutex);
-	probes = own->probes;
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	probes = own_entry->probes;
+	SpinLockRelease(&own_entry->mutex);
 	return probes;
 }
 
 void
 pgqrs_database_set_state(PgqrsDatabaseState state, uint32 probes)
 {
-	SpinLockAcquire(&own->mutex);
-	if (own->probes == probes)
-		own->state = state;
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	if (own_entry->probes == probes)
+		own_entry->state = state;
+	SpinLockRelease(&own_entry->mutex);
 }
 
 PgqrsDatabaseState
@@ -667,32 +687,32 @@ pgqrs_database_state(void)
 {
 	PgqrsDatabaseState state;
 
-	SpinLockAcquire(&own->mutex);
-	state = own->state;
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	state = own_entry->state;
+	SpinLockRelease(&own_entry->mutex);
 	return state;
 }
 
 TimestampTz
 pgqrs_database_due(PgqrsDutyId kind)
 {
-	return next_try(own, kind, pgqrs_clock_peek());
+	return next_try(own_entry, kind, pgqrs_clock_peek());
 }
 
-/* Since when what was taken last had been due, and how often it was taken. */
-static TimestampTz taken[TIMED_DUTY_COUNT];
-static uint32 takes[TIMED_DUTY_COUNT];
+/* Due times taken last, and how often. */
+static TimestampTz taken_due[TIMED_DUTY_COUNT];
+static uint32 take_counts[TIMED_DUTY_COUNT];
 
 TimestampTz
 pgqrs_database_taken_due(PgqrsDutyId kind)
 {
-	return own != NULL ? taken[kind] : 0;
+	return own_entry != NULL ? taken_due[kind] : 0;
 }
 
 uint32
 pgqrs_database_take_count(PgqrsDutyId kind)
 {
-	return takes[kind];
+	return take_counts[kind];
 }
 
 bool
@@ -700,15 +720,15 @@ pgqrs_database_take_duty(PgqrsDutyId kind, TimestampTz now)
 {
 	bool due;
 
-	SpinLockAcquire(&own->mutex);
-	due = next_try(own, kind, now) <= now;
+	SpinLockAcquire(&own_entry->mutex);
+	due = next_try(own_entry, kind, now) <= now;
 	if (due)
 	{
-		taken[kind] = due_of(own, kind);
-		takes[kind]++;
-		set_due(own, kind, DT_NOEND);
+		taken_due[kind] = duty_due(own_entry, kind);
+		take_counts[kind]++;
+		set_due(own_entry, kind, DT_NOEND);
 	}
-	SpinLockRelease(&own->mutex);
+	SpinLockRelease(&own_entry->mutex);
 	pg_memory_barrier();
 	return due;
 }
@@ -716,9 +736,9 @@ pgqrs_database_take_duty(PgqrsDutyId kind, TimestampTz now)
 void
 pgqrs_database_set_earlier(PgqrsDutyId kind, TimestampTz due)
 {
-	SpinLockAcquire(&own->mutex);
-	(void) lower(own, kind, due);
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	(void) set_earlier(own_entry, kind, due);
+	SpinLockRelease(&own_entry->mutex);
 }
 
 bool
@@ -727,20 +747,20 @@ pgqrs_database_may_search(int64 interval)
 	TimestampTz now = pgqrs_clock();
 	bool may;
 
-	SpinLockAcquire(&own->mutex);
-	may = now >= own->last_search + interval || now < own->last_search;
+	SpinLockAcquire(&own_entry->mutex);
+	may = now >= own_entry->last_search + interval || now < own_entry->last_search;
 	if (may)
-		own->last_search = now;
-	SpinLockRelease(&own->mutex);
+		own_entry->last_search = now;
+	SpinLockRelease(&own_entry->mutex);
 	return may;
 }
 
 void
 pgqrs_database_duty_done(PgqrsDutyId duty)
 {
-	SpinLockAcquire(&own->mutex);
-	own->duties[duty].failures = 0;
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	own_entry->duties[duty].failures = 0;
+	SpinLockRelease(&own_entry->mutex);
 }
 
 void
@@ -748,23 +768,23 @@ pgqrs_database_duty_failed(PgqrsDutyId duty, int sqlerrcode, const char *message
 {
 	int64 now = pgqrs_monotonic();
 	int len = pg_mbcliplen(message, strlen(message), PGQRS_FAILURE_SIZE - 1);
-	PgqrsDutyFailure *failure = &own->duties[duty];
+	PgqrsDutyFailure *failure = &own_entry->duties[duty];
 
-	SpinLockAcquire(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
 	failure->failures++;
 	failure->sqlerrcode = sqlerrcode;
-	failure->retry_at = now + backoff(failure->failures);
+	failure->retry_at = now + retry_delay(failure->failures);
 	memcpy(failure->message, message, len);
 	failure->message[len] = '\0';
-	SpinLockRelease(&own->mutex);
+	SpinLockRelease(&own_entry->mutex);
 }
 
 void
 pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure)
 {
-	SpinLockAcquire(&own->mutex);
-	*failure = own->duties[duty];
-	SpinLockRelease(&own->mutex);
+	SpinLockAcquire(&own_entry->mutex);
+	*failure = own_entry->duties[duty];
+	SpinLockRelease(&own_entry->mutex);
 }
 
 void
@@ -772,13 +792,13 @@ pgqrs_database_record_pass(const int64 *done)
 {
 	TimestampTz now = pgqrs_clock();
 
-	SpinLockAcquire(&own->mutex);
-	own->last_pass = now;
-	own->passes++;
-	own->failures = 0;
+	SpinLockAcquire(&own_entry->mutex);
+	own_entry->last_pass = now;
+	own_entry->passes++;
+	own_entry->failures = 0;
 	for (int i = 0; i < DONE_COUNT; i++)
-		own->done[i] += done[i];
-	SpinLockRelease(&own->mutex);
+		own_entry->done[i] += done[i];
+	SpinLockRelease(&own_entry->mutex);
 }
 
 /*
@@ -786,7 +806,7 @@ pgqrs_database_record_pass(const int64 *done)
  */
 
 static void
-launcher_end(int code, Datum arg)
+detach_launcher(int code, Datum arg)
 {
 	SpinLockAcquire(&shared->mutex);
 	if (shared->launcher == MyLatch)
@@ -797,7 +817,7 @@ launcher_end(int code, Datum arg)
 void
 pgqrs_databases_launcher_begin(void)
 {
-	before_shmem_exit(launcher_end, (Datum) 0);
+	before_shmem_exit(detach_launcher, (Datum) 0);
 	SpinLockAcquire(&shared->mutex);
 	shared->launcher = MyLatch;
 	SpinLockRelease(&shared->mutex);
@@ -856,7 +876,7 @@ pgqrs_databases_mark(void)
 void
 pgqrs_databases_record(Oid db, bool is_served)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 
 	if (d == NULL)
 		return;
@@ -866,9 +886,9 @@ pgqrs_databases_record(Oid db, bool is_served)
 	SpinLockRelease(&d->mutex);
 }
 
-/* Its entry may become another database's.  Both locks are held. */
+/* Whether the entry may become another database's.  Both locks are held. */
 static bool
-is_free(Database *d)
+is_reusable(Database *d)
 {
 	return d->holds == 0 && d->pid == 0 && pg_atomic_read_u32(&d->db) != InvalidOid;
 }
@@ -884,7 +904,7 @@ pgqrs_databases_sweep(Oid *forgotten)
 		Database *d = &shared->databases[i];
 
 		SpinLockAcquire(&d->mutex);
-		if (!d->seen && is_free(d))
+		if (!d->seen && is_reusable(d))
 		{
 			forgotten[count++] = pg_atomic_read_u32(&d->db);
 			pg_atomic_write_u32(&d->db, InvalidOid);
@@ -896,11 +916,11 @@ pgqrs_databases_sweep(Oid *forgotten)
 }
 
 /*
- * Makes unused the entry of a database that is not to be served; of which one,
- * or invalid.  The lock is held.
+ * Frees the entry of a database that is not served; returns that database, or
+ * invalid.  The lock is held.
  */
 static Oid
-make_room(void)
+displace_unserved(void)
 {
 	Oid displaced = InvalidOid;
 
@@ -909,7 +929,7 @@ make_room(void)
 		Database *d = &shared->databases[i];
 
 		SpinLockAcquire(&d->mutex);
-		if (d->spare && is_free(d))
+		if (d->spare && is_reusable(d))
 			displaced = pg_atomic_exchange_u32(&d->db, InvalidOid);
 		SpinLockRelease(&d->mutex);
 	}
@@ -923,11 +943,11 @@ pgqrs_databases_assign_entry(Oid db, Oid *displaced)
 
 	*displaced = InvalidOid;
 	SpinLockAcquire(&shared->mutex);
-	placed = find_or_make_locked(db) != NULL;
+	placed = ensure_entry_locked(db) != NULL;
 	if (!placed)
 	{
-		*displaced = make_room();
-		placed = OidIsValid(*displaced) && find_or_make_locked(db) != NULL;
+		*displaced = displace_unserved();
+		placed = OidIsValid(*displaced) && ensure_entry_locked(db) != NULL;
 	}
 	SpinLockRelease(&shared->mutex);
 	return placed;
@@ -936,7 +956,7 @@ pgqrs_databases_assign_entry(Oid db, Oid *displaced)
 bool
 pgqrs_databases_starting(Oid db)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 	bool may;
 
 	if (d == NULL)
@@ -952,7 +972,7 @@ pgqrs_databases_starting(Oid db)
 void
 pgqrs_databases_not_started(Oid db, bool failed)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 	TimestampTz now = pgqrs_clock();
 
 	if (d == NULL)
@@ -963,7 +983,7 @@ pgqrs_databases_not_started(Oid db, bool failed)
 		d->starting = 0;
 		d->served = now;
 		if (failed)
-			note_failure(d, now);
+			record_failure(d, now);
 	}
 	SpinLockRelease(&d->mutex);
 }
@@ -971,7 +991,7 @@ pgqrs_databases_not_started(Oid db, bool failed)
 void
 pgqrs_databases_dismiss(Oid db)
 {
-	Database *d = find(db);
+	Database *d = find_database(db);
 	Latch *worker;
 
 	if (d == NULL)

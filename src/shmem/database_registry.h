@@ -1,9 +1,10 @@
 /*
  * database_registry.h
- *	  What is known in shared memory of each database, and who serves it.
+ *	  Database registry: what each database needs in the background, and which
+ *	  background worker serves it.
  *
- * A hint: without it, every call here does nothing, and nothing runs in the
- * background.  Instants are those of pgqrs_clock().
+ * Kept in shared memory.  Without shared memory every call here does nothing,
+ * and no background worker runs.  Timestamps are readings of pgqrs_clock().
  */
 #ifndef PGQRS_DATABASE_REGISTRY_H
 #define PGQRS_DATABASE_REGISTRY_H
@@ -13,58 +14,59 @@
 #include "base/shmem_module.h"
 #include "datatype/timestamp.h"
 
-/* What a database may need its background worker for. */
+/* Background duties of a database. */
 typedef enum PgqrsDutyId
 {
-	DUTY_NOTIFY, /* to notify clients that listen */
-	DUTY_QUEUES, /* to look at queues without a slot in wakeup_table.c; 0: at all */
-	DUTY_REALIGN,	  /* rows of a time when the clock was ahead */
-	DUTY_WORKERS,	  /* silent ones, and what stopped ones hold */
-	DUTY_EXPIRY,	  /* deadlines, and leases that were the last */
-	DUTY_CHILDREN,	  /* of runs that ended badly, to be cancelled */
-	DUTY_RUN_WAKEUPS, /* all parked runs: which of them is not known */
-	DUTY_ROLES,		  /* and all else of roles that were renamed or dropped */
+	DUTY_NOTIFY,   /* notifications for listening sessions */
+	DUTY_QUEUES,   /* queues without a slot in wakeup_table.c; 0: all queues */
+	DUTY_REALIGN,  /* rows written while the clock was ahead */
+	DUTY_WORKERS,  /* silent workers, and leases of stopped workers */
+	DUTY_EXPIRY,   /* deadlines, and last leases that have expired */
+	DUTY_CHILDREN, /* children to be cancelled of runs that failed */
+	DUTY_RUN_WAKEUPS, /* wake-ups: any waiting run may have become ready */
+	DUTY_ROLES,		  /* rows about roles that were renamed or dropped */
 	DUTY_SCHEDULES,
-	DUTY_RETENTION,		 /* what has ended long enough ago */
-	DUTY_FLOOR_SWEEP,	 /* messages that no backend reported */
-	DUTY_DELETED_QUEUES, /* what deleted queues have left */
+	DUTY_RETENTION,		 /* rows that ended long enough ago */
+	DUTY_FLOOR_SWEEP,	 /* messages below a floor */
+	DUTY_DELETED_QUEUES, /* remains of deleted queues */
 	TIMED_DUTY_COUNT,
 
-	/* Duties that are never due: they are done beside others once in a while. */
+	/* Duties without a due time, done beside others once in a while. */
 	DUTY_EXHAUSTED = TIMED_DUTY_COUNT,
 	DUTY_QUEUE_WAKEUPS,
 	DUTY_COUNT
 } PgqrsDutyId;
 
-/* A duty retries rows that another transaction has locked after this time. */
+/* Delay after which a duty retries rows that were locked. */
 #define PGQRS_LOCKED_ROW_RETRY (1 * USECS_PER_SEC)
 
-/* What is kept of an error message. */
+/* Bytes kept of an error message. */
 #define PGQRS_FAILURE_SIZE 160
 
-/* A duty that failed when it was last tried. */
+/* The failures of a duty. */
 typedef struct PgqrsDutyFailure
 {
-	int failures; /* in a row; 0: it did not fail */
+	int failures; /* consecutive failures; 0: the last try succeeded */
 	int sqlerrcode;
-	int64 retry_at; /* a reading of pgqrs_monotonic() */
+	int64 retry_at; /* reading of pgqrs_monotonic() */
 	char message[PGQRS_FAILURE_SIZE];
 } PgqrsDutyFailure;
 
-/* What maintenance does, as counts. */
+/* Counters of maintenance. */
 typedef enum PgqrsDone
 {
-	DONE_WORKERS_STOPPED, /* silent ones */
-	DONE_LEASES_REAPED,	  /* of stopped workers, claimable again */
-	DONE_MESSAGES_DEAD,	  /* used up, runs included */
-	DONE_RUNS_CANCELLED, /* on request when the lease ran out, or with their parent */
+	DONE_WORKERS_STOPPED, /* silent workers */
+	DONE_LEASES_REAPED,	  /* leases of stopped workers, released */
+	DONE_MESSAGES_DEAD,	  /* exhausted messages, runs included */
+	DONE_RUNS_CANCELLED,  /* on request after the lease expired, or with their
+						  * parent */
 	DONE_RUNS_TIMED_OUT,
-	DONE_RUNS_WOKEN,	   /* parked, and what they wait for has come */
-	DONE_FLOORS_LOWERED,   /* below which messages were found */
-	DONE_GRANTS_REMOVED,   /* to roles that are gone */
-	DONE_SCHEDULES_FIRED,  /* runs triggered */
-	DONE_MESSAGES_REMOVED, /* kept long enough; without those of runs */
-	DONE_RUNS_REMOVED,	   /* the same */
+	DONE_RUNS_WOKEN,	   /* waiting runs that became ready */
+	DONE_FLOORS_LOWERED,   /* floors with messages below them */
+	DONE_GRANTS_REMOVED,   /* grants of dropped roles */
+	DONE_SCHEDULES_FIRED,  /* runs triggered by schedules */
+	DONE_MESSAGES_REMOVED, /* after retention, without messages of runs */
+	DONE_RUNS_REMOVED,	   /* after retention */
 	DONE_FIRINGS_REMOVED,
 	DONE_MESSAGES_REALIGNED, /* written while the clock was ahead */
 	DONE_COUNT
@@ -72,44 +74,46 @@ typedef enum PgqrsDone
 
 typedef enum PgqrsDatabaseState
 {
-	DATABASE_UNKNOWN,	 /* a worker has yet to look */
-	DATABASE_SERVED,	 /* has the extension */
-	DATABASE_ABSENT,	 /* has not */
-	DATABASE_OUTDATED,	 /* has it, in another version than the library's */
-	DATABASE_SUBSCRIBED, /* has it, and a subscription that writes its tables */
+	DATABASE_UNKNOWN,	 /* no background worker has looked yet */
+	DATABASE_SERVED,	 /* the extension is installed */
+	DATABASE_ABSENT,	 /* the extension is not installed */
+	DATABASE_OUTDATED,	 /* installed in another version than the library's */
+	DATABASE_SUBSCRIBED, /* installed, and a subscription writes its tables */
 	DATABASE_STATE_COUNT
 } PgqrsDatabaseState;
 
-/* What pgqrs_health shows. */
+/* The columns of pgqrs_health. */
 typedef struct PgqrsDatabaseStatus
 {
 	bool has_launcher;
-	bool has_entry; /* if not, there are too many databases: no more is known */
+	bool has_entry; /* false: too many databases; the rest is unknown */
 	PgqrsDatabaseState state;
-	int worker_pid; /* 0: none */
-	int failures;	/* of workers, in a row */
+	int worker_pid; /* 0: no background worker */
+	int failures;	/* consecutive failures of background workers */
 	TimestampTz retry_at;
-	TimestampTz due;	   /* the earliest; what is due at once, since when */
+	TimestampTz due; /* earliest due time; for an overdue duty, since when */
 	TimestampTz last_pass; /* 0: none */
 	int64 passes;
-	int64 done[DONE_COUNT]; /* by background workers, since the server started */
+	int64 done[DONE_COUNT]; /* by background workers, since the start of the
+							 * server */
 	PgqrsDutyFailure duties[DUTY_COUNT];
-	bool realigning; /* rows of a time when the clock was ahead are looked for */
+	bool realigning; /* rows written while the clock was ahead are being
+					  * searched */
 } PgqrsDatabaseStatus;
 
-/* One database, as the launcher sees it. */
+/* One database, as listed for the launcher. */
 typedef struct PgqrsDatabase
 {
 	Oid db;
 	PgqrsDatabaseState state;
-	TimestampTz due;	/* the earliest; if a worker failed, when to retry */
-	TimestampTz served; /* when a worker left, or was started in vain */
+	TimestampTz due;	/* earliest due time, or the retry after a failure */
+	TimestampTz served; /* when a background worker left, or failed to start */
 	bool held;
-	bool starting; /* a worker was asked for and has not attached yet */
+	bool starting; /* requested, but not attached yet */
 	bool attached;
 } PgqrsDatabase;
 
-/* How many databases can have an entry at most. */
+/* Largest number of entries. */
 #define PGQRS_MAX_DATABASES 1024
 
 extern const PgqrsShmemModule pgqrs_databases_shmem;
@@ -119,99 +123,110 @@ extern const PgqrsShmemModule pgqrs_databases_shmem;
  */
 
 /*
- * The current database needs its worker at that instant at the latest; 0: now.
- * Whatever makes it so is visible to snapshots by now.  Wakes the worker, or
- * else the launcher, unless that instant is no earlier than what is known.
- * Safe where errors are not: takes spinlocks at most, allocates nothing.
+ * Requests a duty for the current database at the time due at the latest; 0:
+ * now.  The reason for it must be visible to snapshots already.  Wakes the
+ * background worker, or the launcher if none is attached, unless the duty was
+ * due earlier anyway.  May be called where errors are not allowed: takes
+ * spinlocks only, allocates nothing.
  */
 extern void pgqrs_database_request_duty(PgqrsDutyId kind, TimestampTz due);
 
-/* The same for any database, unless it has no entry. */
+/* The same, now, for any database that has an entry. */
 extern void pgqrs_database_request_duty_of(Oid db, PgqrsDutyId kind);
 
-/* The current database's entry, counted from 0; -1: it has none. */
+/* Index of the current database's entry, from 0; -1: no entry. */
 extern int pgqrs_database_number(void);
 
-/* A worker has to look whether the current database has the extension. */
+/*
+ * Requests a new look for whether the extension is installed in the current
+ * database.
+ */
 extern void pgqrs_database_probe(void);
 
-/* Databases were created, renamed or altered: the launcher looks at the list. */
+/*
+ * Databases were created, renamed or altered: the launcher reads the list
+ * again.
+ */
 extern void pgqrs_databases_changed(void);
 
-/* Something may be due in every database that has the extension. */
+/* Requests a duty now in every database with the extension. */
 extern void pgqrs_databases_request_duty(PgqrsDutyId kind);
 
-/* False if not preloaded. */
+/* False if the library is not preloaded. */
 extern bool pgqrs_database_status(PgqrsDatabaseStatus *status);
 
 /*
- * Whether all rows of the current database are of the time that the clock is
- * in: they were looked at in this epoch, and since the server started.
+ * Whether all rows of the current database were checked in this epoch of the
+ * clock, since the start of the server.
  */
 extern bool pgqrs_database_is_realigned(uint32 epoch);
 extern void pgqrs_database_set_realigned(uint32 epoch);
 
 /*
- * No worker may be connected to a database while it is held.  Hold does not
- * wait; await does, for milliseconds at most, and ends a worker that does not
- * heed.  Each hold needs its release.
+ * No background worker may be connected to a database while it is held. hold
+ * does not wait; await_exit waits for up to timeout milliseconds and terminates
+ * a background worker that does not leave by itself.  Each hold needs its
+ * release.
  */
 extern bool pgqrs_database_hold(Oid db);
 extern void pgqrs_database_await_exit(Oid db, int timeout);
 extern void pgqrs_database_release(Oid db);
 
 /*
- * For the worker of a database
+ * For the background worker of a database
  */
 
-/* Before it connects.  False: it is not wanted.  Detaches at exit. */
+/*
+ * Called before the background worker connects.  False: it must not.  Detaches
+ * at exit.
+ */
 extern bool pgqrs_database_attach(Oid db);
 
-/* It leaves because it wants to: nothing has failed. */
+/* The background worker leaves voluntarily: no failure. */
 extern void pgqrs_database_leaving(void);
 
-/* Somebody wants it to leave now. */
+/* Whether the background worker must leave now. */
 extern bool pgqrs_database_must_leave(void);
 
-/* Other databases wait for a worker. */
+/* Whether other databases wait for a background worker. */
 extern bool pgqrs_database_others_wait(void);
 
 /*
- * What a look at the catalogs has found; probes: how often the database had been
- * probed before the look.  Not taken over if it was probed since.
+ * Stores the result of a look at the catalogs. probes: the count before the
+ * look; the result is dropped if a probe was requested since.
  */
 extern uint32 pgqrs_database_probes(void);
 extern void pgqrs_database_set_state(PgqrsDatabaseState state, uint32 probes);
 extern PgqrsDatabaseState pgqrs_database_state(void);
 
 /*
- * take: the instant is due; from here on nothing is, until somebody pokes or
- * the worker itself lowers it.  To be called before what is due is looked at.
+ * take_duty: if the duty is due, clears its due time; it becomes due again only
+ * by a later request or by the background worker itself.  To be called before
+ * the work is looked for.
  */
 extern TimestampTz pgqrs_database_due(PgqrsDutyId kind);
 extern bool pgqrs_database_take_duty(PgqrsDutyId kind, TimestampTz now);
 
 /*
- * The instant from which on what was taken last is due, 0: whenever; and how
- * often something was taken.
+ * The due time that was taken last, 0: now; and how often the duty was taken.
  */
 extern TimestampTz pgqrs_database_taken_due(PgqrsDutyId kind);
 extern uint32 pgqrs_database_take_count(PgqrsDutyId kind);
 extern void pgqrs_database_set_earlier(PgqrsDutyId kind, TimestampTz due);
 
-/* True once per interval (microseconds), whichever worker asks. */
+/* True once per interval (microseconds), across all background workers. */
 extern bool pgqrs_database_may_search(int64 interval);
 
 /*
- * How a duty ended.  One that failed is tried again after a while, longer each
- * time; until then it is not due.  failure: a copy of what is known.
+ * Records how a duty ended.  A failed duty is retried after a delay that grows
+ * with each failure, and is not due before. duty_failure: copies the failures.
  */
 extern void pgqrs_database_duty_done(PgqrsDutyId duty);
 extern void pgqrs_database_duty_failed(PgqrsDutyId duty, int sqlerrcode,
 									   const char *message);
 extern void pgqrs_database_duty_failure(PgqrsDutyId duty, PgqrsDutyFailure *failure);
 
-/* A maintenance pass is over, and did that. */
+/* A maintenance pass has ended, with these counts. */
 extern void pgqrs_database_record_pass(const int64 *done);
 
 /*
@@ -219,34 +234,40 @@ extern void pgqrs_database_record_pass(const int64 *done);
  */
 extern void pgqrs_databases_launcher_begin(void);
 
-/* Since the last call, databases were said to have changed. */
+/* Whether databases have changed since the last call. */
 extern bool pgqrs_databases_reset_changed(void);
 
-/* A copy of all that are known; PGQRS_MAX_DATABASES at most. */
+/* Copies all entries; PGQRS_MAX_DATABASES at most. */
 extern int pgqrs_databases_list(PgqrsDatabase *list);
 
 /*
- * Brings the list in line with the databases that there are: mark, then see
- * each, then forget the others; how many those are, at most
- * PGQRS_MAX_DATABASES, and which.  Then each that is to be served is given an
- * entry; false: there is no room.  Those that are not to be served make room;
- * *displaced: which one did, or invalid.
+ * Aligns the entries with pg_database: mark all, record each existing database,
+ * then sweep; sweep returns the number of forgotten databases, at most
+ * PGQRS_MAX_DATABASES, and their OIDs.  Then assign_entry gives each served
+ * database an entry; false: no room.  Databases that are not served make room;
+ * *displaced: the one that did, or invalid.
  */
 extern void pgqrs_databases_mark(void);
 extern void pgqrs_databases_record(Oid db, bool is_served);
 extern int pgqrs_databases_sweep(Oid *forgotten);
 extern bool pgqrs_databases_assign_entry(Oid db, Oid *displaced);
 
-/* A worker was asked for; false if the database is held or has one. */
+/*
+ * A background worker is about to be requested; false if the database is held
+ * or already has one.
+ */
 extern bool pgqrs_databases_starting(Oid db);
 
-/* The worker that was asked for did not attach, and whose fault that is. */
+/* The requested background worker did not attach. failed: by its own fault. */
 extern void pgqrs_databases_not_started(Oid db, bool failed);
 
-/* Its worker should leave, for the pool is too large. */
+/* Asks the background worker to leave, since the pool is too large. */
 extern void pgqrs_databases_dismiss(Oid db);
 
-/* How many databases wait for a worker; wakes those that may have to make room. */
+/*
+ * Sets the number of databases that wait for a background worker, and wakes
+ * those that may have to make room.
+ */
 extern void pgqrs_databases_set_waiting(int count);
 
 #endif /* PGQRS_DATABASE_REGISTRY_H */

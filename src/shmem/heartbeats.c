@@ -1,19 +1,19 @@
 /*
  * heartbeats.c
- *	  When workers called last, in shared memory.
+ *	  Heartbeats: when workers called last, in shared memory.
  *
- * A call costs no row: it is noted here, and the worker's row is written once
- * in a while.  Nothing is undone by a rollback, for a call is a call.  Where
- * the library is not preloaded, and for workers that find no place, there is
- * nothing here and the rows have to do.
+ * A call of a worker is recorded here and writes no row; the worker's row is
+ * updated once in a while.  A rollback does not undo it: the call itself proves
+ * that the worker is alive.  Without preloading, and for workers without a
+ * slot, only the rows count.
  *
- * Runs in any backend.  Each entry is guarded by its spinlock; entries are made
- * under the lock of all, so that a worker has one.  A worker is told from
- * others by its table, too: an extension that was dropped and created again
- * counts its workers from 1 again.
+ * Runs in any backend.  A spinlock guards each slot; slots are assigned under
+ * the lock of all, so that a worker has one.  A slot also names the table of
+ * its worker, since an extension that was dropped and created again numbers its
+ * workers from 1 again.
  *
- * An entry whose last call is longer ago than pgqrs.worker_timeout says no
- * more than the worker's row does, so whoever needs a place takes it over.
+ * A slot whose last call is longer ago than pgqrs.worker_timeout says no more
+ * than the worker's row does, so another worker may take it.
  */
 #include "shmem/heartbeats.h"
 
@@ -25,24 +25,25 @@
 #include "utils/timestamp.h"
 
 /* Workers of all databases that call within pgqrs.worker_timeout. */
-#define MAX_ENTRIES 4096
+#define MAX_SLOTS 4096
 
-/* How far an entry may stand from its place in the table. */
+/* Longest probe sequence. */
 #define MAX_PROBES 32
 
-typedef struct Entry
+typedef struct HeartbeatSlot
 {
-	PgqrsSlotName name; /* by table and worker; a hint unless locked */
-	slock_t mutex;		/* guards all */
+	PgqrsSlotName name; /* by table and worker; a hint without the lock */
+	slock_t mutex;		/* guards the other fields */
 	TimestampTz called;
-	TimestampTz written; /* the row; or when somebody set out to */
-} Entry;
+	TimestampTz written; /* when the row was written, or a backend set out to
+						  * write it */
+} HeartbeatSlot;
 
 typedef struct Heartbeats
 {
-	LWLock *lock; /* held to make an entry */
+	LWLock *lock; /* held to assign a slot */
 	PgqrsSlotTable table;
-	Entry entries[MAX_ENTRIES];
+	HeartbeatSlot slots[MAX_SLOTS];
 } Heartbeats;
 
 static Heartbeats *shared = NULL;
@@ -51,10 +52,10 @@ static void
 init_heartbeats(LWLockPadded *locks)
 {
 	shared->lock = &locks->lock;
-	pgqrs_slots_init(&shared->table, shared->entries, sizeof(Entry),
-					 MAX_ENTRIES, MAX_PROBES);
-	for (int i = 0; i < MAX_ENTRIES; i++)
-		SpinLockInit(&shared->entries[i].mutex);
+	pgqrs_slots_init(&shared->table, shared->slots, sizeof(HeartbeatSlot),
+					 MAX_SLOTS, MAX_PROBES);
+	for (int i = 0; i < MAX_SLOTS; i++)
+		SpinLockInit(&shared->slots[i].mutex);
 }
 
 const PgqrsShmemModule pgqrs_heartbeat_shmem = {
@@ -65,7 +66,7 @@ const PgqrsShmemModule pgqrs_heartbeat_shmem = {
 	.init = init_heartbeats,
 };
 
-/* Within the interval, on either side: a clock may have been set back. */
+/* Within the interval, on either side: the clock may have been set back. */
 static bool
 is_within(TimestampTz at, TimestampTz now, int64 interval)
 {
@@ -73,46 +74,46 @@ is_within(TimestampTz at, TimestampTz now, int64 interval)
 }
 
 /*
- * Finds a worker's entry and locks it.  No entry becomes unused again; the search
- * may have found one that another worker has taken over.
+ * Finds a worker's slot and locks it.  Another worker may have taken the slot
+ * before the lock, hence the second look at its name.
  */
-static Entry *
-find_locked(Oid workers, int64 worker_id)
+static HeartbeatSlot *
+find_slot_locked(Oid workers, int64 worker_id)
 {
 	int at = shared == NULL ? -1 :
 							  pgqrs_slot_find(&shared->table, workers, worker_id);
-	Entry *entry;
+	HeartbeatSlot *slot;
 
 	if (at < 0)
 		return NULL;
-	entry = &shared->entries[at];
-	SpinLockAcquire(&entry->mutex);
-	if (entry->name.db == MyDatabaseId && entry->name.kind == workers &&
-		entry->name.id == worker_id)
-		return entry;
-	SpinLockRelease(&entry->mutex);
+	slot = &shared->slots[at];
+	SpinLockAcquire(&slot->mutex);
+	if (slot->name.db == MyDatabaseId && slot->name.kind == workers &&
+		slot->name.id == worker_id)
+		return slot;
+	SpinLockRelease(&slot->mutex);
 	return NULL;
 }
 
-/* Finds a place for a worker and locks it. */
-static Entry *
-take_locked(Oid workers, int64 worker_id, TimestampTz now)
+/* Assigns a slot to a worker and locks it. */
+static HeartbeatSlot *
+assign_slot_locked(Oid workers, int64 worker_id, TimestampTz now)
 {
 	int64 timeout = pgqrs_worker_timeout * INT64CONST(1000);
 
 	for (int i = 0; i < MAX_PROBES; i++)
 	{
 		int at = pgqrs_slot_candidate(&shared->table, workers, worker_id, i);
-		Entry *entry = &shared->entries[at];
+		HeartbeatSlot *slot = &shared->slots[at];
 
-		SpinLockAcquire(&entry->mutex);
-		if (pg_atomic_read_u32(&entry->name.state) == SLOT_FREE ||
-			!is_within(entry->called, now, timeout))
+		SpinLockAcquire(&slot->mutex);
+		if (pg_atomic_read_u32(&slot->name.state) == SLOT_FREE ||
+			!is_within(slot->called, now, timeout))
 		{
 			pgqrs_slot_use(&shared->table, at, workers, worker_id);
-			return entry;
+			return slot;
 		}
-		SpinLockRelease(&entry->mutex);
+		SpinLockRelease(&slot->mutex);
 	}
 	return NULL;
 }
@@ -120,49 +121,49 @@ take_locked(Oid workers, int64 worker_id, TimestampTz now)
 PgqrsHeartbeat
 pgqrs_heartbeat_record(Oid workers, int64 worker_id, TimestampTz now, int64 interval)
 {
-	Entry *entry = find_locked(workers, worker_id);
+	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
 	bool due;
 
-	if (entry == NULL)
+	if (slot == NULL)
 		return HEARTBEAT_UNKNOWN;
-	entry->called = now;
-	due = !is_within(entry->written, now, interval);
+	slot->called = now;
+	due = !is_within(slot->written, now, interval);
 	if (due)
-		entry->written = now;
-	SpinLockRelease(&entry->mutex);
+		slot->written = now;
+	SpinLockRelease(&slot->mutex);
 	return due ? HEARTBEAT_DUE : HEARTBEAT_RECORDED;
 }
 
 bool
 pgqrs_heartbeat_add(Oid workers, int64 worker_id, TimestampTz now, TimestampTz written)
 {
-	Entry *entry;
+	HeartbeatSlot *slot;
 
 	if (shared == NULL)
 		return false;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = find_locked(workers, worker_id);
-	if (entry == NULL)
-		entry = take_locked(workers, worker_id, now);
-	if (entry != NULL)
+	slot = find_slot_locked(workers, worker_id);
+	if (slot == NULL)
+		slot = assign_slot_locked(workers, worker_id, now);
+	if (slot != NULL)
 	{
-		entry->called = now;
-		entry->written = written;
-		SpinLockRelease(&entry->mutex);
+		slot->called = now;
+		slot->written = written;
+		SpinLockRelease(&slot->mutex);
 	}
 	LWLockRelease(shared->lock);
-	return entry != NULL;
+	return slot != NULL;
 }
 
 TimestampTz
 pgqrs_heartbeat_last(Oid workers, int64 worker_id)
 {
-	Entry *entry = find_locked(workers, worker_id);
+	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
 	TimestampTz called;
 
-	if (entry == NULL)
+	if (slot == NULL)
 		return DT_NOBEGIN;
-	called = entry->called;
-	SpinLockRelease(&entry->mutex);
+	called = slot->called;
+	SpinLockRelease(&slot->mutex);
 	return called;
 }

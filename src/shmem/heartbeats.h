@@ -1,6 +1,7 @@
 /*
  * heartbeats.h
- *	  When workers called last, in shared memory; for worker_registry.c alone.
+ *	  Heartbeats: when workers called last, in shared memory.  For
+ *	  worker_registry.c only.
  *
  * workers: the OID of this database's pgqrs_workers.
  */
@@ -14,28 +15,28 @@
 
 typedef enum PgqrsHeartbeat
 {
-	HEARTBEAT_UNKNOWN, /* the worker has no place in shared memory */
+	HEARTBEAT_UNKNOWN, /* the worker has no slot in shared memory */
 	HEARTBEAT_RECORDED,
-	HEARTBEAT_DUE /* noted, and it is the caller's turn to write the row */
+	HEARTBEAT_DUE /* recorded, and this caller writes the worker's row */
 } PgqrsHeartbeat;
 
 extern const PgqrsShmemModule pgqrs_heartbeat_shmem;
 
 /*
- * The worker has called.  Due at most once per interval (microseconds),
- * whoever calls.
+ * Records a call of a worker.  HEARTBEAT_DUE is returned at most once per
+ * interval (microseconds), across all sessions.
  */
 extern PgqrsHeartbeat pgqrs_heartbeat_record(Oid workers, int64 worker_id,
 											 TimestampTz now, int64 interval);
 
 /*
- * The same for a worker that is not known yet and whose row is, or is about to
- * be, as of written.  False if there is no place for it.
+ * The same for a worker without a slot, whose row holds the time of written, or
+ * is about to.  False if no slot is free.
  */
 extern bool pgqrs_heartbeat_add(Oid workers, int64 worker_id, TimestampTz now,
 								TimestampTz written);
 
-/* When the worker called last; DT_NOBEGIN if it is not known. */
+/* The worker's last call; DT_NOBEGIN if unknown. */
 extern TimestampTz pgqrs_heartbeat_last(Oid workers, int64 worker_id);
 
 #endif /* PGQRS_HEARTBEATS_H */

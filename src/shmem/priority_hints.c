@@ -1,26 +1,27 @@
 /*
  * priority_hints.c
- *	  Which queues have nothing above the usual priority.
+ *	  Priority hints: queues without messages above the usual priority.
  *
- * Most have not, and yet every claim would have to look there first.  A search
- * that found not one index entry above, dead or alive, is remembered in its
- * session, together with a count of the transactions that had written such
- * messages to the queue.  While the count stays the same, the next search would
- * find none either.
+ * Most queues have none, and yet every claim would have to look there first.  A
+ * backend remembers a scan that found no index entry above the usual priority,
+ * dead or alive, together with a count of the transactions that have written
+ * such messages to the queue.  While the count stays the same, the next scan
+ * would find none either.
  *
- * The count is read before the search begins.  A transaction is counted when its
- * last entry has been written and nobody else can see its rows yet, before it
- * commits or is prepared; what a callback of another library writes later than
- * that, at once after it.  So an entry that the search did not find was written
- * after the count was read, and is counted before its row can be claimed.  The
- * transaction itself sees its rows earlier, and searches until its end.
+ * The count is read before the scan begins.  A transaction is counted after its
+ * last entry was written and before other transactions can see its rows, that
+ * is before it commits or is prepared; entries that a callback of another
+ * library writes even later are counted immediately afterwards.  So an entry
+ * that the scan did not find was written after the count was read, and is
+ * counted before its row can be claimed.  The transaction itself sees its rows
+ * earlier, and scans until its end.
  *
- * A rollback may bring entries back that the transaction could not see, those
- * of a truncated table: rollback and PREPARE take all that their session
- * remembers.  So does whatever changes the table's relation, such as the trigger
- * that tells of rows that are written by hand, and each sweep (floor_sweep.c).
+ * A rollback can bring back entries that the transaction could not see, those
+ * of a truncated table: rollback and PREPARE remove all hints of their session.
+ * So does every change of the table's relation, such as a change of the trigger
+ * that reports direct DML, and each floor sweep (floor_sweep.c).
  *
- * Runs in every backend that writes or claims messages.  The counters alone are
+ * Runs in every backend that writes or claims messages.  Only the counters are
  * in shared memory.
  */
 #include "shmem/priority_hints.h"
@@ -31,8 +32,8 @@
 #include "port/atomics.h"
 
 /*
- * Queues that share a counter cost each other searches, no more.  The counters
- * that a transaction has to count in are the bits of an integer.
+ * Queues that share a counter cost each other extra scans, no more.  A
+ * transaction keeps the counters to be incremented as the bits of an integer.
  */
 #define COUNTERS 64
 
@@ -42,19 +43,19 @@ typedef union Counter
 	char pad[PG_CACHE_LINE_SIZE];
 } Counter;
 
-/* A queue of this database without entries above. */
-typedef struct None
+/* A queue of this database without entries above the usual priority. */
+typedef struct EmptyLevels
 {
 	bool known;
 	int64 queue_id;
 	uint64 count;
-	uint64 generation; /* of the table */
-} None;
+	uint64 generation; /* relcache generation of the table */
+} EmptyLevels;
 
 static Counter *shared = NULL;
-static None none[COUNTERS]; /* each by its counter */
-static uint64 written = 0;	/* what the transaction has to count in, */
-static uint64 counted = 0;	/* and has */
+static EmptyLevels none[COUNTERS]; /* one per counter */
+static uint64 written = 0; /* counters to be incremented by the transaction */
+static uint64 counted = 0; /* counters already incremented */
 
 static void
 init_counters(LWLockPadded *locks)
@@ -105,8 +106,9 @@ void
 pgqrs_queue_record_no_urgent(int64 queue_id, uint64 count)
 {
 	if (shared != NULL)
-		none[counter_of(queue_id)] = (None){true, queue_id, count,
-											pgqrs_catalog_generation(TABLE_MESSAGES)};
+		none[counter_of(queue_id)] = (EmptyLevels){true, queue_id, count,
+												   pgqrs_catalog_generation(
+													   TABLE_MESSAGES)};
 }
 
 void
@@ -123,7 +125,7 @@ pgqrs_priority_hints_forget(void)
 }
 
 static void
-count_in(uint64 counters)
+increment_counters(uint64 counters)
 {
 	for (int i = 0; i < COUNTERS && shared != NULL && counters != 0; i++)
 		if ((counters & UINT64CONST(1) << i) != 0)
@@ -133,13 +135,13 @@ count_in(uint64 counters)
 void
 pgqrs_priority_hints_pre_end(void)
 {
-	count_in(written);
+	increment_counters(written);
 	counted = written;
 }
 
 void
 pgqrs_priority_hints_end(void)
 {
-	count_in(written & ~counted);
+	increment_counters(written & ~counted);
 	written = counted = 0;
 }

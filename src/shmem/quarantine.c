@@ -1,14 +1,14 @@
 /*
  * quarantine.c
- *	  Rows at which work fails that nobody asked for, so that it goes on with
- *	  the others.
+ *	  Quarantine: rows on which background work raised an error.
  *
- * Runs in the background workers, in pgqrs_maintain() and in claims, which end
- * what may not be delivered.  The rows are in shared memory, so that each is
- * logged once however often workers come and go; without it, in the backend's
- * own.  There are few places: where many rows fail it is not the rows' fault.
+ * Runs in background workers, in pgqrs_maintain() and in claims, which end
+ * messages that may not be delivered.  The rows are kept in shared memory, so
+ * that each is logged once however often background workers restart; without
+ * preloading, in the backend's memory.  There are few entries: if many rows
+ * fail, the cause is not the rows.
  *
- * All is guarded by one spinlock; count may be read without, as a hint.
+ * One spinlock guards all; count may be read without it, as a hint.
  */
 #include "shmem/quarantine.h"
 
@@ -20,34 +20,34 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#define MAX_FAULTY 64
-#define SHARE	   16 /* of a database that comes late */
+#define MAX_ROWS	   64
+#define DATABASE_SHARE 16 /* guaranteed to each database */
 
-/* A row that did not fail again for so long is as good as any other. */
+/* A row that did not fail again within this time is forgotten. */
 #define FORGET_AFTER (3 * PGQRS_QUARANTINE_PAUSE)
 
-typedef struct FaultyRow
+typedef struct QuarantinedRow
 {
 	Oid db;
 	PgqrsQuarantineKind kind;
 	int64 id;
-	TimestampTz at; /* when it failed last */
-} FaultyRow;
+	TimestampTz at; /* last error */
+} QuarantinedRow;
 
-typedef struct FaultyRows
+typedef struct Quarantine
 {
 	slock_t mutex;
-	int count; /* places that were ever used */
-	FaultyRow rows[MAX_FAULTY];
-} FaultyRows;
+	int count; /* entries ever used */
+	QuarantinedRow rows[MAX_ROWS];
+} Quarantine;
 
-static FaultyRows of_backend;
-static FaultyRows *shared = NULL;
+static Quarantine backend_quarantine;
+static Quarantine *shared = NULL;
 
-/* What is at hand. */
-static bool at_hand = false;
-static PgqrsQuarantineKind kind_at_hand;
-static int64 id_at_hand;
+/* The current row. */
+static bool has_current_row = false;
+static PgqrsQuarantineKind current_kind;
+static int64 current_id;
 
 static void
 init_rows(LWLockPadded *locks)
@@ -57,15 +57,15 @@ init_rows(LWLockPadded *locks)
 
 const PgqrsShmemModule pgqrs_quarantine_shmem = {
 	.name = "pgqrs faulty rows",
-	.size = sizeof(FaultyRows),
+	.size = sizeof(Quarantine),
 	.area = (void **) &shared,
 	.init = init_rows,
 };
 
-static FaultyRows *
-lock_rows(void)
+static Quarantine *
+lock_quarantine(void)
 {
-	FaultyRows *rows = shared != NULL ? shared : &of_backend;
+	Quarantine *rows = shared != NULL ? shared : &backend_quarantine;
 
 	if (rows == shared)
 		SpinLockAcquire(&rows->mutex);
@@ -73,25 +73,28 @@ lock_rows(void)
 }
 
 static void
-unlock_rows(FaultyRows *rows)
+unlock_quarantine(Quarantine *rows)
 {
 	if (rows == shared)
 		SpinLockRelease(&rows->mutex);
 }
 
-/* Whether a row failed within a time before now; a clock that was set back counts as no. */
+/*
+ * Whether a row failed within a time before now; false if the clock was set
+ * back since.
+ */
 static bool
-failed_within(const FaultyRow *row, int64 time, TimestampTz now)
+failed_within(const QuarantinedRow *row, int64 time, TimestampTz now)
 {
 	return row->at <= now && row->at > now - time;
 }
 
-static FaultyRow *
-find(FaultyRows *rows, PgqrsQuarantineKind kind, int64 id)
+static QuarantinedRow *
+find_quarantined(Quarantine *rows, PgqrsQuarantineKind kind, int64 id)
 {
 	for (int i = 0; i < rows->count; i++)
 	{
-		FaultyRow *row = &rows->rows[i];
+		QuarantinedRow *row = &rows->rows[i];
 
 		if (row->id == id && row->kind == kind && row->db == MyDatabaseId)
 			return row;
@@ -100,18 +103,18 @@ find(FaultyRows *rows, PgqrsQuarantineKind kind, int64 id)
 }
 
 /*
- * A place for another row, or NULL.  A database that has less than its share
- * gets the place of the row of the others that failed longest ago.
+ * An entry for another row, or NULL.  A database with less than its share takes
+ * the entry of another database's row that failed longest ago.
  */
-static FaultyRow *
-find_place(FaultyRows *rows, TimestampTz now)
+static QuarantinedRow *
+find_entry(Quarantine *rows, TimestampTz now)
 {
-	FaultyRow *oldest = NULL;
+	QuarantinedRow *oldest = NULL;
 	int ours = 0;
 
 	for (int i = 0; i < rows->count; i++)
 	{
-		FaultyRow *row = &rows->rows[i];
+		QuarantinedRow *row = &rows->rows[i];
 
 		if (!failed_within(row, FORGET_AFTER, now))
 			return row;
@@ -120,28 +123,28 @@ find_place(FaultyRows *rows, TimestampTz now)
 		else if (oldest == NULL || row->at < oldest->at)
 			oldest = row;
 	}
-	if (rows->count < MAX_FAULTY)
+	if (rows->count < MAX_ROWS)
 		return &rows->rows[rows->count++];
-	return ours < SHARE ? oldest : NULL;
+	return ours < DATABASE_SHARE ? oldest : NULL;
 }
 
 void
 pgqrs_quarantine_begin(void)
 {
-	at_hand = false;
+	has_current_row = false;
 }
 
 static bool
-is_passed_over(PgqrsQuarantineKind kind, int64 id)
+is_quarantined(PgqrsQuarantineKind kind, int64 id)
 {
 	TimestampTz now = pgqrs_clock_peek();
-	FaultyRows *rows = lock_rows();
-	FaultyRow *row = find(rows, kind, id);
-	bool passed_over = row != NULL &&
+	Quarantine *rows = lock_quarantine();
+	QuarantinedRow *row = find_quarantined(rows, kind, id);
+	bool quarantined = row != NULL &&
 		failed_within(row, PGQRS_QUARANTINE_PAUSE, now);
 
-	unlock_rows(rows);
-	return passed_over;
+	unlock_quarantine(rows);
+	return quarantined;
 }
 
 bool
@@ -149,22 +152,22 @@ pgqrs_quarantine_begin_row(PgqrsQuarantineKind kind, int64 id)
 {
 	if (pgqrs_quarantine_contains(kind, id))
 		return false;
-	at_hand = true;
-	kind_at_hand = kind;
-	id_at_hand = id;
+	has_current_row = true;
+	current_kind = kind;
+	current_id = id;
 	return true;
 }
 
 /*
- * Another session interfered, the caller has no more time, the server has run
- * out of something, or a table is not as it was: no row is to blame.
+ * False for conflicts with other sessions, timeouts, exhausted resources and
+ * changed tables: those errors are not the row's.
  */
 static bool
-is_of_row(const ErrorData *error)
+is_error_of_row(const ErrorData *error)
 {
 	int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-	return at_hand &&
+	return has_current_row &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES) &&
 		category != ERRCODE_TO_CATEGORY(ERRCODE_LOCK_NOT_AVAILABLE) &&
@@ -172,7 +175,7 @@ is_of_row(const ErrorData *error)
 }
 
 static void
-report(PgqrsQuarantineKind kind, int64 id, int sqlerrcode, const char *message)
+report_row(PgqrsQuarantineKind kind, int64 id, int sqlerrcode, const char *message)
 {
 	static const char *const nouns[] = {
 		[QUARANTINE_MESSAGE] = "message or run", [QUARANTINE_WORKER] = "worker",
@@ -182,25 +185,28 @@ report(PgqrsQuarantineKind kind, int64 id, int sqlerrcode, const char *message)
 
 	ereport(WARNING,
 			(errcode(sqlerrcode),
-			 errmsg("%s " INT64_FORMAT " was passed over: %s", nouns[kind], id, message),
-			 errdetail("All else goes on. This is tried again once in a minute, and not reported again."),
+			 errmsg("%s " INT64_FORMAT " was skipped: %s", nouns[kind], id, message),
+			 errdetail("All other work continues. The row is retried once a minute, and not reported again."),
 			 errhint(PGQRS_DAMAGED_HINT)));
 }
 
-/* Notes that a row failed; false: there is no place.  *known: it had before. */
+/*
+ * Records that a row failed; false: no entry is free.  *known: the row had
+ * failed before.
+ */
 static bool
-note(PgqrsQuarantineKind kind, int64 id, bool *known)
+record_failure(PgqrsQuarantineKind kind, int64 id, bool *known)
 {
 	TimestampTz now = pgqrs_clock_peek();
-	FaultyRows *rows = lock_rows();
-	FaultyRow *row = find(rows, kind, id);
+	Quarantine *rows = lock_quarantine();
+	QuarantinedRow *row = find_quarantined(rows, kind, id);
 
 	*known = row != NULL && failed_within(row, FORGET_AFTER, now);
 	if (row == NULL)
-		row = find_place(rows, now);
+		row = find_entry(rows, now);
 	if (row != NULL)
-		*row = (FaultyRow){MyDatabaseId, kind, id, now};
-	unlock_rows(rows);
+		*row = (QuarantinedRow){MyDatabaseId, kind, id, now};
+	unlock_quarantine(rows);
 	return row != NULL;
 }
 
@@ -209,16 +215,16 @@ pgqrs_quarantine_add(PgqrsQuarantineKind kind, int64 id, const char *problem)
 {
 	bool known;
 
-	if (note(kind, id, &known) && !known)
-		report(kind, id, ERRCODE_DATA_CORRUPTED, problem);
+	if (record_failure(kind, id, &known) && !known)
+		report_row(kind, id, ERRCODE_DATA_CORRUPTED, problem);
 }
 
 bool
 pgqrs_quarantine_contains(PgqrsQuarantineKind kind, int64 id)
 {
-	FaultyRows *rows = shared != NULL ? shared : &of_backend;
+	Quarantine *rows = shared != NULL ? shared : &backend_quarantine;
 
-	return rows->count > 0 && is_passed_over(kind, id);
+	return rows->count > 0 && is_quarantined(kind, id);
 }
 
 bool
@@ -226,13 +232,13 @@ pgqrs_quarantine_caught(const ErrorData *error)
 {
 	bool known;
 
-	if (!is_of_row(error))
+	if (!is_error_of_row(error))
 		return false;
-	at_hand = false;
-	if (!note(kind_at_hand, id_at_hand, &known))
+	has_current_row = false;
+	if (!record_failure(current_kind, current_id, &known))
 		return false;
 	if (!known)
-		report(kind_at_hand, id_at_hand, error->sqlerrcode, error->message);
+		report_row(current_kind, current_id, error->sqlerrcode, error->message);
 	return true;
 }
 

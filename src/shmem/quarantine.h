@@ -1,11 +1,11 @@
 /*
  * quarantine.h
- *	  Rows at which work fails that nobody asked for, so that it goes on with
- *	  the others.
+ *	  Quarantine: rows on which background work raised an error.
  *
- * Whoever is to change rows on his own account says which one he comes to.  An
- * error is that row's then: it is logged, what was done with it undone, and the
- * row passed over for a while.
+ * Each is skipped for a minute, so that one bad row cannot block the rest.
+ * Work that changes rows unasked announces each row before it begins with it.
+ * An error in between is that row's: the error is logged, the work on the row
+ * rolled back, and the row quarantined.
  */
 #ifndef PGQRS_QUARANTINE_H
 #define PGQRS_QUARANTINE_H
@@ -16,43 +16,44 @@
 
 typedef enum PgqrsQuarantineKind
 {
-	QUARANTINE_MESSAGE, /* and its run */
+	QUARANTINE_MESSAGE, /* a message and its run */
 	QUARANTINE_WORKER,
 	QUARANTINE_SCHEDULE,
 	QUARANTINE_QUEUE,
-	QUARANTINE_PURGE /* a message that a purge cannot drop */
+	QUARANTINE_PURGE /* a message that a purge cannot delete */
 } PgqrsQuarantineKind;
 
-/* For how long a row is passed over. */
+/* How long a row is skipped, in microseconds. */
 #define PGQRS_QUARANTINE_PAUSE (60 * USECS_PER_SEC)
 
 extern const PgqrsShmemModule pgqrs_quarantine_shmem;
 
-/* No row is at hand. */
+/* Ends the work on a row. */
 extern void pgqrs_quarantine_begin(void);
 
-/* This one is, until the next; false: pass over it. */
+/* Begins the work on a row, until the next call; false: skip the row. */
 extern bool pgqrs_quarantine_begin_row(PgqrsQuarantineKind kind, int64 id);
 
 /*
- * The row was looked at and is not what it should be: it is passed over, and
- * that is told once.  problem: such as "it has no run".
+ * Quarantines a row that is damaged, and reports it once. problem: such as "it
+ * has no run".
  */
 extern void pgqrs_quarantine_add(PgqrsQuarantineKind kind, int64 id,
 								 const char *problem);
 
-/* Whether a row is being passed over. */
+/* Whether the row is quarantined. */
 extern bool pgqrs_quarantine_contains(PgqrsQuarantineKind kind, int64 id);
 
 /*
- * Works in a subtransaction.  False, and what was done is undone: it failed at
- * the row at hand.  Any other error is raised again.
+ * Runs work in a subtransaction.  False: the current row raised an error, and
+ * the work is rolled back.  Other errors are raised again.
  */
 extern bool pgqrs_quarantine_try(bool (*work)(void *arg), void *arg);
 
 /*
- * An error was caught, and the (sub)transaction rolled back.  False: it is not
- * the row's, or there are too many such rows, and should be raised again.
+ * Called after an error was caught and its (sub)transaction rolled back.
+ * False: the error is not the row's, or too many rows are quarantined; the
+ * caller raises it again.
  */
 extern bool pgqrs_quarantine_caught(const ErrorData *error);
 

@@ -1,6 +1,6 @@
 /*
  * slot_table.c
- *	  Open addressing in shared memory: slots by database, kind and id.
+ *	  Slot tables: open addressing in shared memory, by database, kind and id.
  *
  * Runs in any backend; raises no error.
  */
@@ -32,7 +32,7 @@ hash_of(uint32 kind, int64 id)
 }
 
 static int
-place_at(const PgqrsSlotTable *table, uint32 hash, int i)
+probe_slot(const PgqrsSlotTable *table, uint32 hash, int i)
 {
 	return ((uint64) hash + i) % table->count;
 }
@@ -40,7 +40,7 @@ place_at(const PgqrsSlotTable *table, uint32 hash, int i)
 int
 pgqrs_slot_candidate(const PgqrsSlotTable *table, uint32 kind, int64 id, int i)
 {
-	return place_at(table, hash_of(kind, id), i);
+	return probe_slot(table, hash_of(kind, id), i);
 }
 
 int
@@ -50,7 +50,7 @@ pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
 
 	for (int i = 0; i < table->max_probes; i++)
 	{
-		int at = place_at(table, hash, i);
+		int at = probe_slot(table, hash, i);
 		PgqrsSlotName *name = pgqrs_slot_name(table, at);
 		uint32 state = pg_atomic_read_u32(&name->state);
 
@@ -71,7 +71,7 @@ pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
 
 	for (int i = 0; i < table->max_probes; i++)
 	{
-		int at = place_at(table, hash, i);
+		int at = probe_slot(table, hash, i);
 
 		if (pg_atomic_read_u32(&pgqrs_slot_name(table, at)->state) != SLOT_USED)
 			return at;
@@ -91,7 +91,7 @@ pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind, int64 id)
 	pg_atomic_write_u32(&name->state, SLOT_USED);
 }
 
-/* Dead slots that no search has to pass over are free. */
+/* Dead slots become free where no probe sequence continues behind them. */
 void
 pgqrs_slot_free(const PgqrsSlotTable *table, int at)
 {

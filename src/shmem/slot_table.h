@@ -1,10 +1,10 @@
 /*
  * slot_table.h
- *	  Open addressing in shared memory: slots by database, kind and id.
+ *	  Slot tables: open addressing in shared memory, by database, kind and id.
  *
- * A backend finds a slot without a lock.  It makes or frees one under the lock of
- * the module that has the table, and a slot that was found may be another one's
- * by the time that it is used.
+ * A backend finds a slot without a lock, and makes or frees one under the lock
+ * of the module that owns the table.  A slot may be renamed between the search
+ * and its use.
  */
 #ifndef PGQRS_SLOT_TABLE_H
 #define PGQRS_SLOT_TABLE_H
@@ -17,7 +17,7 @@ typedef enum PgqrsSlotState
 {
 	SLOT_FREE,
 	SLOT_USED,
-	SLOT_DEAD /* free, but searches pass over it */
+	SLOT_DEAD /* free, but the search continues behind it */
 } PgqrsSlotState;
 
 /* A slot begins with its name. */
@@ -34,7 +34,7 @@ typedef struct PgqrsSlotTable
 	char *slots;
 	Size slot_size;
 	int count;
-	int max_probes; /* how far a slot may stand from its place */
+	int max_probes; /* longest probe sequence */
 } PgqrsSlotTable;
 
 extern void pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size,
@@ -43,15 +43,18 @@ extern void pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size,
 /* The index of the current database's slot; -1: there is none. */
 extern int pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id);
 
-/* The i-th of the places where that slot may be, i < max_probes. */
+/* The i-th slot of the probe sequence, i < max_probes. */
 extern int pgqrs_slot_candidate(const PgqrsSlotTable *table, uint32 kind,
 								int64 id, int i);
 
-/* The first of them that is not used; -1: there is none. */
+/* The first unused slot of the probe sequence; -1: all are in use. */
 extern int pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind,
 								  int64 id);
 
-/* Under the lock.  Whatever follows the name of a slot is written before its use. */
+/*
+ * Both are called under the lock.  The fields behind the name are written
+ * before pgqrs_slot_use().
+ */
 extern void pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind,
 						   int64 id);
 extern void pgqrs_slot_free(const PgqrsSlotTable *table, int at);
@@ -62,7 +65,7 @@ pgqrs_slot_name(const PgqrsSlotTable *table, int at)
 	return (PgqrsSlotName *) (table->slots + at * table->slot_size);
 }
 
-/* Whether a slot is one of a database. */
+/* Whether a slot is in use by a database. */
 static inline bool
 pgqrs_slot_is_of(const PgqrsSlotTable *table, int at, Oid db)
 {

@@ -1,22 +1,23 @@
 /*
  * wait_slots.c
- *	  Backends that sleep until something happens, and waking them.
+ *	  Wait slots: backends that sleep until another backend wakes them.
  *
  * Runs in any backend; waking runs at the end of transactions, too, and raises
- * no error.  Shared memory only.  Each backend has a slot of its own, guarded by
- * its spinlock; its state may be read without, as a hint.
+ * no error.  Uses shared memory only.  Each backend has a slot of its own,
+ * guarded by a spinlock; the slot's state may be read without the lock, as a
+ * hint.
  *
- * A waiter first names what it waits for, and after that looks whether that is
- * there already; a backend that makes something happen first commits, and after
- * that looks for waiters.  So at least one of the two sees the other.
+ * A waiter first registers its wake-ups and then checks whether their reasons
+ * exist already; a committing backend first commits and then searches for
+ * waiters.  So at least one of the two sees the other.
  *
- * A waiter that was woken is not woken for something else, as long as others
- * wait that were not: it will take the one and leave the other.  If there are no
- * others, it is told to look at everything.  Another status of its worker ends
- * the wait, so every other wake-up is left to other waiters.
+ * A waiter that was woken for one reason is not woken for another while other
+ * waiters are not woken yet: it will claim one message and leave the other.  If
+ * no other waiter is left, its wake-up is widened to everything.  A new status
+ * of its worker ends the wait, so all other wake-ups go to other waiters.
  *
- * How many backends wait for something is counted by its hash, so that a commit
- * for which none waits searches nothing.
+ * Waiters are counted by the hash of their wake-ups, so a commit without
+ * waiters searches nothing.
  */
 #include "shmem/wait_slots.h"
 
@@ -53,15 +54,15 @@ typedef struct Waiter
 
 typedef struct Waiters
 {
-	pg_atomic_uint32 used; /* so many of the slots are in use */
-	pg_atomic_uint32 turn; /* where the next search begins */
+	pg_atomic_uint32 used; /* slots ever used */
+	pg_atomic_uint32 turn; /* start of the next search */
 	pg_atomic_uint32 counts[COUNTS];
 	Waiter waiters[FLEXIBLE_ARRAY_MEMBER]; /* by backend */
 } Waiters;
 
 static Waiters *shared = NULL;
 
-/* Whether this backend uses its slot. */
+/* Whether this backend is registered. */
 static bool waiting = false;
 
 /*
@@ -103,7 +104,7 @@ pgqrs_wait_is_possible(void)
 }
 
 /*
- * What is waited for
+ * Wake-ups and waiters
  */
 
 static pg_atomic_uint32 *
@@ -154,7 +155,7 @@ is_same(PgqrsWakeup a, PgqrsWakeup b)
 	return a.kind == b.kind && a.id == b.id;
 }
 
-/* Whether this backend is known to wait for just these. */
+/* Whether this backend is registered for exactly these wake-ups. */
 static bool
 is_watching(const Waiter *me, const PgqrsWakeup *wakeups, int count,
 			const PgqrsQueueSet *set)
@@ -192,7 +193,7 @@ my_waiter(void)
 	return &shared->waiters[pgqrs_backend_number()];
 }
 
-/* Searches come past the slot of this backend from here on. */
+/* Searches include the slot of this backend from here on. */
 static void
 cover_my_waiter(void)
 {
@@ -205,7 +206,7 @@ cover_my_waiter(void)
 }
 
 static void
-count_waiter(const PgqrsWakeup *wakeups, int count, int by)
+add_to_counts(const PgqrsWakeup *wakeups, int count, int by)
 {
 	for (int i = 0; i < count; i++)
 		pg_atomic_fetch_add_u32(waiters_of(wakeups[i]), by);
@@ -224,7 +225,7 @@ pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set
 	if (!waiting)
 		cover_my_waiter();
 	memcpy(old, me->wakeups, old_count * sizeof(PgqrsWakeup));
-	count_waiter(wakeups, count, 1);
+	add_to_counts(wakeups, count, 1);
 	SpinLockAcquire(&me->mutex);
 	me->db = MyDatabaseId;
 	me->latch = &MyProc->procLatch;
@@ -236,7 +237,7 @@ pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set
 		pg_atomic_write_u32(&me->state, WAITER_WAITING);
 	SpinLockRelease(&me->mutex);
 	waiting = true;
-	count_waiter(old, old_count, -1);
+	add_to_counts(old, old_count, -1);
 	pg_memory_barrier();
 }
 
@@ -246,7 +247,10 @@ pgqrs_wait_is_woken(void)
 	return waiting && pg_atomic_read_u32(&my_waiter()->state) == WAITER_WOKEN;
 }
 
-/* The wake-up, if there is one; the waiter is in that state from here on. */
+/*
+ * Reads the wake-up and sets the waiter's state; false if the waiter was not
+ * woken.
+ */
 static bool
 take_wakeup(WaiterState state, PgqrsWakeup *wakeup)
 {
@@ -277,7 +281,7 @@ pgqrs_wait_leave(PgqrsWakeup *wakeup)
 		return false;
 	woken = take_wakeup(WAITER_NONE, wakeup);
 	waiting = false;
-	count_waiter(my_waiter()->wakeups, my_waiter()->count, -1);
+	add_to_counts(my_waiter()->wakeups, my_waiter()->count, -1);
 	return woken;
 }
 
@@ -287,19 +291,19 @@ pgqrs_wait_leave(PgqrsWakeup *wakeup)
 
 typedef enum Signal
 {
-	SIGNAL_WAKE,  /* a waiter that was not woken */
-	SIGNAL_WIDEN, /* one that was: to look at everything, or end its wait */
+	SIGNAL_WAKE,  /* wakes a waiter */
+	SIGNAL_WIDEN, /* widens the wake-up of a woken waiter, or ends its wait */
 	SIGNAL_LOOK_AT_CLOCK
 } Signal;
 
 typedef enum Signalled
 {
-	SIGNALLED_NOT,	/* it does not wait for this */
-	SIGNALLED_BUSY, /* it was woken for something else */
+	SIGNALLED_NOT,	/* the backend does not wait for this */
+	SIGNALLED_BUSY, /* the waiter was woken for another reason */
 	SIGNALLED
 } Signalled;
 
-/* What a waiter that is locked and waits for this is woken by. */
+/* Sets the wake-up of a waiter of this kind; its spinlock is held. */
 static void
 set_woken(Waiter *waiter, PgqrsWakeup wakeup, Signal signal)
 {
@@ -313,8 +317,8 @@ set_woken(Waiter *waiter, PgqrsWakeup wakeup, Signal signal)
 }
 
 /*
- * Signals a waiter that waits for this; WAKEUP_NONE: for anything.  One that has
- * taken its wake-up since it was found woken is woken anew.
+ * Signals a waiter of this wake-up, or with WAKEUP_NONE any waiter.  A waiter
+ * that has taken its wake-up since the caller's look is woken anew.
  */
 static Signalled
 signal_waiter(Waiter *waiter, PgqrsWakeup wakeup, Signal signal)

@@ -1,9 +1,9 @@
 /*
  * wait_slots.h
- *	  Backends that sleep until something happens, and waking them.
+ *	  Wait slots: backends that sleep until another backend wakes them.
  *
- * Everything here is of the current database.  Where the library is not
- * preloaded no backend can be woken, see pgqrs_wait_is_possible().
+ * All calls concern the current database.  Where the library is not preloaded
+ * no backend can be woken, see pgqrs_wait_is_possible().
  */
 #ifndef PGQRS_WAIT_SLOTS_H
 #define PGQRS_WAIT_SLOTS_H
@@ -13,37 +13,40 @@
 #include "base/shmem_module.h"
 
 /*
- * What happens: a transaction records it (xact_wakeups.h), waiting backends are
- * woken for it, and the background worker sends notifications of it (wakeup_table.h).
+ * Reasons for a wake-up: a transaction records them (xact_wakeups.h), waiting
+ * backends are woken for them, and the background worker sends notifications of
+ * them (wakeup_table.h).
  */
 typedef enum PgqrsWakeupKind
 {
 	WAKEUP_NONE,
 	WAKEUP_QUEUE,		   /* messages of a queue became claimable */
-	WAKEUP_QUEUE_SETTINGS, /* a queue has other settings: more may be claimable */
+	WAKEUP_QUEUE_SETTINGS, /* a queue's settings changed: more may be claimable */
 	WAKEUP_QUEUE_DELETED,
-	WAKEUP_QUEUE_LIMIT,	  /* a queue's limit is not locked any more */
-	WAKEUP_QUEUES,		  /* the list of queues, or a setting of one, changed */
-	WAKEUP_QUEUE_SET,	  /* any of a set of queues: only waited for */
-	WAKEUP_WORKER,		  /* what a worker holds changed */
-	WAKEUP_WORKER_LIMIT,  /* a worker's limit is not locked any more */
+	WAKEUP_QUEUE_LIMIT,	  /* a queue's limit was unlocked */
+	WAKEUP_QUEUES,		  /* the list of queues, or a setting of a queue,
+						   * changed */
+	WAKEUP_QUEUE_SET,	  /* any queue of a set: for waiters only */
+	WAKEUP_WORKER,		  /* the messages that a worker holds changed */
+	WAKEUP_WORKER_LIMIT,  /* a worker's limit was unlocked */
 	WAKEUP_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
-	WAKEUP_RUN,			  /* a run ended, or may have what it is parked for */
-	WAKEUP_RUN_BLOCK,	  /* the same for some of a block of runs */
-	WAKEUP_RUNS			  /* runs were deleted, or ended unnamed */
+	WAKEUP_RUN,		  /* a run ended, or a waiting run may have become ready */
+	WAKEUP_RUN_BLOCK, /* the same for any run of a block */
+	WAKEUP_RUNS		  /* runs were deleted, or ended without a record of
+						   * their ids */
 } PgqrsWakeupKind;
 
 typedef struct PgqrsWakeup
 {
 	PgqrsWakeupKind kind;
-	int slot; /* of a queue: in wakeup_table.c, or -1 */
-	int64 id; /* 0 where the kind has none */
+	int slot; /* slot of a queue in wakeup_table.c, or -1 */
+	int64 id; /* 0 for kinds without an id */
 } PgqrsWakeup;
 
-/* So many queues of all databases can have a slot. */
+/* Number of slots for queues, for all databases together. */
 #define PGQRS_QUEUE_SLOTS 16384
 
-/* A set of queues, by their slots; those without one are in it together. */
+/* A set of queues, by their slots; all queues without a slot are one member. */
 typedef struct PgqrsQueueSet
 {
 	bool unplaced;
@@ -52,45 +55,50 @@ typedef struct PgqrsQueueSet
 
 extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);
 
-/* A waiter names at most so many. */
+/* Wake-ups per waiter. */
 #define PGQRS_MAX_WAKEUPS 20
 
 extern const PgqrsShmemModule pgqrs_wait_shmem;
 extern bool pgqrs_wait_is_possible(void);
 
 /*
- * From now on this backend can be woken for these.  Called again, they replace
- * those named before; a wake-up that was not taken stays.  set: what
- * WAKEUP_QUEUE_SET stands for, if that is among them.
+ * Registers this backend for these wake-ups.  A later call replaces the list; a
+ * wake-up that was not taken stays. set: the queues of WAKEUP_QUEUE_SET, if the
+ * list contains that kind.
  */
 extern void pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count,
 							 const PgqrsQueueSet *set);
 
-/* Whether there is a wake-up to be taken. */
+/* Whether this backend was woken. */
 extern bool pgqrs_wait_is_woken(void);
 
 /*
- * Takes the wake-up: this backend can be woken again, and looks after that at
- * what the wake-up says; WAKEUP_NONE: at everything.  False if there is none.
+ * Takes the wake-up; false if there is none.  The backend can be woken again
+ * from here on, and then checks what the wake-up names; WAKEUP_NONE:
+ * everything.
  */
 extern bool pgqrs_wait_take(PgqrsWakeup *wakeup);
 
-/* Waits no longer.  True, and the wake-up, if there was one that was not taken. */
+/* Unregisters this backend.  True, and the wake-up, if one was not taken. */
 extern bool pgqrs_wait_leave(PgqrsWakeup *wakeup);
 
 /*
- * Wakes up to max other backends that wait for this and were not woken yet, or
- * with PG_INT32_MAX every one; how many.  What happened is visible.
+ * Wakes up to max other backends that wait for this and are not woken yet, or
+ * with PG_INT32_MAX all of them; returns their number.  The reason for the
+ * wake-up must be visible to snapshots already.
  */
 extern int pgqrs_wait_wake(PgqrsWakeup wakeup, int max);
 extern void pgqrs_wait_wake_all(PgqrsWakeupKind kind, int64 id);
 
-/* How many wait for this, or more: others may be counted with it. */
+/*
+ * The number of waiters for this wake-up; other waiters may be counted with
+ * them.
+ */
 extern int pgqrs_wait_count(PgqrsWakeup wakeup);
 
 /*
- * Has one backend that waits for this look at the clock again; or the one with
- * that pgqrs_backend_number().
+ * Makes one waiter for this wake-up read the clock again, or the backend with
+ * this pgqrs_backend_number().
  */
 extern void pgqrs_wait_signal_timekeeper(PgqrsWakeup wakeup);
 extern void pgqrs_wait_signal_number(int number);

@@ -1,31 +1,34 @@
 /*
  * wakeup_table.c
- *	  What the background worker is to look at, and whom to notify of what.
+ *	  Wake-up table: queues and runs that the background worker must look at,
+ *	  or notify of.
  *
- * Runs in any backend, at the end of transactions, too, and then in the
- * background worker.  Shared memory only.
+ * Runs in any backend, at the end of transactions, too, and in the background
+ * worker.  Uses shared memory only.
  *
- * Queues have slots.  A commit of a busy queue finds its mark set and its due
- * instant earlier, and only reads.  A backend changes a slot that it found under
- * the lock, shared, so that it is that queue's still.  A process takes a mark or
- * an instant first and its snapshot after that; a transaction sets one when it
- * has committed.  So what was committed is seen, or the transaction finds nothing
- * set and sets it again.
+ * Queues have slots.  A commit to a busy queue finds the mark set and an
+ * earlier due time, and only reads.  A backend changes a slot under the shared
+ * lock, after it has checked that the slot is still the queue's.  A process
+ * first takes a mark or due time and then its snapshot; a transaction sets a
+ * mark or due time after its commit.  So either the process sees the commit, or
+ * the transaction finds the mark cleared and sets it again.
  *
- * A commit that makes something of a queue claimable ends its being idle, as soon
- * as that can be seen.  A look first puts a number of its own there: a transaction
- * that commits after that, unseen by the look, finds the number, and writes it over.
+ * A commit that makes a message of a queue claimable ends the queue's idle
+ * state after the commit is visible.  A look first stores its own number there:
+ * a transaction that commits later, invisibly to the look, finds the number and
+ * overwrites it.
  *
- * Queues that find no slot share the due instant of DUTY_QUEUES, at which the
- * background worker looks at all of them; backends that wait for one look once in
+ * Queues without a slot share the due time of DUTY_QUEUES, when the background
+ * worker looks at all of them; backends that wait for such a queue look once in
  * a while.
  *
- * Runs are in a ring, of all databases.  A run that is overwritten before its
- * database's background worker has come is remembered by block: 1024 ids, in which
- * the worker then looks for runs that ended.  So however long it was away, it reads
- * what is about as new as that, and never the whole history.  Of what is lost even
- * so, only the database is known: its worker logs that, and looks at all parked
- * runs.  A lock of their own guards the ring and the blocks.
+ * Runs of all databases are in a ring.  A run that is overwritten before its
+ * database's background worker has come is recorded by block: 1024 ids, among
+ * which the worker then searches for runs that ended.  So after a long absence
+ * the worker reads rows of about that age, never the whole history.  If even
+ * blocks are lost, only the database is recorded: its background worker logs
+ * that and looks at all waiting runs.  A second lock guards the ring and the
+ * blocks.
  */
 #include "shmem/wakeup_table.h"
 
@@ -49,10 +52,10 @@ typedef struct QueueSlot
 {
 	PgqrsSlotName name;
 	pg_atomic_uint32 timekeeper;   /* number of a backend + 1; 0: none */
-	pg_atomic_uint32 awaits_limit; /* its limit was found locked */
+	pg_atomic_uint32 awaits_limit; /* a backend found the queue's limit locked */
 	pg_atomic_uint64 due;		   /* TimestampTz */
 
-	/* TimestampTz; 0: not known; with LOOKING: the number of a look */
+	/* TimestampTz; 0: unknown; with LOOKING: number of a look */
 	pg_atomic_uint64 idle_until;
 } QueueSlot;
 
@@ -66,7 +69,7 @@ typedef union PaddedSlot
 
 typedef struct RunSlot
 {
-	Oid db; /* or invalid: taken */
+	Oid db; /* invalid: taken */
 	PgqrsFinishedRun run;
 } RunSlot;
 
@@ -78,17 +81,17 @@ typedef struct WakeupTable
 	pg_atomic_uint64 marked[WORDS]; /* slots, as bits */
 	PaddedSlot slots[SLOTS];
 
-	LWLock *runs_lock; /* guards all below */
-	uint64 head;	   /* so many runs were added so far */
+	LWLock *runs_lock; /* guards the fields below */
+	uint64 head;	   /* runs added so far */
 	int block_count;
-	Oid lost; /* a database of which a block was lost; the last one */
+	Oid lost; /* the last database that lost a block */
 	RunSlot ring[RING];
 	RunSlot blocks[BLOCKS];
 } WakeupTable;
 
 static WakeupTable *shared = NULL;
 
-/* How far in the ring this worker has come. */
+/* Runs of the ring that this background worker has read. */
 static uint64 taken_head = 0;
 
 static void
@@ -185,14 +188,17 @@ pgqrs_wakeup_forget_queue(int64 queue_id)
 	LWLockRelease(shared->lock);
 }
 
-/* Under the lock. */
+/* Called under the lock. */
 static bool
 is_ours(int slot)
 {
 	return pgqrs_slot_is_of(&shared->table, slot, MyDatabaseId);
 }
 
-/* Whether the slot, which was found a while ago, is the queue's; under the lock. */
+/*
+ * Whether a slot that was found without the lock is still the queue's; called
+ * under the lock.
+ */
 static bool
 is_slot_of(int slot, int64 queue_id)
 {
@@ -228,7 +234,7 @@ forget_queues(Oid db)
  * Publishing queues
  */
 
-/* The queue may have something at that instant. */
+/* A message of the queue may become claimable at this time. */
 static void
 end_idle(int slot, TimestampTz at)
 {
@@ -240,8 +246,8 @@ end_idle(int slot, TimestampTz at)
 }
 
 /*
- * The background worker looks at the queues that have no slot, or at all.  0 means
- * all there, and in between the instant is never set back.
+ * Makes the background worker look at the queues without a slot at a time, or
+ * at all queues if due is 0, which a later time never replaces.
  */
 static void
 request_look(TimestampTz due)
@@ -264,7 +270,7 @@ pgqrs_wakeup_publish_all_queues(void)
 	request_look(0);
 }
 
-/* False: it was earlier already. */
+/* Moves a due time forward; false: it was earlier already. */
 static bool
 set_earlier(pg_atomic_uint64 *instant, TimestampTz due)
 {
@@ -278,7 +284,7 @@ set_earlier(pg_atomic_uint64 *instant, TimestampTz due)
 	return true;
 }
 
-/* True if the instant had come: there is none then. */
+/* Clears a due time that has come; false: it has not. */
 static bool
 take_instant(pg_atomic_uint64 *instant, TimestampTz now)
 {
@@ -356,8 +362,8 @@ pgqrs_wakeup_set_due(int64 queue_id, TimestampTz due)
 }
 
 /*
- * A backend that finds the limit locked still after this is seen by the one that
- * frees it, or has found it free.  Should the slot become another queue's, that
+ * A backend that still finds the limit locked after this is seen by the
+ * transaction that frees it.  If the slot becomes another queue's, that queue
  * is looked at in vain.
  */
 void
@@ -397,7 +403,7 @@ pgqrs_wakeup_begin_look(int slot)
 	return look;
 }
 
-/* Not all of the queues that were found idle at a time are forgotten at one. */
+/* Spreads the end of the idle state of queues that were found idle together. */
 void
 pgqrs_wakeup_end_look(int slot, uint64 look, TimestampTz idle_until)
 {
@@ -471,7 +477,7 @@ pgqrs_timekeeper_release(int slot)
 
 	if (pg_atomic_compare_exchange_u32(&shared->slots[slot].s.timekeeper, &me, 0))
 		return true;
-	return me == 0; /* what was there instead */
+	return me == 0; /* no timekeeper was there */
 }
 
 /*
@@ -479,8 +485,8 @@ pgqrs_timekeeper_release(int slot)
  */
 
 /*
- * One database can be noted.  The background worker of the one that was noted
- * before looks at all of its parked runs at once.
+ * Records a database that lost runs.  Only one can be recorded: the previous
+ * one's background worker looks at all of its waiting runs now.
  */
 static void
 lose_runs(Oid db)
@@ -510,7 +516,10 @@ add_run_block(Oid db, PgqrsFinishedRun run)
 		}
 		ours++;
 	}
-	/* no worker may come for them, so other databases keep some room */
+	/*
+	 * no background worker may come for them, so half is left to other
+	 * databases
+	 */
 	if (shared->block_count == BLOCKS || ours == BLOCKS / 2)
 		lose_runs(db);
 	else

@@ -1,12 +1,13 @@
 /*
  * wakeup_table.h
- *	  What the background worker is to look at, and whom to notify of what.
+ *	  Wake-up table: queues and runs that the background worker must look at,
+ *	  or notify of.
  *
- * A hint in shared memory, by database, of two kinds.  A queue has a slot: a mark
- * says that messages became claimable of which the background worker has not
- * notified yet; the due instant, by pgqrs_clock(), when a process has to look
- * whether the queue has some.  A run that ended, or may have what it is parked
- * for, is in a list.  Does nothing where the library is not preloaded.
+ * Hints in shared memory, by database.  A queue has a slot with a mark, set
+ * while the background worker has not sent notifications of messages that
+ * became claimable, and a due time in readings of pgqrs_clock(), when a process
+ * must look at the queue.  A list holds runs that ended, and waiting runs that
+ * may have become ready.  Without preloading every call here does nothing.
  */
 #ifndef PGQRS_WAKEUP_TABLE_H
 #define PGQRS_WAKEUP_TABLE_H
@@ -17,20 +18,21 @@
 #include "datatype/timestamp.h"
 #include "shmem/wait_slots.h"
 
-/* A run of which the background worker has not notified yet. */
+/* A run of which the background worker has not sent notifications. */
 typedef struct PgqrsFinishedRun
 {
 	int64 run_id;
-	TimestampTz at; /* about when, or earlier */
+	TimestampTz at; /* not later than its end */
 	int status;		/* PgqrsRunStatus, or one of those below */
 } PgqrsFinishedRun;
 
-/* The run may be parked and have what it waits for. */
+/* A waiting run that may have become ready. */
 #define RUN_PARKED (-1)
 
 /*
- * Instead of runs of which there were too many: those with an id from this one on,
- * fewer than PGQRS_RUN_BLOCK, some of which ended, or may be parked, since.
+ * A block of runs, recorded when there are too many runs: some runs with ids
+ * from this one on, fewer than PGQRS_RUN_BLOCK, have ended or may have become
+ * ready.
  */
 #define RUN_BLOCK		(-2)
 #define PGQRS_RUN_BLOCK 1024
@@ -44,48 +46,59 @@ pgqrs_run_block(int64 run_id)
 extern const PgqrsShmemModule pgqrs_wakeup_shmem;
 
 /*
- * For any backend; none of these raises an error.
+ * For any backend; no call raises an error
  */
 
-/* So many messages of a queue became claimable: wakes waiters, too. */
+/*
+ * Publishes that count messages of a queue became claimable; wakes waiters,
+ * too.
+ */
 extern void pgqrs_wakeup_publish_queue(int64 queue_id, int count);
 
-/* Some process has to look at the queue at that instant at the latest; 0: now. */
+/* A process must look at the queue at this time at the latest; 0: now. */
 extern void pgqrs_wakeup_set_due(int64 queue_id, TimestampTz due);
 
 /*
- * The queue's limit was found locked; and it is free again, so that the queue is
- * looked at if its limit was found locked before.
+ * await: the caller found the queue's limit locked. free: the limit is
+ * unlocked; schedules a look at the queue if a backend awaits that.
  */
 extern void pgqrs_wakeup_await_limit(int64 queue_id);
 extern void pgqrs_wakeup_limit_free(int64 queue_id);
 
-/* The background worker looks at every queue. */
+/* Makes the background worker look at every queue. */
 extern void pgqrs_wakeup_publish_all_queues(void);
 
-/* The background worker comes for it at that instant at the latest; 0: now. */
+/*
+ * Publishes a run; the background worker handles it at this time at the latest;
+ * 0: now.
+ */
 extern void pgqrs_wakeup_publish_run(PgqrsFinishedRun run, TimestampTz due);
 
-/* Runs ended, or may have what they are parked for, of which nothing is known. */
+/*
+ * Publishes that runs ended, or may have become ready, without any record of
+ * their ids.
+ */
 extern void pgqrs_wakeup_publish_lost(void);
 
 /* The queue was deleted. */
 extern void pgqrs_wakeup_forget_queue(int64 queue_id);
 
-/* For the launcher: the database was dropped, or has to do without an entry. */
+/* For the launcher: the database was dropped or lost its entry. */
 extern void pgqrs_wakeup_forget_database(Oid db);
 
-/* Up to PGQRS_QUEUE_SLOTS queues that have a slot. */
+/* Lists the queues that have a slot, at most PGQRS_QUEUE_SLOTS. */
 extern int pgqrs_wakeup_list_queues(int64 *queue_ids);
 
-/* The queue's slot, which may be another one's when it is used; -1: there is none. */
+/*
+ * The queue's slot; -1: none is free.  The slot may be renamed before its use.
+ */
 extern int pgqrs_wakeup_slot(int64 queue_id);
 
 /*
- * That a queue has nothing to claim.  A look at it begins before its snapshot is
- * taken; one that found nothing until an instant says so at its end, which
- * counts unless something has become claimable in between.  is_idle: nothing
- * has since; that is forgotten after PGQRS_IDLE_AGE.
+ * Idle queues.  A scan of a queue calls begin_look before its snapshot is
+ * taken.  If it found nothing to claim before idle_until, end_look records
+ * that, unless a message became claimable in between. is_idle: nothing became
+ * claimable since then; valid for PGQRS_IDLE_AGE.
  */
 #define PGQRS_IDLE_AGE (10 * USECS_PER_SEC)
 extern uint64 pgqrs_wakeup_begin_look(int slot);
@@ -97,16 +110,16 @@ extern bool pgqrs_wakeup_is_idle(int slot, int64 queue_id, TimestampTz now);
  */
 
 /*
- * The due instant of a queue.  take: if it has come, it is the caller's to look
- * at the queue, and to set the instant again to what it found.
+ * The due time of a queue. take_due: if it has come, clears it; the caller
+ * looks at the queue and sets the next due time.
  */
 extern TimestampTz pgqrs_wakeup_due(int slot);
 extern bool pgqrs_wakeup_take_due(int slot, int64 queue_id, TimestampTz now);
 
 /*
- * One waiter of each queue keeps its time: it is signalled when the due instant
- * becomes earlier.  acquire: whether it is this backend.  release: this backend
- * is not any more; whether there is none now.
+ * The timekeeper of a queue is the one waiter that is signalled when the due
+ * time moves forward. acquire: whether this backend is the timekeeper now.
+ * release: whether the queue has no timekeeper now.
  */
 extern bool pgqrs_timekeeper_acquire(int slot, int64 queue_id);
 extern bool pgqrs_timekeeper_release(int slot);
@@ -118,15 +131,20 @@ extern bool pgqrs_timekeeper_release(int slot);
 /* Takes up to max marked queues. */
 extern int pgqrs_wakeup_take_queues(int64 *queue_ids, int max);
 
-/* Takes up to max instants that have come; *next: the earliest that has not. */
+/* Takes up to max due times that have come; *next: the earliest other one. */
 extern int pgqrs_wakeup_take_dues(TimestampTz now, int64 *queue_ids, int max,
 								  TimestampTz *next);
 
-/* Takes up to max runs, oldest first, max_blocks blocks among them; *more: there may be more. */
+/*
+ * Takes up to max runs, oldest first, at most max_blocks of them blocks; *more:
+ * more may be left.
+ */
 extern int pgqrs_wakeup_take_runs(PgqrsFinishedRun *runs, int max,
 								  int max_blocks, bool *more);
 
-/* Whether even blocks were too many since the last call. */
+/*
+ * Whether runs were lost since the last call because even the blocks were full.
+ */
 extern bool pgqrs_wakeup_take_lost(void);
 
 #endif /* PGQRS_WAKEUP_TABLE_H */

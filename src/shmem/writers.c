@@ -1,13 +1,14 @@
 /*
  * writers.c
- *	  The transactions that may be writing messages, and whether they have ended.
+ *	  Writers: transactions that may be writing messages, and whether they
+ *	  have ended.
  *
  * A transaction locks pgqrs_messages before it looks up the queue to which it
  * sends, and keeps that lock to its end.  So once the deletion of a queue is
- * visible, or its invalidation sent, only the transactions that hold the lock at
- * that moment can still add rows to the queue; the others see the deletion.
- * Waiting for those keeps no other transaction from writing, as the lock of a
- * table would: CREATE INDEX CONCURRENTLY waits in the same way.
+ * visible, or its invalidation sent, only transactions that hold the lock at
+ * that moment can still add rows to the queue; all others see the deletion.
+ * Waiting for those transactions blocks no other writer, unlike a table lock:
+ * CREATE INDEX CONCURRENTLY waits in the same way.
  */
 #include "shmem/writers.h"
 
@@ -18,9 +19,9 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
-#define PAUSE 1000 /* microseconds between two looks */
+#define POLL_INTERVAL 1000 /* microseconds between two checks */
 
-/* The longest wait of a caller that fails afterwards, in milliseconds. */
+/* Longest wait in milliseconds before the caller fails. */
 #define AWAIT_TIMEOUT 900
 
 void
@@ -36,9 +37,9 @@ pgqrs_writers_list(PgqrsWriters *writers)
 	pfree(ids);
 }
 
-/* VACUUM and index builds hold a lock that conflicts, and add no rows. */
+/* VACUUM and index builds hold a conflicting lock, but add no rows. */
 static bool
-is_maintenance(VirtualTransactionId id)
+is_vacuum_or_index_build(VirtualTransactionId id)
 {
 	PGPROC *proc = pgqrs_proc_of(id);
 
@@ -48,36 +49,36 @@ is_maintenance(VirtualTransactionId id)
 }
 
 bool
-pgqrs_writers_ended(PgqrsWriters *writers, int patience)
+pgqrs_writers_ended(PgqrsWriters *writers, int timeout)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
 	for (;;)
 	{
-		int going_on = 0;
+		int open = 0;
 
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < writers->count; i++)
-			if (!is_maintenance(writers->ids[i]) &&
+			if (!is_vacuum_or_index_build(writers->ids[i]) &&
 				!VirtualXactLock(writers->ids[i], false))
-				writers->ids[going_on++] = writers->ids[i];
-		writers->count = going_on;
-		if (going_on == 0)
+				writers->ids[open++] = writers->ids[i];
+		writers->count = open;
+		if (open == 0)
 			return true;
-		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), patience))
+		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), timeout))
 			return false;
-		pg_usleep(PAUSE);
+		pg_usleep(POLL_INTERVAL);
 	}
 }
 
 void
 pgqrs_writers_await(const char *detail, const char *hint)
 {
-	int patience = LockTimeout > 0 ? Min(LockTimeout, AWAIT_TIMEOUT) : AWAIT_TIMEOUT;
+	int timeout = LockTimeout > 0 ? Min(LockTimeout, AWAIT_TIMEOUT) : AWAIT_TIMEOUT;
 	PgqrsWriters writers;
 
 	pgqrs_writers_list(&writers);
-	if (!pgqrs_writers_ended(&writers, patience))
+	if (!pgqrs_writers_ended(&writers, timeout))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("transactions that wrote messages did not end within a second"),

@@ -1,6 +1,7 @@
 /*
  * writers.h
- *	  The transactions that may be writing messages, and whether they have ended.
+ *	  Writers: transactions that may be writing messages, and whether they
+ *	  have ended.
  */
 #ifndef PGQRS_WRITERS_H
 #define PGQRS_WRITERS_H
@@ -16,17 +17,20 @@ typedef struct PgqrsWriters
 } PgqrsWriters;
 
 /*
- * The other transactions that hold a lock for writing pgqrs_messages at this
- * moment, prepared ones included; in the current memory context.
+ * Lists the other transactions that hold a lock for writing pgqrs_messages at
+ * this moment, prepared transactions included, in the current memory context.
  */
 extern void pgqrs_writers_list(PgqrsWriters *writers);
 
-/* Waits up to so many milliseconds for their ends; keeps those that go on. */
-extern bool pgqrs_writers_ended(PgqrsWriters *writers, int patience);
+/*
+ * Waits up to timeout milliseconds for their ends, and keeps those still open
+ * in the list.
+ */
+extern bool pgqrs_writers_ended(PgqrsWriters *writers, int timeout);
 
 /*
- * Waits for the ends of all such transactions up to lock_timeout, at most for a
- * second; else 55P03 with this detail and hint.
+ * Lists those transactions and waits for their ends, up to lock_timeout and at
+ * most for a second; else raises 55P03 with this detail and hint.
  */
 extern void pgqrs_writers_await(const char *detail, const char *hint);
 

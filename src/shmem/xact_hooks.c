@@ -1,20 +1,20 @@
 /*
  * xact_hooks.c
- *	  What happens at the end of a transaction.
+ *	  Transaction hooks: all work at the end of a transaction, in one place
+ *	  that shows its order.
  *
- * One callback, so that the order of what happens stands in one place.
- * For commit and abort it is called when the end of the transaction is visible
- * to snapshots; claim_floor.c depends on that.
+ * The callbacks for commit and abort run when the end of the transaction is
+ * visible to snapshots; claim_floor.c depends on that.
  *
- * A transaction that did nothing but claim is committed asynchronously: losing
- * it in a crash equals a lease that ended early, and the lease that was handed
- * out then is fenced off like any other stale one.  That it did nothing else
- * is seen by the WAL: all that it wrote was written between the begin and the
- * end of calls that claim.  Libraries that are loaded before this one may write
- * after this callback, which is called before theirs: then the commit is flushed,
- * and synchronous standbys are waited for, in the callback for the commit, before
- * the client hears of it.  After an unclean start claims are durable for a while,
- * so that a message whose processing crashes the server is counted.
+ * A transaction that only claimed is committed asynchronously: its loss in a
+ * crash equals a lease that ended early, and the lost lease is fenced off like
+ * any other stale lease.  The WAL shows whether the transaction only claimed:
+ * all records were written between the begin and the end of calls that claim.
+ * Libraries loaded before this one may write after this callback, which is
+ * called before theirs: then the callback for the commit flushes the WAL and
+ * waits for synchronous standbys before the client learns of the commit.  After
+ * an unclean start claims are durable for a while, so that crashes of the
+ * server caused by a message are counted.
  */
 #include "shmem/xact_hooks.h"
 
@@ -34,7 +34,7 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-/* How long claims are durable after an unclean start. */
+/* For how long claims are durable after an unclean start. */
 #define CAREFUL_TIME (10 * 60 * USECS_PER_SEC)
 
 typedef struct Commits
@@ -44,12 +44,12 @@ typedef struct Commits
 
 static Commits *shared = NULL;
 
-/* What the current transaction has done. */
+/* Calls of the current transaction. */
 static bool has_claimed = false;
 static bool needs_sync_commit = false;
-static XLogRecPtr calls_end = 0; /* where the last such call left the WAL */
+static XLogRecPtr calls_end = 0; /* end of the WAL after the last claiming call */
 
-/* What it has requested of the background processes. */
+/* Requests of the current transaction to background processes. */
 static struct
 {
 	bool any;
@@ -61,33 +61,37 @@ static struct
 	bool roles_changed;
 } requests;
 
-/* Databases that are held until the transaction ends. */
+/* Databases held until the end of the transaction. */
 #define MAX_HELD 8
 static Oid held[MAX_HELD];
 static int held_count = 0;
 
 /*
- * How deeply calls are nested.  After one that failed in a subtransaction it never
- * gets back to 0, so that calls_end stays behind and the commit is flushed.
+ * Nesting depth of claiming calls.  After a call failed in a subtransaction the
+ * depth never returns to 0, so calls_end stays behind and the commit is
+ * flushed.
  */
 static int call_depth = 0;
 
-/* Whether the transaction has ended, which is not published yet, and how. */
+/*
+ * Whether, and how, the transaction has ended without its end being published
+ * yet.
+ */
 static bool has_ended = false;
 static XactEvent end_event;
 
-/* The nesting level of a subtransaction that was rolled back just so; 0: none. */
+/* Nesting level of a subtransaction that was just rolled back; 0: none. */
 static int aborted_level = 0;
 
-/* How often this backend has undone, or prepared, what it had written. */
+/* Number of rollbacks and prepared (sub)transactions of this backend. */
 static uint32 rollbacks = 0;
 
-/* The user's setting while the transaction is committed asynchronously. */
+/* The user's setting during an asynchronous commit. */
 static bool is_lowered = false;
 static int user_setting;
-static int64 wal_records_then; /* that this backend had written by then */
+static int64 wal_records_then; /* records that this backend had written before */
 
-/* Whether the server was shut down before this start, and did not crash. */
+/* Whether the server was shut down cleanly before this start. */
 static bool
 start_is_clean(void)
 {
@@ -99,7 +103,7 @@ start_is_clean(void)
 	return clean;
 }
 
-/* Recovery has not begun. */
+/* Called before recovery begins. */
 static void
 init_commits(LWLockPadded *locks)
 {
@@ -119,7 +123,7 @@ const PgqrsShmemModule pgqrs_xact_hooks_shmem = {
  */
 
 /*
- * What was written without a transaction id, such as the pruning of a page, is
+ * Records written without a transaction id, such as the pruning of a page, are
  * not flushed at a commit anyway.
  */
 void
@@ -146,8 +150,8 @@ pgqrs_xact_require_sync_commit(void)
 }
 
 /*
- * The flush and the wait for synchronous standbys follow the setting, and come
- * between this and the callback for the commit.
+ * The commit's flush and its wait for synchronous standbys follow the setting,
+ * and come between this callback and the one for the commit.
  */
 static void
 lower_durability(void)
@@ -162,7 +166,10 @@ lower_durability(void)
 	is_lowered = true;
 }
 
-/* Something else than the commit was written since. */
+/*
+ * Flushes the commit after all if records besides the commit record were
+ * written since.
+ */
 static void
 flush_late_commit(void)
 {
@@ -240,8 +247,9 @@ release_held(void)
 }
 
 /*
- * A rollback to a savepoint withdraws no request: a background process may look in
- * vain.  PREPARE publishes them, too, and ddl_hooks.c those of COMMIT PREPARED.
+ * A rollback to a savepoint withdraws no request: a background process may
+ * search in vain.  PREPARE publishes the requests, too, and ddl_hooks.c those
+ * of COMMIT PREPARED.
  */
 static void
 publish_requests(void)
@@ -345,10 +353,10 @@ publish_end(void)
 }
 
 /*
- * A process that is woken has to find what changed, and no lock in its way: so
- * this comes last, when invalidations of catalogs and of what is remembered of
- * queues were sent, and the locks are released.  Called for each resource owner;
- * the first will do.
+ * A woken process must see the changes and find no lock in its way.  So the end
+ * is published last, after the invalidations of catalogs and cached queues were
+ * sent and the locks released.  Called for each resource owner; the first is
+ * enough.
  */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit,

@@ -1,6 +1,7 @@
 /*
  * xact_hooks.h
- *	  What happens at the end of a transaction.
+ *	  Transaction hooks: requests and notes of a transaction, applied at its
+ *	  end.
  */
 #ifndef PGQRS_XACT_HOOKS_H
 #define PGQRS_XACT_HOOKS_H
@@ -15,41 +16,48 @@ extern const PgqrsShmemModule pgqrs_xact_hooks_shmem;
 extern void pgqrs_xact_hooks_init(void);
 
 /*
- * A call that only claims, that is, whose loss in a crash would be no more
- * than a lease that ended early, stands between these two.
+ * Around a call that only claims: its loss in a crash equals a lease that ended
+ * early, so the commit need not be flushed.
  */
 extern void pgqrs_async_commit_begin(void);
 extern void pgqrs_async_commit_end(void);
 
-/* Such a call has done more than claim. */
+/* The call has changed more than leases: the commit is flushed as usual. */
 extern void pgqrs_xact_require_sync_commit(void);
 
-/* What this transaction writes needs the background worker at that instant. */
+/*
+ * Requests a duty of the background worker at this time, published when the
+ * transaction has committed.
+ */
 extern void pgqrs_xact_request_duty(PgqrsDutyId kind, TimestampTz due);
 
-/* It may have added the extension or a subscription, or taken it away. */
+/*
+ * The transaction may have created or dropped the extension or a subscription.
+ */
 extern void pgqrs_xact_request_probe(void);
 
 /*
- * It may have written rows of the extension's tables that neither a function nor
- * a trigger has reported: once they are visible, claims look at everything, and
- * so do background duties and waiting backends.
+ * The transaction may have written rows of the extension's tables that neither
+ * a function nor a trigger has reported.  After its commit all hints of claims
+ * are removed, and background duties and waiting backends look at everything.
  */
 extern void pgqrs_xact_tables_written(void);
 
-/* It may have changed pg_database. */
+/* The transaction may have changed pg_database. */
 extern void pgqrs_xact_databases_changed(void);
 
-/* The database is held until it ends, however that is.  False: no room. */
+/*
+ * Holds a database until the end of the transaction; false: too many are held.
+ */
 extern bool pgqrs_xact_hold_database(Oid db);
 
 /*
- * How often this backend has rolled back a (sub)transaction, or prepared one: what
- * it remembers of its own writes counts only until then.
+ * How often this backend has rolled back or prepared a (sub)transaction: what
+ * it caches of its own writes is valid until the next time.
  */
 extern uint32 pgqrs_xact_rollbacks(void);
 
-/* It may have renamed or dropped roles. */
+/* The transaction may have renamed or dropped roles. */
 extern void pgqrs_xact_roles_changed(void);
 
 #endif /* PGQRS_XACT_HOOKS_H */

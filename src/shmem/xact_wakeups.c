@@ -1,24 +1,24 @@
 /*
  * xact_wakeups.c
- *	  The wake-ups that a transaction records, and publishes at its end.
+ *	  Transaction wake-ups: recorded by a transaction, published at its end.
  *
- * When a transaction has committed, and others can see it, it wakes waiting
- * backends and leaves notifications to the background worker (wakeup_table.c).  So
- * NOTIFY never runs in a user's transaction, and a commit for which no backend
- * waits does little more than look.  The rollback of a claim publishes that the
- * messages are claimable again.
+ * After its commit is visible, a transaction wakes waiting backends and queues
+ * the notifications that the background worker will send (wakeup_table.c).
+ * NOTIFY never runs in a user's transaction, and a commit without waiting
+ * backends only reads.  The rollback of a claim publishes that the messages are
+ * claimable again.
  *
  * Each record has the nesting level of the subtransaction that made it, so the
- * last ones are always those of the innermost.  They go to the one around it, or
- * away, with its end.
+ * last records are those of the innermost subtransaction.  At its end they move
+ * to the parent level or are removed.
  *
- * The records of a prepared transaction are in shared memory until its xid is no
- * longer in progress: the next commit in its database, which is COMMIT PREPARED at
- * the latest, publishes them.  Of transactions that were prepared before the
- * server started nothing is known but the xid; after one of them every waiter and
- * the background worker look at everything, parked runs included.
+ * The records of a prepared transaction are in shared memory until its xid is
+ * no longer in progress: the next commit in its database, at the latest that of
+ * COMMIT PREPARED, publishes them.  Of a transaction that was prepared before
+ * the server started only the xid is known; after its end all waiters and the
+ * background worker look at everything, waiting runs included.
  *
- * Runs in any backend.  A lock guards what is known of prepared transactions.
+ * Runs in any backend.  A lock guards the records of prepared transactions.
  */
 #include "shmem/xact_wakeups.h"
 
@@ -35,34 +35,36 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#define MAX_RECORDS	 65536 /* of a transaction; beyond, everything has changed */
-#define MAX_RUNS	 1024  /* records before runs are recorded by block */
-#define MAX_PREPARED 32	   /* records of a prepared transaction */
-#define LOOK_AT		 64 /* records that it is worth to look for a queue among */
-#define LOOK_BACK	 8 /* how far to look for a record that the new one joins */
+#define MAX_RECORDS \
+	65536				  /* per transaction; after that, everything has
+						    * changed */
+#define MAX_RUNS	 1024 /* records before runs are recorded by block */
+#define MAX_PREPARED 32	  /* records of a prepared transaction */
+#define LOOK_AT		 64	  /* records searched for a queue */
+#define LOOK_BACK	 8 /* last records searched for one that the new one joins */
 
 typedef struct Record
 {
 	PgqrsWakeupKind kind;
-	int level; /* of the subtransaction that it is undone with */
-	int count; /* of a queue: messages that can be claimed; of a run: its status */
-	int claimed; /* of a queue: messages that are claimable if this rolls back */
+	int level;	 /* nesting level of the subtransaction */
+	int count;	 /* queue: claimable messages; run: its status */
+	int claimed; /* queue: messages claimable after a rollback */
 	int64 id;
-	TimestampTz at; /* of a queue: when it is due, if ever; of a run: the end */
+	TimestampTz at; /* queue: due time, if any; run: its end */
 } Record;
 
-/* What a transaction has done. */
+/* The records of a transaction. */
 typedef struct Records
 {
 	int count;
-	bool everything; /* too much to be recorded */
-	bool lost;		 /* runs ended or parked that are not recorded at all */
+	bool everything; /* too much was recorded */
+	bool lost;		 /* runs ended or began to wait without a record */
 	Record *records;
 } Records;
 
 typedef struct PreparedXact
 {
-	TransactionId xid; /* or invalid: free */
+	TransactionId xid; /* invalid: free */
 	Oid db;
 	Records r; /* records points nowhere */
 	Record records[MAX_PREPARED];
@@ -71,9 +73,9 @@ typedef struct PreparedXact
 typedef struct PreparedXacts
 {
 	LWLock *lock;
-	pg_atomic_uint32 count; /* as many entries are used */
+	pg_atomic_uint32 count; /* entries in use */
 	int max;
-	int end; /* no entry from here on is used; guarded by lock */
+	int end; /* end of the entries in use; guarded by lock */
 	PreparedXact xacts[FLEXIBLE_ARRAY_MEMBER]; /* guarded by lock */
 } PreparedXacts;
 
@@ -115,7 +117,7 @@ const PgqrsShmemModule pgqrs_xact_wakeup_shmem = {
  * Recording
  */
 
-/* One of the last records of that kind, id and level, or NULL. */
+/* Searches the last records for one of this kind, id and level; NULL: none. */
 static Record *
 find_record(const Records *r, int look_back, PgqrsWakeupKind kind, int64 id, int level)
 {
@@ -140,7 +142,7 @@ enlarge_mine(void)
 	mine_size = size;
 }
 
-/* A record found, or a new one; NULL: there are too many. */
+/* Finds or adds a record; NULL: there are too many. */
 static Record *
 get_level_record(PgqrsWakeupKind kind, int64 id, int level)
 {
@@ -233,7 +235,7 @@ pgqrs_xact_has_woken(int64 queue_id)
 }
 
 /*
- * Publishing.  What is published is visible by now.  No errors.
+ * Publishing, after the end is visible; no errors
  */
 
 void
@@ -310,7 +312,7 @@ publish_commit(const Records *r)
 		pgqrs_wakeup_publish_lost();
 }
 
-/* What was claimed is not: it can be claimed again. */
+/* The messages claimed by this transaction are claimable again. */
 static void
 publish_rollback(const Records *r)
 {
@@ -329,7 +331,7 @@ publish_rollback(const Records *r)
 }
 
 static void
-forget_mine(void)
+reset_mine(void)
 {
 	mine.count = 0;
 	mine.everything = mine.lost = false;
@@ -345,7 +347,7 @@ forget_mine(void)
  * Prepared transactions
  */
 
-/* A free entry; the lock is held. */
+/* Takes a free entry; the lock is held. */
 static PreparedXact *
 get_prepared(TransactionId xid, Oid db)
 {
@@ -377,7 +379,7 @@ free_prepared(PreparedXact *prepared)
 }
 
 /*
- * More than there is room for: all queues may have changed, and runs are
+ * Stores more records than fit: all queues may have changed, and runs are
  * recorded by block.
  */
 static void
@@ -444,7 +446,10 @@ pgqrs_xact_wakeups_prepared_before(TransactionId xid, Oid db)
 	LWLockRelease(shared->lock);
 }
 
-/* A prepared transaction of this database that has ended, or NULL; the lock is held. */
+/*
+ * A prepared transaction of this database that has ended, or NULL; the lock is
+ * held.
+ */
 static PreparedXact *
 find_ended(void)
 {
@@ -459,7 +464,10 @@ find_ended(void)
 	return NULL;
 }
 
-/* Takes such a one, which most commits only look for. */
+/*
+ * Removes an ended prepared transaction.  Most commits find none, under the
+ * shared lock.
+ */
 static bool
 take_ended(PreparedXact *ended)
 {
@@ -511,7 +519,7 @@ pgqrs_xact_wakeups_end(XactEvent event)
 			publish_commit(&mine);
 		else if (event == XACT_EVENT_ABORT)
 			publish_rollback(&mine);
-		forget_mine();
+		reset_mine();
 	}
 	if (event == XACT_EVENT_COMMIT && pg_atomic_read_u32(&shared->count) > 0 &&
 		OidIsValid(MyDatabaseId))
@@ -529,7 +537,7 @@ first_record(int level)
 	return first;
 }
 
-/* Its records are those of the one around it. */
+/* Moves the records of the subtransaction to its parent. */
 void
 pgqrs_xact_wakeups_subcommit(int level)
 {

@@ -1,9 +1,9 @@
 /*
  * xact_wakeups.h
- *	  The wake-ups that a transaction records, and publishes at its end.
+ *	  Transaction wake-ups: recorded by a transaction, published at its end.
  *
- * Wake-ups are hints: too many of them do no harm.  They count when the
- * transaction has committed.  Does nothing where the library is not preloaded.
+ * Wake-ups are hints: superfluous ones do no harm.  They take effect when the
+ * transaction has committed.  Without preloading every call here does nothing.
  */
 #ifndef PGQRS_XACT_WAKEUPS_H
 #define PGQRS_XACT_WAKEUPS_H
@@ -18,47 +18,55 @@
 extern const PgqrsShmemModule pgqrs_xact_wakeup_shmem;
 
 /*
- * What the kind says.  WAKEUP_QUEUE: there is room for one more under a limit.
- * A limit is locked by this transaction to its end, and free then.
+ * Records a wake-up.  WAKEUP_QUEUE: one more message can be claimed under a
+ * limit.  WAKEUP_QUEUE_LIMIT and WAKEUP_WORKER_LIMIT: this transaction locks
+ * the limit to its end.
  */
 extern void pgqrs_xact_wakeup(PgqrsWakeupKind kind, int64 id);
 
 /*
- * A message is written: it can be claimed at that instant.  leased: it is the
- * end of a lease.  For table.c, which sees every one.
+ * Records a written message, claimable at visible_after. leased: visible_after
+ * is the end of a lease.  Called for every write of pgqrs_messages.
  */
 extern void pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after,
 									  bool leased);
 
-/* A run ended: its PgqrsRunStatus, and when. */
+/* Records that a run ended, with its PgqrsRunStatus and time. */
 extern void pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at);
 
-/* A run parked, or what it may be parked for is there. */
+/* Records that a run started to wait or may have become ready. */
 extern void pgqrs_xact_wakeup_waiting_run(int64 run_id);
 
-/* Nothing is as it was: the extension is gone, or rows were written past it. */
+/*
+ * Everything may have changed: the extension was dropped, or rows were written
+ * without its functions.
+ */
 extern void pgqrs_xact_wakeup_everything(void);
 
 /*
- * Whether the transaction may have made something of the queue claimable for
- * itself.
+ * Whether the transaction itself may have made a message of the queue
+ * claimable.
  */
 extern bool pgqrs_xact_has_woken(int64 queue_id);
 
 /*
- * A limit that was locked for a moment is free again.  await: it was found locked,
- * so that the transaction that has it locked publishes its end.
+ * publish_limit: this backend unlocked a limit before the end of its
+ * transaction. await: this backend found the limit locked; the transaction that
+ * has locked it publishes its end.
  */
 extern void pgqrs_wakeup_publish_limit(PgqrsWakeupKind kind, int64 id);
 extern void pgqrs_wakeup_await(PgqrsWakeupKind kind, int64 id);
 
-/* The end of a transaction, called by xact_hooks.c */
+/* Transaction end, called by xact_hooks.c */
 extern void pgqrs_xact_wakeups_pre_prepare(void);
 extern void pgqrs_xact_wakeups_end(XactEvent event);
 extern void pgqrs_xact_wakeups_subcommit(int level);
 extern void pgqrs_xact_wakeups_subabort(int level);
 
-/* For claim_floor.c: a transaction that was prepared before the server started. */
+/*
+ * For claim_floor.c: records a transaction that was prepared before the server
+ * started.
+ */
 extern void pgqrs_xact_wakeups_prepared_before(TransactionId xid, Oid db);
 
 #endif /* PGQRS_XACT_WAKEUPS_H */

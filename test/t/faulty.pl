@@ -76,7 +76,7 @@ $node->safe_psql('many', "CREATE EXTENSION pgqrs; SELECT pgqrs_create_workflow('
 my $tries = 0;
 $tries++ while $tries < 200 && $node->safe_psql('many', "SELECT pgqrs_maintain() ? 'failed'") eq 'f';
 cmp_ok($tries, '<', 200, 'too many rows fail in another database');
-my $any = qr/WARNING:  (?:message or run|worker|schedule) \d+ was passed over: /;
+my $any = qr/WARNING:  (?:message or run|worker|schedule) \d+ was skipped: /;
 my $elsewhere = log_count($node, $any) - 2; # and two here
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 4;
 spoil($ids[1]);
@@ -215,7 +215,7 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 # Each was told once; the other reasons for an error still end a pass.
 is(log_count($node, $any) - $elsewhere, 15, 'the log tells of each, once');
 my $stays = sql("SELECT pgqrs_trigger('wf', timeout => '1 us')");
-my $told = qr/WARNING:  message or run $stays was passed over/;
+my $told = qr/WARNING:  message or run $stays was skipped/;
 spoil($stays);
 for (1 .. 5)
 {
@@ -250,7 +250,7 @@ sub unspoilt
 }
 my $parent = park();
 sql(sprintf $odd =~ s/$parents[1]/$parent/r, '1e30');
-my $warning = 'WARNING:  message or run %s was passed over: bigint out of range';
+my $warning = 'WARNING:  message or run %s was skipped: bigint out of range';
 sql("ALTER SYSTEM SET pgqrs.paused = off; SELECT pg_reload_conf()");
 my $worker = await_worker($node, 'postgres');
 ok(await_log($node, sprintf $warning, $parent), 'a worker comes to a row at which it fails');
