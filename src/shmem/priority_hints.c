@@ -65,7 +65,7 @@ init_counters(LWLockPadded *locks)
 }
 
 const PgqrsShmemModule pgqrs_priority_hints_shmem = {
-	.name = "pgqrs priority levels",
+	.name = "pgqrs priority hints",
 	.size = COUNTERS * sizeof(Counter),
 	.area = (void **) &shared,
 	.init = init_counters,

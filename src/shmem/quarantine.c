@@ -56,7 +56,7 @@ init_rows(LWLockPadded *locks)
 }
 
 const PgqrsShmemModule pgqrs_quarantine_shmem = {
-	.name = "pgqrs faulty rows",
+	.name = "pgqrs quarantine",
 	.size = sizeof(Quarantine),
 	.area = (void **) &shared,
 	.init = init_rows,
