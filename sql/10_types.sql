@@ -11,7 +11,7 @@ COMMENT ON TYPE pgqrs_step_status IS 'state of a workflow step; PENDING waits fo
 
 CREATE TYPE pgqrs_step_kind AS ENUM
 	('FUNCTION', 'SLEEP', 'SIGNAL', 'CHILD', 'PAUSE');
-COMMENT ON TYPE pgqrs_step_kind IS 'what a workflow step is; a step id keeps its kind';
+COMMENT ON TYPE pgqrs_step_kind IS 'kind of a workflow step; a step id keeps its kind';
 
 CREATE TYPE pgqrs_outcome AS ENUM
 	('DONE', 'DEAD', 'DELETED', 'CANCELLED');
@@ -23,17 +23,17 @@ COMMENT ON TYPE pgqrs_worker_status IS 'state of a worker; STOPPED is final';
 
 CREATE TYPE pgqrs_key_scope AS ENUM
 	('retained', 'active');
-COMMENT ON TYPE pgqrs_key_scope IS 'how long an idempotency key keeps later triggers out: while its run is kept, or while it has not ended';
+COMMENT ON TYPE pgqrs_key_scope IS 'how long an idempotency key excludes later triggers: while its run is retained, or while the run is active';
 
 CREATE TYPE pgqrs_parent_end AS ENUM
 	('cancel', 'abandon');
-COMMENT ON TYPE pgqrs_parent_end IS 'what becomes of a live child run when its parent ends badly';
+COMMENT ON TYPE pgqrs_parent_end IS 'what happens to a live child when its parent ends in ERROR or CANCELLED';
 
 CREATE TYPE pgqrs_overlap AS ENUM
 	('allow', 'skip', 'cancel');
-COMMENT ON TYPE pgqrs_overlap IS 'what a schedule does when its previous run is still live';
+COMMENT ON TYPE pgqrs_overlap IS 'what a schedule does while its previous run is live';
 
 CREATE TYPE pgqrs_privilege AS ENUM
 	('trigger', 'work', 'admin');
-COMMENT ON TYPE pgqrs_privilege IS 'what pgqrs_grant() can allow on a pattern of names';
+COMMENT ON TYPE pgqrs_privilege IS 'privilege that pgqrs_grant() gives on a pattern of names';
 

@@ -1,5 +1,5 @@
 -- Tables.  They are internal: only the owner may touch them, only the C layer
--- writes them.  tools/generate_columns tells C what is here; once a version is
+-- writes them.  tools/generate_columns makes a C header of them; once a version is
 -- released, a new column is appended, never inserted.
 --
 -- No foreign key is declared.  The functions keep rows together, in the order of
@@ -28,9 +28,9 @@ CREATE TABLE pgqrs_queues (
 	CONSTRAINT pgqrs_queues_pkey PRIMARY KEY (queue_id)
 );
 COMMENT ON TABLE pgqrs_queues IS 'queues; is_workflow marks the queue of the workflow of the same name';
-COMMENT ON COLUMN pgqrs_queues.deleted_at IS 'set: the queue was deleted, no function finds it any more, and retention removes its rows';
+COMMENT ON COLUMN pgqrs_queues.deleted_at IS 'set: the queue was deleted; no function finds it, and retention removes its rows';
 CREATE UNIQUE INDEX pgqrs_queues_name_idx ON pgqrs_queues (name) WHERE deleted_at IS NULL;
-COMMENT ON INDEX pgqrs_queues_name_idx IS 'names of queues; that of a deleted queue is free';
+COMMENT ON INDEX pgqrs_queues_name_idx IS 'names of queues; the name of a deleted queue is free';
 
 -- A claim moves visible_after, so it can never be a HOT update: every index
 -- whose predicate the row meets costs one insertion per claim.  Hence partial
@@ -66,18 +66,18 @@ COMMENT ON INDEX pgqrs_messages_claim_idx IS 'the order of claims';
 CREATE UNIQUE INDEX pgqrs_messages_key_idx ON pgqrs_messages (queue_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_key_idx IS 'idempotency keys of messages, and of runs whose key holds only while they have not ended';
 CREATE INDEX pgqrs_messages_worker_idx ON pgqrs_messages (worker_id) WHERE worker_id IS NOT NULL;
-COMMENT ON INDEX pgqrs_messages_worker_idx IS 'what a worker holds';
-COMMENT ON COLUMN pgqrs_messages.exhausted_at IS 'the end of a lease that is the last one: when it runs out, so does the message';
+COMMENT ON INDEX pgqrs_messages_worker_idx IS 'the messages that a worker holds';
+COMMENT ON COLUMN pgqrs_messages.exhausted_at IS 'the end of the last lease of a message, whose expiry exhausts it';
 CREATE INDEX pgqrs_messages_deadline_idx ON pgqrs_messages (deadline_at) WHERE deadline_at IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_deadline_idx IS 'deadlines that have not passed';
 CREATE INDEX pgqrs_messages_exhausted_idx ON pgqrs_messages (exhausted_at) WHERE exhausted_at IS NOT NULL;
-COMMENT ON INDEX pgqrs_messages_exhausted_idx IS 'leases that are the last one';
+COMMENT ON INDEX pgqrs_messages_exhausted_idx IS 'last leases, whose expiry exhausts the message';
 CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (waiting_for, message_id) WHERE waiting_for IS NOT NULL;
-COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'runs parked until a signal or the end of a child, and those asked to stop while a worker held them';
+COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'runs that wait for a signal or the end of a child, and runs whose worker was asked to stop';
 
--- Every life of a message leaves two dead rows.  A share of the table is the
--- wrong measure for a queue whose backlog may be large or nothing: vacuum by
--- count, without the pauses that let the dead outrun it.
+-- Each message leaves two dead rows.  A share of the table is the wrong measure
+-- for a queue whose backlog may be large or empty: autovacuum starts by count,
+-- without pauses, in which dead rows would accumulate.
 ALTER TABLE pgqrs_messages SET (
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
 	autovacuum_vacuum_cost_delay = 0,
@@ -111,9 +111,9 @@ COMMENT ON TABLE pgqrs_archive IS 'messages that have ended, kept for the queue'
 CREATE INDEX pgqrs_archive_dead_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome OPERATOR(pg_catalog.=) 'DEAD';
 COMMENT ON INDEX pgqrs_archive_dead_idx IS 'dead letters';
 CREATE INDEX pgqrs_archive_ended_idx ON pgqrs_archive (queue_id, archived_at) WHERE outcome OPERATOR(pg_catalog.<>) 'DEAD';
-COMMENT ON INDEX pgqrs_archive_ended_idx IS 'all others: what retention looks for, and the size of a queue''s history';
+COMMENT ON INDEX pgqrs_archive_ended_idx IS 'other ended messages, for retention and the size of a queue''s history';
 CREATE INDEX pgqrs_archive_failed_idx ON pgqrs_archive (queue_id, outcome, message_id) WHERE outcome OPERATOR(pg_catalog.<>) 'DONE';
-COMMENT ON INDEX pgqrs_archive_failed_idx IS 'what did not succeed, for lists of runs by status';
+COMMENT ON INDEX pgqrs_archive_failed_idx IS 'runs that did not succeed, for lists by status';
 CREATE INDEX pgqrs_archive_waiting_idx ON pgqrs_archive (message_id) WHERE waiting_for IS NOT NULL;
 COMMENT ON INDEX pgqrs_archive_waiting_idx IS 'ended runs whose children are still to be cancelled';
 
@@ -136,10 +136,10 @@ CREATE TABLE pgqrs_workers (
 	CONSTRAINT pgqrs_workers_pkey PRIMARY KEY (worker_id)
 );
 COMMENT ON TABLE pgqrs_workers IS 'workers, stopped ones included';
-COMMENT ON COLUMN pgqrs_workers.owner_id IS 'OID of the role that owner was the name of, and a mark of the database where that holds; elsewhere, as after a restore, the name counts until maintenance sets this';
+COMMENT ON COLUMN pgqrs_workers.owner_id IS 'OID of the role named by owner, and a mark of the database in which the OID is valid; in another database, as after a restore, the name counts until maintenance sets this';
 CREATE UNIQUE INDEX pgqrs_workers_name_idx ON pgqrs_workers (owner, name) WHERE stopped_at IS NULL;
 COMMENT ON INDEX pgqrs_workers_name_idx IS 'one live worker of a name per role';
--- Small, and rewritten by heartbeats: room for HOT, and vacuum early.
+-- A small table that heartbeats rewrite: room for HOT updates, and early vacuum.
 ALTER TABLE pgqrs_workers SET (fillfactor = 50,
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
@@ -160,7 +160,7 @@ CREATE TABLE pgqrs_workflows (
 	non_retryable text[] NOT NULL,
 	CONSTRAINT pgqrs_workflows_pkey PRIMARY KEY (workflow_id)
 );
-COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes; that of a deleted one stays until its runs are removed';
+COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its queue, which holds visibility_timeout and, as max_attempts, max_crashes; the row of a deleted workflow stays until its runs are removed';
 
 -- No index and no predicate mentions a column that changes while a run lives,
 -- so its updates stay HOT as long as the page has room.  A claim and an end
@@ -223,9 +223,9 @@ CREATE TABLE pgqrs_workflow_run_parents (
 	parent_step_id text COLLATE "C" NOT NULL,
 	CONSTRAINT pgqrs_workflow_run_parents_pkey PRIMARY KEY (run_id, parent_run_id, parent_step_id)
 );
-COMMENT ON TABLE pgqrs_workflow_run_parents IS 'parents of runs beside the one in pgqrs_workflow_runs, which triggered it: of children that were there already when they were started by their key';
+COMMENT ON TABLE pgqrs_workflow_run_parents IS 'additional parents of runs, beside the parent in pgqrs_workflow_runs that triggered the run: a child started by its key may be an existing run';
 CREATE INDEX pgqrs_workflow_run_parents_parent_idx ON pgqrs_workflow_run_parents (parent_run_id, run_id);
-COMMENT ON INDEX pgqrs_workflow_run_parents_parent_idx IS 'such children of a run';
+COMMENT ON INDEX pgqrs_workflow_run_parents_parent_idx IS 'the additional children of a run';
 
 CREATE TABLE pgqrs_workflow_steps (
 	run_id bigint NOT NULL,
@@ -257,11 +257,11 @@ CREATE TABLE pgqrs_run_signals (
 	headers jsonb,
 	CONSTRAINT pgqrs_run_signals_pkey PRIMARY KEY (signal_id)
 );
-COMMENT ON TABLE pgqrs_run_signals IS 'signals sent to runs; consumed_by is the step that took it';
+COMMENT ON TABLE pgqrs_run_signals IS 'signals sent to runs; consumed_by is the step that consumed the signal';
 CREATE INDEX pgqrs_run_signals_run_idx ON pgqrs_run_signals (run_id, signal_id);
 COMMENT ON INDEX pgqrs_run_signals_run_idx IS 'the signals of a run';
 CREATE INDEX pgqrs_run_signals_waiting_idx ON pgqrs_run_signals (run_id, name, signal_id) WHERE consumed_by IS NULL;
-COMMENT ON INDEX pgqrs_run_signals_waiting_idx IS 'signals that nobody has taken yet, in the order sent';
+COMMENT ON INDEX pgqrs_run_signals_waiting_idx IS 'signals that no step has consumed, in the order sent';
 CREATE UNIQUE INDEX pgqrs_run_signals_key_idx ON pgqrs_run_signals (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 COMMENT ON INDEX pgqrs_run_signals_key_idx IS 'idempotency keys of signals';
 
@@ -286,10 +286,10 @@ CREATE TABLE pgqrs_schedules (
 	CONSTRAINT pgqrs_schedules_pkey PRIMARY KEY (schedule_id),
 	CONSTRAINT pgqrs_schedules_name_key UNIQUE (name)
 );
-COMMENT ON TABLE pgqrs_schedules IS 'when to trigger which workflow; next_fire_at is NULL where that is never: disabled, or a zone that is not known any more';
+COMMENT ON TABLE pgqrs_schedules IS 'schedules of workflows; next_fire_at is NULL if the schedule is disabled or its time zone is no longer known';
 COMMENT ON COLUMN pgqrs_schedules.owner_id IS 'as that of pgqrs_workers';
 CREATE INDEX pgqrs_schedules_next_idx ON pgqrs_schedules (next_fire_at) WHERE enabled;
-COMMENT ON INDEX pgqrs_schedules_next_idx IS 'what is due';
+COMMENT ON INDEX pgqrs_schedules_next_idx IS 'due schedules';
 
 CREATE TABLE pgqrs_schedule_firings (
 	schedule_id bigint NOT NULL,
@@ -298,7 +298,7 @@ CREATE TABLE pgqrs_schedule_firings (
 	run_id bigint,
 	CONSTRAINT pgqrs_schedule_firings_pkey PRIMARY KEY (schedule_id, slot)
 );
-COMMENT ON TABLE pgqrs_schedule_firings IS 'the slots of schedules that were served, one run each; without one it was skipped';
+COMMENT ON TABLE pgqrs_schedule_firings IS 'served slots of schedules, with the run of each; a skipped slot has none';
 
 CREATE TABLE pgqrs_run_events (
 	event_id bigint NOT NULL,
@@ -308,7 +308,7 @@ CREATE TABLE pgqrs_run_events (
 	data jsonb,
 	CONSTRAINT pgqrs_run_events_pkey PRIMARY KEY (event_id)
 );
-COMMENT ON TABLE pgqrs_run_events IS 'what happened to runs while pgqrs.audit was on';
+COMMENT ON TABLE pgqrs_run_events IS 'events of runs while pgqrs.audit was on';
 CREATE INDEX pgqrs_run_events_run_idx ON pgqrs_run_events (run_id, event_id);
 COMMENT ON INDEX pgqrs_run_events_run_idx IS 'the events of a run in order';
 
@@ -322,7 +322,7 @@ CREATE TABLE pgqrs_grants (
 	CONSTRAINT pgqrs_grants_pkey PRIMARY KEY (pattern, grantee, privilege)
 );
 COMMENT ON COLUMN pgqrs_grants.grantee_id IS 'as owner_id of pgqrs_workers; NULL for public';
-COMMENT ON TABLE pgqrs_grants IS 'who may do what on which names; grantee public is every role';
+COMMENT ON TABLE pgqrs_grants IS 'privileges of roles on patterns of names; grantee public is every role';
 
 -- Ids stay within what a JSON or JavaScript number holds exactly.
 CREATE SEQUENCE pgqrs_queue_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_queues.queue_id;
@@ -338,7 +338,7 @@ COMMENT ON SEQUENCE pgqrs_schedule_id_seq IS 'ids of schedules';
 CREATE SEQUENCE pgqrs_event_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_run_events.event_id;
 COMMENT ON SEQUENCE pgqrs_event_id_seq IS 'ids of run events';
 
--- All of it is data: pg_dump must carry it.
+-- All tables hold data: pg_dump must include them.
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_queues', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_messages', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_archive', '');

@@ -1,9 +1,9 @@
--- Rows written past the functions: by hand, COPY or logical replication.
+-- Rows written without the functions: by hand, COPY or logical replication.
 
 CREATE FUNCTION pgqrs_settings_written()
 RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_settings_written';
 COMMENT ON FUNCTION pgqrs_settings_written() IS
-'row trigger of the tables that sessions remember: they read again what is written past the functions of pgqrs';
+'row trigger of the tables that sessions cache: they read rows again that are written without the functions of pgqrs';
 
 CREATE TRIGGER pgqrs_queues_written BEFORE INSERT OR UPDATE OR DELETE ON pgqrs_queues
 	FOR EACH ROW EXECUTE FUNCTION pgqrs_settings_written();
@@ -18,13 +18,13 @@ ALTER TABLE pgqrs_workflows ENABLE ALWAYS TRIGGER pgqrs_workflows_written;
 ALTER TABLE pgqrs_schedules ENABLE ALWAYS TRIGGER pgqrs_schedules_written;
 ALTER TABLE pgqrs_grants ENABLE ALWAYS TRIGGER pgqrs_grants_written;
 COMMENT ON TRIGGER pgqrs_queues_written ON pgqrs_queues IS
-'tells sessions of rows that are written past the functions of pgqrs';
+'lets sessions read rows again that are written without the functions of pgqrs';
 COMMENT ON TRIGGER pgqrs_workflows_written ON pgqrs_workflows IS
-'tells sessions of rows that are written past the functions of pgqrs';
+'lets sessions read rows again that are written without the functions of pgqrs';
 COMMENT ON TRIGGER pgqrs_schedules_written ON pgqrs_schedules IS
-'tells the background worker of rows that are written past the functions of pgqrs';
+'wakes the background worker for rows that are written without the functions of pgqrs';
 COMMENT ON TRIGGER pgqrs_grants_written ON pgqrs_grants IS
-'tells sessions of rows that are written past the functions of pgqrs';
+'lets sessions read rows again that are written without the functions of pgqrs';
 
 -- Expressions: see 70_views.sql.
 SET LOCAL search_path = '';
@@ -33,9 +33,9 @@ CREATE FUNCTION @extschema@.pgqrs_advance_sequence(sequence regclass, last_id bi
 LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
 AS 'MODULE_PATHNAME', 'sql_advance_sequence';
 COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequence(regclass, bigint, bigint) IS
-'Sets a sequence that was at last_id to largest_id, unless it is past it already, and returns where it is then. Waits for transactions that took an id and are open. Part of pgqrs_advance_sequences(). Errors: 42501 unless called by the extension''s owner or a superuser.';
+'Sets a sequence that was at last_id to largest_id, unless it is beyond it, and returns its new value. Waits for transactions that took an id and are open. Part of pgqrs_advance_sequences(). Errors: 42501 unless called by the extension''s owner or a superuser.';
 
--- A step's, signal's or event's run may be gone, and so may the worker of a message.
+-- The run of a step, signal or event, and the worker of a message, may be removed.
 CREATE FUNCTION @extschema@.pgqrs_advance_sequences() RETURNS TABLE (sequence text, last_id bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
@@ -75,6 +75,6 @@ BEGIN ATOMIC
 		) AS s (sequence, last, largest);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequences() IS
-'Sets each sequence of the extension to the largest id in its tables, ended work included, unless it is past it already: after rows came without the sequences, as by logical replication. Returns where each one is then. May be called again, and while others work; where a sequence is behind, it waits for open transactions that took an id from it. Is not undone by a rollback. Errors: 42501 unless called by the extension''s owner or a superuser.';
+'Sets each sequence of the extension to the largest id in its tables, unless it is beyond it: after rows arrived without the sequences, as by logical replication. Returns the new values. May be called repeatedly, and beside other work; if a sequence is behind, it waits for open transactions that took an id from it. Is not undone by a rollback. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
 SET LOCAL search_path = @extschema@, pg_temp;

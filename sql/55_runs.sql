@@ -11,20 +11,20 @@ CREATE FUNCTION pgqrs_trigger_batch(workflow text, inputs jsonb[], idempotency_k
 	run_at timestamptz = NULL, priority int = 0, tags jsonb = NULL)
 RETURNS bigint[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_trigger_batch';
 COMMENT ON FUNCTION pgqrs_trigger_batch(text, jsonb[], text[], interval, timestamptz, int, jsonb) IS
-'starts up to 10000 runs in order and returns their ids in order, of none an empty array; idempotency_keys, if given, one per input, each may be NULL. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_trigger().';
+'starts up to 10000 runs in order and returns their ids in order, an empty array for no inputs; idempotency_keys, if given, one per input, each of which may be NULL. One bad item fails the batch, naming its 1-based index. Errors as pgqrs_trigger().';
 
 CREATE FUNCTION pgqrs_complete_run(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_complete_run';
 COMMENT ON FUNCTION pgqrs_complete_run(bigint, bigint, jsonb) IS
-'the run ends in SUCCESS with this output (NULL is stored as JSON null). true; false: it was completed before, under this lease (roll back what was written again). Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, PQ008 too large, 42501.';
+'the run ends in SUCCESS with this output (NULL is stored as JSON null). true: by this call; false: by an earlier call under this lease (roll back repeated writes). Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, PQ008 too large, 42501.';
 
 CREATE FUNCTION pgqrs_fail_run(run_id bigint, lease bigint, error jsonb, retryable boolean = false, retry_after interval = NULL)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_fail_run';
 COMMENT ON FUNCTION pgqrs_fail_run(bigint, bigint, jsonb, boolean, interval) IS
-'the run failed. Not retryable, or out of attempts: it ends in ERROR and NULL is returned; else the lease is given up and the time of the retry is returned, after retry_after or the policy''s backoff. An oversized error is truncated. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, 22004, 42501.';
+'the run failed. Exhausted or not retryable: it ends in ERROR and NULL is returned. Otherwise the lease ends and the time of the retry is returned, after retry_after or the policy''s backoff. An oversized error is truncated. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_set_progress(run_id bigint, lease bigint, progress jsonb)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_set_progress';
 COMMENT ON FUNCTION pgqrs_set_progress(bigint, bigint, jsonb) IS
-'replaces what pgqrs_get_run() shows as the run''s progress; NULL clears it. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, PQ008 too large, 42501.';
+'sets the progress of the run that pgqrs_get_run() returns; NULL clears it. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, PQ008 too large, 42501.';
 

@@ -1,5 +1,5 @@
--- Reading.  A role reads what is in the queues and workflows on which it has
--- any privilege; for all else these functions answer as if it did not exist.
+-- Reading.  A role reads the queues and workflows on which it has any privilege;
+-- for these functions, others do not exist.
 -- They read the newest committed state, at every isolation level.
 
 CREATE TYPE pgqrs_run AS (
@@ -36,55 +36,55 @@ CREATE TYPE pgqrs_run AS (
 	delete_reason text
 );
 COMMENT ON TYPE pgqrs_run IS 'a workflow run as pgqrs_get_run() and pgqrs_list_runs() return it; the columns of the view pgqrs_runs';
-COMMENT ON COLUMN pgqrs_run.run_id IS 'also the id of its message';
-COMMENT ON COLUMN pgqrs_run.workflow IS 'the workflow that it is a run of';
+COMMENT ON COLUMN pgqrs_run.run_id IS 'also the id of the run''s message';
+COMMENT ON COLUMN pgqrs_run.workflow IS 'the workflow of the run';
 COMMENT ON COLUMN pgqrs_run.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
-COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what a parked run waits for: pause, sleep, child, all children or any child and the step, or signal and its name';
+COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what the run waits for while it is PAUSED: pause, sleep, child, all children or any child and the step, or signal and its name';
 COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
-COMMENT ON COLUMN pgqrs_run.attempt IS 'how often it was claimed';
-COMMENT ON COLUMN pgqrs_run.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
-COMMENT ON COLUMN pgqrs_run.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
+COMMENT ON COLUMN pgqrs_run.attempt IS 'the number of claims';
+COMMENT ON COLUMN pgqrs_run.failures IS 'failures that pgqrs_fail_run() reported';
+COMMENT ON COLUMN pgqrs_run.crashes IS 'leases that expired since the last success of a step or the last wait; limited by max_crashes';
 COMMENT ON COLUMN pgqrs_run.priority IS '-100 to 100, high first';
-COMMENT ON COLUMN pgqrs_run.input IS 'what the trigger passed';
-COMMENT ON COLUMN pgqrs_run.output IS 'what it returned, JSON null if nothing; of a CANCELLED run what its worker left; else NULL';
-COMMENT ON COLUMN pgqrs_run.error IS 'why it ended in ERROR';
-COMMENT ON COLUMN pgqrs_run.progress IS 'what its worker stored last with pgqrs_set_progress()';
-COMMENT ON COLUMN pgqrs_run.tags IS 'as given by the trigger';
-COMMENT ON COLUMN pgqrs_run.headers IS 'as given by the trigger; claims deliver them';
-COMMENT ON COLUMN pgqrs_run.idempotency_key IS 'as given by the trigger';
-COMMENT ON COLUMN pgqrs_run.parent_run_id IS 'the run that started it as a child';
+COMMENT ON COLUMN pgqrs_run.input IS 'the input of the trigger';
+COMMENT ON COLUMN pgqrs_run.output IS 'the output of a run in SUCCESS (JSON null if it has none), or what the worker of a CANCELLED run passed to pgqrs_acknowledge_cancel(); else NULL';
+COMMENT ON COLUMN pgqrs_run.error IS 'the error of a run in ERROR';
+COMMENT ON COLUMN pgqrs_run.progress IS 'the last value of pgqrs_set_progress()';
+COMMENT ON COLUMN pgqrs_run.tags IS 'of the trigger';
+COMMENT ON COLUMN pgqrs_run.headers IS 'of the trigger; claims deliver them';
+COMMENT ON COLUMN pgqrs_run.idempotency_key IS 'of the trigger';
+COMMENT ON COLUMN pgqrs_run.parent_run_id IS 'the run that started this run as a child';
 COMMENT ON COLUMN pgqrs_run.parent_step_id IS 'the step of that run';
-COMMENT ON COLUMN pgqrs_run.rerun_of IS 'the run that it repeats';
-COMMENT ON COLUMN pgqrs_run.schedule_slot IS 'the instant of its schedule that it was triggered for';
-COMMENT ON COLUMN pgqrs_run.worker IS 'name of the worker that claimed it last';
-COMMENT ON COLUMN pgqrs_run.worker_version IS 'of the worker that claimed it last, as it registered';
-COMMENT ON COLUMN pgqrs_run.created_at IS 'when it was triggered';
-COMMENT ON COLUMN pgqrs_run.started_at IS 'when it was claimed first';
-COMMENT ON COLUMN pgqrs_run.paused_at IS 'since when it is parked';
-COMMENT ON COLUMN pgqrs_run.completed_at IS 'when it ended; NULL before';
-COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when it ends in ERROR unless it has ended before';
-COMMENT ON COLUMN pgqrs_run.cancel_requested_at IS 'when somebody asked for its cancellation';
-COMMENT ON COLUMN pgqrs_run.cancel_reason IS 'why, as given by who asked';
+COMMENT ON COLUMN pgqrs_run.rerun_of IS 'the run of which this run is a rerun';
+COMMENT ON COLUMN pgqrs_run.schedule_slot IS 'the slot of the schedule that triggered the run';
+COMMENT ON COLUMN pgqrs_run.worker IS 'the name of the worker that claimed the run last';
+COMMENT ON COLUMN pgqrs_run.worker_version IS 'the version with which that worker registered';
+COMMENT ON COLUMN pgqrs_run.created_at IS 'when the run was triggered';
+COMMENT ON COLUMN pgqrs_run.started_at IS 'when the run was claimed first';
+COMMENT ON COLUMN pgqrs_run.paused_at IS 'since when a PAUSED run waits';
+COMMENT ON COLUMN pgqrs_run.completed_at IS 'when the run ended; NULL before';
+COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when the run ends in ERROR, unless it has ended before';
+COMMENT ON COLUMN pgqrs_run.cancel_requested_at IS 'when the cancellation was requested';
+COMMENT ON COLUMN pgqrs_run.cancel_reason IS 'the reason given with that request';
 COMMENT ON COLUMN pgqrs_run.deleted_at IS 'a deleted run is not listed, but still found by its id';
-COMMENT ON COLUMN pgqrs_run.delete_reason IS 'why it was deleted, as given by who did';
+COMMENT ON COLUMN pgqrs_run.delete_reason IS 'the reason given with the deletion';
 
 CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_get_run';
 COMMENT ON FUNCTION pgqrs_get_run(bigint) IS
-'A workflow run, also one that was deleted. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'A workflow run, also a deleted one. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
 CREATE FUNCTION pgqrs_find_run(workflow text, idempotency_key text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_find_run';
 COMMENT ON FUNCTION pgqrs_find_run(text, text) IS
-'The id of the run that holds an idempotency key, so that a trigger with it would start no other; NULL if none does. Needs any privilege on the workflow. Errors: 22004, 22023, PQ002.';
+'The id of the run that has an idempotency key, so that a trigger with this key would start no other run; NULL if no run has it. Needs any privilege on the workflow. Errors: 22004, 22023, PQ002.';
 
 CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, OUT error jsonb)
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_result';
 COMMENT ON FUNCTION pgqrs_result(bigint) IS
-'The status of a run, its output once that is SUCCESS (of a CANCELLED one what its worker left), its error once that is ERROR. No outcome raises an error. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'The status of a run, its output in SUCCESS (in CANCELLED, that of the worker''s acknowledgement), its error in ERROR. Raises no error for a failed run. Needs any privilege on its workflow. Errors: 22004, PQ003.';
 
 CREATE FUNCTION pgqrs_list_runs(
 	workflow text = NULL, status text = NULL, tags jsonb = NULL,
@@ -93,7 +93,7 @@ CREATE FUNCTION pgqrs_list_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
 AS 'MODULE_PATHNAME', 'sql_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'A page of runs, newest first, without deleted ones. workflow: a pattern; status: one of those of a run; tags: what a run''s tags must contain; before_run_id: the last id of the page before; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. However many runs there are, a page is found by index, also where few have the status or the tags. Errors: 22004, 22023.';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: of the runs; tags: contained in the runs'' tags; before_run_id: the last id of the previous page; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. An index finds the page, also if few of many runs have the status or the tags. Errors: 22004, 22023.';
 
 CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,
@@ -115,13 +115,13 @@ CREATE FUNCTION pgqrs_peek(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
-'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased one is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
+'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased message is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_now';
 COMMENT ON FUNCTION pgqrs_now() IS
-'The time by which pgqrs works: the server''s at this moment, not the start of the transaction.';
+'The clock of pgqrs: the server''s time at this moment, not at the start of the transaction.';
 
 CREATE FUNCTION pgqrs_version() RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE CALLED ON NULL INPUT

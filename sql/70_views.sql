@@ -5,14 +5,14 @@
 -- types, so that an overload in the same schema never matches better.
 SET LOCAL search_path = '';
 
--- Views: what is readable of the tables.  Each shows a role the rows of the
+-- Views: the readable part of the tables.  Each shows a role the rows of the
 -- queues and workflows on which it has any privilege, by way of pgqrs_queues,
 -- whose rows are few: pgqrs_readable_queues() is called once per query, and a
 -- condition on an id still uses the index.  security_barrier: no function in
 -- a reader's condition gets to see other rows.  Leases are secrets between
 -- pgqrs and their holders, so no view shows them.
 --
--- Text is of the database's collation, so that it compares with anybody's.
+-- Text has the database's collation, so that it compares with a user's text.
 --
 -- Like any query, a view shows the database as of the query's snapshot; the
 -- functions show the newest committed state.
@@ -27,28 +27,28 @@ CREATE FUNCTION @extschema@.pgqrs_queue_name(queue_id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
 AS 'MODULE_PATHNAME', 'sql_queue_name';
 COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
-'The name of a queue or workflow; NULL if there is none or the current role has no privilege on it. Errors: 22004.';
+'The name of a queue or workflow; NULL if it does not exist or the current role has no privilege on it. Errors: 22004.';
 
--- A row that was written by hand may have no finite instants; they are never
--- subtracted but by this.
+-- A row that was written by hand may have infinite instants; only this function
+-- subtracts them.
 CREATE FUNCTION @extschema@.pgqrs_elapsed(since timestamptz, until timestamptz) RETURNS interval
 LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_elapsed';
 COMMENT ON FUNCTION @extschema@.pgqrs_elapsed(timestamptz, timestamptz) IS
 'until - since; NULL if one of them is NULL or infinity. Errors: none.';
 
--- A function, as a subquery on each table costs what it is expected to read.
+-- A function, since a subquery on each table costs its estimated rows.
 CREATE FUNCTION @extschema@.pgqrs_run_crashes(run_id bigint) RETURNS integer
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_run_crashes';
 COMMENT ON FUNCTION @extschema@.pgqrs_run_crashes(bigint) IS
-'The crashes of a run; NULL if there is none or the current role has no privilege on its workflow. Errors: 22004.';
+'The crashes of a run; NULL if the run does not exist or the current role has no privilege on its workflow. Errors: 22004.';
 
--- The order, and that nothing is joined, let the newest be found by index, also
--- those of one workflow or status: the planner knows nothing inside of a
--- security barrier of a LIMIT outside, and would collect all that match and
--- sort them.  Beside what it takes the name to cost, one way to walk through
--- many runs is as good as any other, and the one that is in order wins.
+-- ORDER BY, and the absence of joins, let an index find the newest runs, also
+-- those of one workflow or status.  Inside of a security barrier the planner does
+-- not know of a LIMIT outside, and would collect and sort all matching runs.  The
+-- estimated cost of the name's function dominates, so that all paths through many
+-- runs look alike and the ordered one wins.
 CREATE VIEW @extschema@.pgqrs_runs WITH (security_barrier) AS
 	SELECT r.run_id,
 		@extschema@.pgqrs_queue_name(r.workflow_id) COLLATE pg_catalog."default" AS workflow,
@@ -85,37 +85,37 @@ CREATE VIEW @extschema@.pgqrs_runs WITH (security_barrier) AS
 	WHERE @extschema@.pgqrs_queue_name(r.workflow_id) IS NOT NULL
 	ORDER BY r.run_id DESC;
 COMMENT ON VIEW @extschema@.pgqrs_runs IS 'workflow runs, ended and deleted ones included; the columns of the type pgqrs_run';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.run_id IS 'also the id of its message';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.workflow IS 'the workflow that it is a run of';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.run_id IS 'also the id of the run''s message';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.workflow IS 'the workflow of the run';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.waiting_for IS 'what a parked run waits for';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.waiting_for IS 'what the run waits for while it is PAUSED';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.attempt IS 'how often it was claimed';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.failures IS 'how often pgqrs_fail_run() reported a failure of the run as a whole';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.crashes IS 'leases that ran out since a step succeeded or the run was parked last: what max_crashes is compared with';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.attempt IS 'the number of claims';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.failures IS 'failures that pgqrs_fail_run() reported';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.crashes IS 'leases that expired since the last success of a step or the last wait; limited by max_crashes';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.priority IS '-100 to 100, high first';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.input IS 'what the trigger passed';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.error IS 'why it ended in ERROR';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.progress IS 'what its worker stored last with pgqrs_set_progress()';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.tags IS 'as given by the trigger';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.headers IS 'as given by the trigger; claims deliver them';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.idempotency_key IS 'as given by the trigger';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.parent_run_id IS 'the run that started it as a child';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.input IS 'the input of the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.output IS 'the output, JSON null if it has none; NULL unless status is SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.error IS 'the error of a run in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.progress IS 'the last value of pgqrs_set_progress()';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.tags IS 'of the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.headers IS 'of the trigger; claims deliver them';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.idempotency_key IS 'of the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.parent_run_id IS 'the run that started this run as a child';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.parent_step_id IS 'the step of that run';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.rerun_of IS 'the run that it repeats';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.schedule_slot IS 'the instant of its schedule that it was triggered for';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.worker IS 'name of the worker that claimed it last';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.worker_version IS 'of the worker that claimed it last, as it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.created_at IS 'when it was triggered';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.started_at IS 'when it was claimed first';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.paused_at IS 'since when it is parked';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.completed_at IS 'when it ended; NULL before';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.deadline_at IS 'when it ends in ERROR unless it has ended before';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_requested_at IS 'when somebody asked for its cancellation';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_reason IS 'why, as given by who asked';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.deleted_at IS 'NULL unless it was deleted';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.delete_reason IS 'why it was deleted, as given by who did';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.rerun_of IS 'the run of which this run is a rerun';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.schedule_slot IS 'the slot of the schedule that triggered the run';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.worker IS 'the name of the worker that claimed the run last';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.worker_version IS 'the version with which that worker registered';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.created_at IS 'when the run was triggered';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.started_at IS 'when the run was claimed first';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.paused_at IS 'since when a PAUSED run waits';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.completed_at IS 'when the run ended; NULL before';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.deadline_at IS 'when the run ends in ERROR, unless it has ended before';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_requested_at IS 'when the cancellation was requested';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_reason IS 'the reason given with that request';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.deleted_at IS 'when the run was deleted; NULL unless it was';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.delete_reason IS 'the reason given with the deletion';
 
 CREATE VIEW @extschema@.pgqrs_steps WITH (security_barrier) AS
 	SELECT s.run_id,
@@ -137,20 +137,20 @@ CREATE VIEW @extschema@.pgqrs_steps WITH (security_barrier) AS
 		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
 	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
 COMMENT ON VIEW @extschema@.pgqrs_steps IS 'steps of workflow runs';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.run_id IS 'the run that it is a step of';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.run_id IS 'the run of the step';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.workflow IS 'the workflow of that run';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.step_id IS 'as the worker named it, unique within the run';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.step_id IS 'given by the worker, unique within the run';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.kind IS 'FUNCTION, SLEEP, SIGNAL, CHILD or PAUSE';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.status IS 'PENDING (waits for a retry), RUNNING, PAUSED, SUCCESS or ERROR';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.attempt IS 'how often it was begun';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.failures IS 'how often it failed';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.input IS 'what its last begin stored';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.output IS 'what it returned, JSON null if nothing; NULL unless status is SUCCESS';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.error IS 'of its last failure; NULL once it was begun again or succeeded';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.attempt IS 'the number of begins';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.failures IS 'the number of failures';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.input IS 'the input of the last begin';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.output IS 'the output, JSON null if it has none; NULL unless status is SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.error IS 'the error of the last failure; NULL once the step was begun again or succeeded';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.history IS 'the last ten failures: [{"attempt", "at", "error"}]';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.reason IS 'why a PAUSE step waits';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.started_at IS 'when it was begun first';
-COMMENT ON COLUMN @extschema@.pgqrs_steps.completed_at IS 'when it succeeded or failed for good';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.started_at IS 'when the step was begun first';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.completed_at IS 'when the step ended in SUCCESS or ERROR';
 
 CREATE VIEW @extschema@.pgqrs_run_parents WITH (security_barrier) AS
 	SELECT r.run_id,
@@ -167,11 +167,11 @@ CREATE VIEW @extschema@.pgqrs_run_parents WITH (security_barrier) AS
 	FROM @extschema@.pgqrs_workflow_run_parents AS p
 		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = p.run_id
 	WHERE @extschema@.pgqrs_queue_name(r.workflow_id) IS NOT NULL;
-COMMENT ON VIEW @extschema@.pgqrs_run_parents IS 'parents of workflow runs: several of one that was started by its key as a child of several';
+COMMENT ON VIEW @extschema@.pgqrs_run_parents IS 'parents of workflow runs; a run that several parents started by its key has several';
 COMMENT ON COLUMN @extschema@.pgqrs_run_parents.run_id IS 'the child';
-COMMENT ON COLUMN @extschema@.pgqrs_run_parents.parent_run_id IS 'a run that started it as a child';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.parent_run_id IS 'a run that started the child';
 COMMENT ON COLUMN @extschema@.pgqrs_run_parents.parent_step_id IS 'the step of that run';
-COMMENT ON COLUMN @extschema@.pgqrs_run_parents.on_parent_end IS 'cancel, or abandon: what the end of that run in ERROR or CANCELLED means for the child';
+COMMENT ON COLUMN @extschema@.pgqrs_run_parents.on_parent_end IS 'cancel or abandon: what happens to the child when that run ends in ERROR or CANCELLED';
 
 CREATE VIEW @extschema@.pgqrs_events WITH (security_barrier) AS
 	SELECT e.event_id,
@@ -184,16 +184,16 @@ CREATE VIEW @extschema@.pgqrs_events WITH (security_barrier) AS
 		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = e.run_id
 		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
 	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW @extschema@.pgqrs_events IS 'what happened to workflow runs while pgqrs.audit was on; those of a run in the order of event_id';
+COMMENT ON VIEW @extschema@.pgqrs_events IS 'events of workflow runs while pgqrs.audit was on; event_id orders the events of a run';
 COMMENT ON COLUMN @extschema@.pgqrs_events.event_id IS 'ascending for the events of a run';
-COMMENT ON COLUMN @extschema@.pgqrs_events.run_id IS 'the run that it happened to';
+COMMENT ON COLUMN @extschema@.pgqrs_events.run_id IS 'the run of the event';
 COMMENT ON COLUMN @extschema@.pgqrs_events.workflow IS 'the workflow of that run';
 COMMENT ON COLUMN @extschema@.pgqrs_events.event IS 'created, claimed, released, rescheduled, step_begun, step_done, step_failed, child_started, paused, resumed, resume_dropped, signalled, retried, cancel_requested, cancelled, finished, dead, replayed, rerun or deleted';
-COMMENT ON COLUMN @extschema@.pgqrs_events.data IS 'the role that did it, and what else there is to say: step_id, attempt, failures, worker_id, error, reason and so on';
-COMMENT ON COLUMN @extschema@.pgqrs_events.at IS 'when, by the clock of the server';
+COMMENT ON COLUMN @extschema@.pgqrs_events.data IS 'the role that caused the event, and its details: step_id, attempt, failures, worker_id, error, reason and so on';
+COMMENT ON COLUMN @extschema@.pgqrs_events.at IS 'when the event happened, by the server''s clock';
 
--- A limit of which the planner knows nothing makes it prefer the index's order
--- to sorting all that a queue has.
+-- A limit whose value the planner does not know makes it prefer the index's order
+-- to sorting all rows of a queue.
 CREATE VIEW @extschema@.pgqrs_dead_letters WITH (security_barrier) AS
 	SELECT a.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,
@@ -217,19 +217,19 @@ CREATE VIEW @extschema@.pgqrs_dead_letters WITH (security_barrier) AS
 			LIMIT (SELECT NULL::pg_catalog.int8)
 		) AS a
 	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW @extschema@.pgqrs_dead_letters IS 'messages that failed for good, and runs that ended in ERROR, of each queue the latest first; pgqrs_replay_message() gives them another chance';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.message_id IS 'of a run: its id';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.queue IS 'the queue that it died in; of a run: the workflow''s';
+COMMENT ON VIEW @extschema@.pgqrs_dead_letters IS 'exhausted and permanently failed messages, and runs that ended in ERROR, in each queue the latest first; pgqrs_replay_message() makes them claimable again';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.message_id IS 'of a run: the id of the run';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.queue IS 'the queue of the message; of a run: the workflow''s';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.run_id IS 'NULL for a plain message';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.workflow IS 'NULL for a plain message';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.enqueued_at IS 'when it was sent, or the run triggered';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.archived_at IS 'when it died';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.enqueued_at IS 'when the message was sent, or the run triggered';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.archived_at IS 'when the message became a dead letter';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.priority IS '-100 to 100, high first';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.attempt IS 'the number of claims';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.last_error IS 'of a run: the error that it ended with';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.last_error IS 'of a run: the error of the run';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.payload IS 'of a run: {"run_id": N}';
-COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.headers IS 'as given by who sent or triggered it';
+COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.headers IS 'of the message or the trigger';
 
 CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 	SELECT m.message_id,
@@ -246,20 +246,20 @@ CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 		LEFT JOIN @extschema@.pgqrs_workers AS w ON w.worker_id = m.worker_id
 	WHERE m.lease IS NOT NULL
 		AND q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW @extschema@.pgqrs_in_flight IS 'messages and runs that somebody holds a lease on';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.message_id IS 'of a run: its id';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.queue IS 'the queue that it was claimed from; of a run: the workflow''s';
+COMMENT ON VIEW @extschema@.pgqrs_in_flight IS 'messages and runs under a lease';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.message_id IS 'of a run: the id of the run';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.queue IS 'the queue of the message; of a run: the workflow''s';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.run_id IS 'NULL for a plain message';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.worker IS 'NULL if it was claimed without a worker';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.dequeued_at IS 'when it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.worker IS 'the name of the worker that holds the lease; NULL for a claim without a worker';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.dequeued_at IS 'the time of the claim';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.visible_after IS 'the end of the lease';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.expired IS 'the lease has run out: its holder may still finish until somebody else claims';
-COMMENT ON COLUMN @extschema@.pgqrs_in_flight.attempt IS 'how often it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.expired IS 'the lease has expired; its holder may still finish until the next claim';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.attempt IS 'the number of claims';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
 
--- Statistics.  What is live is counted; of what has ended, each looks at the
--- newest and no more, so that history costs nothing.  The counting is in C: a
--- plan would depend on what the planner believes at that moment.
+-- Statistics.  Live rows are counted; of ended rows only the newest are read, so
+-- that history costs nothing.  C code counts, since a plan would depend on the
+-- planner's estimates of the moment.
 
 CREATE FUNCTION @extschema@.pgqrs_count_messages(
 	queue_id bigint, OUT ready bigint, OUT delayed bigint, OUT in_flight bigint,
@@ -268,7 +268,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_messages(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_count_messages';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_messages(bigint) IS
-'What the view pgqrs_queue_stats shows of a queue; NULLs if there is no such queue. Needs any privilege on it. Errors: 22004.';
+'The columns of pgqrs_queue_stats for one queue; NULLs if it does not exist. Needs any privilege on it. Errors: 22004.';
 
 CREATE FUNCTION @extschema@.pgqrs_count_runs(
 	workflow_id bigint, OUT queued bigint, OUT running bigint, OUT paused bigint,
@@ -279,7 +279,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_count_runs';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_runs(bigint) IS
-'What the view pgqrs_workflow_stats shows of a workflow; NULLs if there is no such workflow. Needs any privilege on it. Errors: 22004.';
+'The columns of pgqrs_workflow_stats for one workflow; NULLs if it does not exist. Needs any privilege on it. Errors: 22004.';
 
 CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
@@ -317,18 +317,18 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 			GROUP BY n.queue_id, n.seconds
 		) AS i ON i.queue_id = q.queue_id
 	WHERE @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
-COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'queues and the queues of workflows, with what is in them; costs as much as what is live, whatever has ended';
+COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'counts of queues and of the queues of workflows; the cost depends on live messages, not on ended ones';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue IS 'its name';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.is_workflow IS 'it is the queue of the workflow of that name';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.paused IS 'accepts messages and delivers none';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.ready IS 'due, or with a lease that has run out; what somebody has claimed and not committed looks so to all others';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.delayed IS 'not due yet: delayed, waiting for a retry, parked';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_flight IS 'under a lease that has not run out';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.dead IS 'dead letters that are kept, counted up to 1000, which stands for as many or more';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.oldest_ready_age IS 'since when the oldest of the ready ones is due; NULL if none is ready';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_per_minute IS 'sent in the last minute, or, if the newest 2000 messages of the database are younger than that, at their rate; without what ended and was not kept';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.out_per_minute IS 'ended in the last minute, or, if the newest 2000 of the queue that ended are younger than that, at their rate; without what was not kept';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue IS 'the name';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.is_workflow IS 'whether this is the queue of the workflow of that name';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.paused IS 'whether the queue accepts messages and delivers none';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.ready IS 'due messages, and those with an expired lease; includes messages of uncommitted claims';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.delayed IS 'messages that are not due: delayed, before a retry, and those of waiting runs';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_flight IS 'messages under a live lease';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.dead IS 'dead letters, counted up to 1000, which means 1000 or more';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.oldest_ready_age IS 'how long the oldest ready message has been due; NULL without one';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_per_minute IS 'messages sent in the last minute; if the newest 2000 of the database are younger than that, extrapolated from them; without ended messages that were not kept';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.out_per_minute IS 'messages ended in the last minute; if the newest 2000 ended ones of the queue are younger than that, extrapolated from them; without those that were not kept';
 
 CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 	SELECT q.queue_id AS workflow_id,
@@ -351,29 +351,29 @@ CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 		CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(q.queue_id) AS c
 	WHERE q.is_workflow
 		AND @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
-COMMENT ON VIEW @extschema@.pgqrs_workflow_stats IS 'workflows: how many runs are live, and how the newest 100 went that ended and are kept; costs as much as what is live, whatever has ended';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow_id IS 'also the id of its queue';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow IS 'its name';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.queued IS 'runs that nobody has claimed yet';
+COMMENT ON VIEW @extschema@.pgqrs_workflow_stats IS 'live runs of workflows, and the results of the newest 100 ended runs; the cost depends on live runs, not on ended ones';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow_id IS 'also the id of the workflow''s queue';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow IS 'the name';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.queued IS 'runs that were not claimed yet';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.running IS 'runs in status RUNNING';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.paused IS 'parked runs';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success IS 'of the newest 100 that ended: those in SUCCESS';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.error IS 'of the newest 100 that ended: those in ERROR';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.cancelled IS 'of the newest 100 that ended: those that are CANCELLED';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL if there are none';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.avg_duration IS 'of the newest 100 that ended, from the first claim to the end; without those that were never claimed';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p50_duration IS 'likewise, the median';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p95_duration IS 'likewise, what 95 of 100 did not exceed';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.retries IS 'of the newest 100 that ended: failures that their workers reported, of steps and of runs, without the last one of a run that ended in ERROR';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended; NULL if none has';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'workers that would take its runs';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: this version is safe to remove, once nobody triggers it';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.paused IS 'runs in status PAUSED, which wait';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success IS 'of the newest 100 ended runs: those in SUCCESS';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.error IS 'of the newest 100 ended runs: those in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.cancelled IS 'of the newest 100 ended runs: those that are CANCELLED';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.success_rate IS 'success / (success + error); NULL without such runs';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.avg_duration IS 'of the newest 100 ended runs, from the first claim to the end; without runs that were never claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p50_duration IS 'the median of those durations';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p95_duration IS 'the 95th percentile of those durations';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.retries IS 'of the newest 100 ended runs: failures of steps and runs that workers reported, without the last one of a run in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended runs ended; NULL without one';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'live workers that may claim runs of the workflow';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: the workflow can be removed once no caller triggers it';
 
 CREATE FUNCTION @extschema@.pgqrs_role_of(id bigint, name name) RETURNS oid
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_role_of';
 COMMENT ON FUNCTION @extschema@.pgqrs_role_of(bigint, name) IS
-'OID of the role that a row of pgqrs_grants, pgqrs_workers or pgqrs_schedules is about, by its id and the name beside it, whatever the role is called now; NULL if it is gone. Errors: none.';
+'OID of the role of a row of pgqrs_grants, pgqrs_workers or pgqrs_schedules, by the row''s role id and name, also after a renaming of the role; NULL if the role does not exist. Errors: none.';
 
 CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 	SELECT w.worker_id,
@@ -397,22 +397,22 @@ CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 	WHERE (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
 		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
 		OR pg_catalog.pg_has_role(@extschema@.pgqrs_role_of(w.owner_id, w.owner), 'USAGE');
-COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers of roles that the current one is a member of; all of them to the extension''s owner and members of pg_read_all_stats; stopped ones included';
+COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers of the roles that the current role is a member of; all workers for the extension''s owner and members of pg_read_all_stats; stopped ones included';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'its name';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered it; none if it was dropped';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'the name';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered the worker; none if it was dropped';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.status IS 'READY, SUSPENDED or STOPPED';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.queues IS 'the patterns that it subscribes to';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.in_flight IS 'what it holds under leases that have not run out';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.expired IS 'what it holds under leases that have';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.max_concurrent IS 'what it may hold at once; NULL: no limit';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.hostname IS 'as it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.port IS 'as it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.version IS 'as it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.labels IS 'as it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.created_at IS 'when it registered';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.heartbeat_at IS 'its last call, as far as that was written: once in pgqrs.heartbeat_flush';
-COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.stopped_at IS 'when it was stopped';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.queues IS 'the patterns to which the worker subscribes';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.in_flight IS 'messages that the worker holds under live leases';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.expired IS 'messages that the worker holds under expired leases';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.max_concurrent IS 'the limit of messages that the worker may hold; NULL: no limit';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.hostname IS 'given at the registration';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.port IS 'given at the registration';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.version IS 'given at the registration';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.labels IS 'given at the registration';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.created_at IS 'when the worker registered';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.heartbeat_at IS 'the last call of the worker, written at most once per pgqrs.heartbeat_flush';
+COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.stopped_at IS 'when the worker was stopped';
 
 CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 	SELECT s.schedule_id,
@@ -446,22 +446,22 @@ CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 		LEFT JOIN @extschema@.pgqrs_queues AS q ON q.name = s.workflow
 		LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id
 	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
-COMMENT ON VIEW @extschema@.pgqrs_schedule_list IS 'schedules of the workflows that are there';
+COMMENT ON VIEW @extschema@.pgqrs_schedule_list IS 'schedules of existing workflows';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.schedule_id IS 'as pgqrs_schedule() returned it';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.name IS 'its name, unique in the database';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.cron IS 'as given; pgqrs_next_firings() shows what it means';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timezone IS 'in which cron is read';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.workflow IS 'the workflow that it triggers';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.enabled IS 'it fires';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.next_fire_at IS 'its next slot, or the first that is to be made up for; NULL if it is disabled, or its time zone is not known any more';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_fired_at IS 'when it last triggered a run';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_run_id IS 'the run that it last triggered';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_status IS 'the status of that run; NULL if it is gone';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.overlap IS 'what it does where the run before has not ended: allow, skip or cancel';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.max_catchup IS 'how many missed slots are made up for at most';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.name IS 'unique in the database';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.cron IS 'the cron expression; see pgqrs_next_firings()';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timezone IS 'the time zone of cron';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.workflow IS 'the workflow of the triggered runs';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.enabled IS 'whether the schedule fires';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.next_fire_at IS 'the next slot, or the first missed one that will be served; NULL if the schedule is disabled or its time zone is no longer known';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_fired_at IS 'when the schedule last triggered a run';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_run_id IS 'the run that the schedule triggered last';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.last_status IS 'the status of that run; NULL if the run was removed';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.overlap IS 'what happens at a slot while the previous run has not ended: allow, skip or cancel';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.max_catchup IS 'how many missed slots are served at most';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.priority IS 'of its runs, -100 to 100, high first';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.timeout IS 'of its runs; NULL: the workflow''s';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.input IS 'of its runs';
 COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.tags IS 'of its runs';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.may_fire IS 'false: the owner is gone, or has no trigger on the workflow any more, so that slots pass without a run; a role that may calls pgqrs_schedule() again';
-COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role whose privileges it fires with, that wrote it last; none if it was dropped';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.may_fire IS 'false: the owner was dropped or no longer has trigger on the workflow, so that slots pass without a run; a role with the privilege has to call pgqrs_schedule() again';
+COMMENT ON COLUMN @extschema@.pgqrs_schedule_list.owner IS 'the role that wrote the schedule last, with whose privileges it fires; none if the role was dropped';

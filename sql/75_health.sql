@@ -1,6 +1,5 @@
--- How pgqrs is doing, for whoever has any privilege: nothing of it is a secret.
--- ok is NULL where it cannot be told, and the hint says what to do where it is
--- false.
+-- The health of pgqrs, for roles with any privilege: none of it is secret.  ok is
+-- NULL if it is not known; if it is false, the hint says what to do.
 
 CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 	OUT preloaded boolean, OUT floors integer, OUT max_floors integer,
@@ -10,7 +9,7 @@ CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_floor_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
-'What shared memory knows of the places from which claims start. preloaded: whether there is any; all else is NULL if not. floors of max_floors are in use, by all databases. displaced_at: when last one that had been used within a minute had to make room for that of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised one and pgqrs_maintain() had to lower one; looked and claimed, how many index entries claims looked at for how many messages. Needs any privilege.';
+'Statistics of the floors at which claims start. preloaded: whether the library is; if not, all else is NULL. floors of max_floors are in use, by all databases. displaced_at: the last time that a floor which was used within a minute made room for the floor of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised a floor and pgqrs_maintain() lowered one; looked and claimed, how many index entries claims read for how many messages. Needs any privilege.';
 
 CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
@@ -21,7 +20,7 @@ CREATE FUNCTION @extschema@.pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'What shared memory knows of background work in this database. idle_reason: why there is none, if there is none (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: the background worker''s, which is there only while there is something to do; 0 to a role that is not a member of pg_read_all_stats. failures of workers in a row, and when the next one is started. due: when a worker is needed next, NULL if nothing is known to be due. Since the server started: last_pass, passes and what they have done. failing: the duties that failed when they were last tried, each with its error and its next try, the error''s message only to the extension''s owner and members of pg_read_all_stats; NULL if none did. went_back_by, went_back_at: the last step back of the clock that this server has seen, and what the clock read after it. realigning: whether the background worker has yet to look for what was written while the clock was ahead. unconfirmed: how much of the time up to now this server has not seen pass, having been down or the clock having been set forward; retention does not count it before confirmed_at, NULL if there is none. Needs any privilege.';
+'The state of background work in this database. idle_reason: why no background work runs, or NULL (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: that of the background worker, which runs only while a duty is due; 0 for a role that is not a member of pg_read_all_stats. failures: consecutive ones of background workers, and when the next one is started. due: when a background worker is needed next, NULL if no duty is known to be due. Since the server started: last_pass, passes and their counts. failing: the duties whose last batch failed, each with its error and its retry, the error''s message only for the extension''s owner and members of pg_read_all_stats; NULL if none failed. went_back_by, went_back_at: the last step back of the clock that this server has seen, and the clock after it. realigning: whether the background worker still has to search for rows that were written while the clock was ahead. unconfirmed: time that this server has not seen pass, because it was down or the clock was set forward; retention does not count it before confirmed_at, NULL without such time. Needs any privilege.';
 
 CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
 	pid integer, kind text, role text, application_name text, state text, query text,
@@ -30,7 +29,7 @@ CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_old_sessions';
 COMMENT ON FUNCTION @extschema@.pgqrs_old_sessions() IS
-'Sessions that keep vacuum of this database from removing what was deleted since they began: how many transactions ago that was, and when. What tells sessions apart is NULL but for members of the session''s role and of pg_read_all_stats. Without this session and autovacuum''s workers. Needs any privilege.';
+'Sessions that keep vacuum of this database from removing rows that were deleted since they began: how many transactions ago that was, and when. The columns that identify a session are NULL except for members of its role and of pg_read_all_stats. Without this session and autovacuum workers. Needs any privilege.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -57,7 +56,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 		) AS g
 		CROSS JOIN (
-			-- also for a view: who may write it could write the table
+			-- also for a view: a role that may write the view could write the table
 			SELECT pg_catalog.count(DISTINCT c.oid) AS count
 			FROM pg_catalog.pg_depend AS d
 				JOIN pg_catalog.pg_class AS c ON c.oid = d.objid AND c.relkind IN ('r', 'v', 'S')
@@ -77,7 +76,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 			WHERE l.enabled AND NOT l.may_fire
 		) AS l
 		LEFT JOIN LATERAL (
-			-- nothing that was deleted since is removed
+			-- rows that were deleted since then are not removed
 			SELECT x.holder, x.transactions, x.open_for
 			FROM (
 				SELECT CASE WHEN a.pid IS NULL THEN 'another session' ELSE pg_catalog.concat_ws(', ',
@@ -121,7 +120,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				('preloaded',
 					CASE WHEN f.preloaded THEN 'yes' ELSE 'no' END,
 					f.preloaded,
-					'Add pgqrs to shared_preload_libraries and restart the server: without it claims slow down with what is dead, and each waits for the WAL.'),
+					'Add pgqrs to shared_preload_libraries and restart the server: without it claims slow down with dead index entries, and each waits for the WAL.'),
 				('background worker',
 					CASE WHEN b.idle_reason = 'version' THEN 'none, as the versions differ'
 						WHEN b.idle_reason = 'standby' THEN 'none, on a standby'
@@ -136,68 +135,68 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					COALESCE(b.idle_reason IN ('standby', 'subscriber'),
 						b.pid IS NOT NULL OR b.failures = 0 AND COALESCE(b.due >= @extschema@.pgqrs_now() - interval '1 min', true)),
 					CASE b.idle_reason
-						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or have somebody call pgqrs_maintain() every few seconds.'
+						WHEN 'not preloaded' THEN 'Add pgqrs to shared_preload_libraries and restart the server, or call pgqrs_maintain() every few seconds.'
 						WHEN 'paused' THEN 'Set pgqrs.paused to off and reload the configuration.'
 						WHEN 'not in pgqrs.databases' THEN 'Add the database to pgqrs.databases and reload the configuration.'
-						WHEN 'too many databases' THEN 'Name those that have the extension in pgqrs.databases and reload the configuration.'
+						WHEN 'too many databases' THEN 'List the databases that have the extension in pgqrs.databases and reload the configuration.'
 						WHEN 'version' THEN 'ALTER EXTENSION pgqrs UPDATE, or if the library is the older one, restart the server.'
-						ELSE 'See the server''s log. If nothing is there, raise max_worker_processes, which all background workers of the server share, or pgqrs.max_workers.' END),
+						ELSE 'See the server''s log. If it has no message, raise max_worker_processes, which all background workers of the server share, or pgqrs.max_workers.' END),
 				('last pass',
 					CASE WHEN b.passes IS NULL THEN NULL
 						WHEN b.last_pass IS NULL THEN 'none since the server started'
 						ELSE pg_catalog.format('at %s, the %s. since the server started', pg_catalog.date_trunc('second', b.last_pass), b.passes) END,
 					b.last_pass <= @extschema@.pgqrs_now() OR b.last_pass IS NULL AND b.passes >= 0,
-					'The clock was set back. This passes as soon as the background worker has looked at what that changed.'),
+					'The clock was set back. The check passes once the background worker has realigned the messages.'),
 				('duties',
 					CASE WHEN b.passes >= 0 THEN COALESCE(b.failing, 'none fails') END,
 					CASE WHEN b.passes >= 0 THEN b.failing IS NULL END,
-					'A duty that fails holds up no other one. The server''s log has the whole error: see to its cause.'),
+					'A failing duty does not delay the others. The server''s log has the whole error; remove its cause.'),
 				('clock',
 					CASE WHEN b.passes IS NULL THEN NULL
 						WHEN b.unconfirmed > interval '1 day' THEN pg_catalog.format('%s that this server has not seen pass; retention counts them from %s on', pg_catalog.justify_hours(pg_catalog.date_trunc('second', b.unconfirmed + interval '0.5 s')), pg_catalog.date_trunc('second', b.confirmed_at))
 						WHEN b.went_back_at IS NULL THEN 'no step back since the server started'
 						ELSE pg_catalog.format('went back by %s at %s', pg_catalog.date_trunc('second', b.went_back_by + interval '0.5 s'), pg_catalog.date_trunc('second', b.went_back_at)) END,
 					CASE WHEN b.passes >= 0 THEN b.unconfirmed <= interval '1 day' AND (b.went_back_at IS NULL OR NOT b.realigning OR b.idle_reason = 'standby') END,
-					CASE WHEN b.unconfirmed > interval '1 day' THEN 'The server was down, or its clock was set forward. If the clock is wrong, set it right before that time; if it is right, wait, or restart the server to have it counted at once.' ELSE
-					'The background worker has yet to look for what was written while the clock was ahead. Let it run, or call pgqrs_maintain().' END),
+					CASE WHEN b.unconfirmed > interval '1 day' THEN 'The server was down, or its clock was set forward. If the clock is wrong, correct it before that time; if it is right, wait, or restart the server to count the time at once.' ELSE
+					'The background worker still has to search for rows that were written while the clock was ahead. Let it run, or call pgqrs_maintain().' END),
 				('work sent from the future',
 					CASE WHEN w.ahead = 0 THEN 'none' ELSE w.ahead || ' of the newest 1000 messages' END,
 					w.ahead = 0,
-					'The clock was ahead when they were sent or claimed. The background worker or pgqrs_maintain() brings them forward; pgqrs_set_visibility() does so for one message.'),
+					'The clock was ahead when the messages were sent or claimed. The background worker or pgqrs_maintain() makes them due earlier; pgqrs_set_visibility() does so for one message.'),
 				('done in the background', b.done, b.passes >= 0, NULL),
 				('floors',
 					f.floors || ' of ' || f.max_floors,
 					f.floors >= 0 AND (f.displaced_at IS NULL OR f.displaced_at < @extschema@.pgqrs_now() - INTERVAL '10 minutes'),
-					'Raise pgqrs.max_floors and restart the server: more queues, times priorities, are busy than there are floors, so that claims slow down with what is dead.'),
+					'Raise pgqrs.max_floors and restart the server: more queues, times priorities, are busy than there are floors, so that claims slow down with dead index entries.'),
 				('floors raised', f.raised::pg_catalog.text, f.raised >= 0, NULL),
 				('floors lowered', f.lowered::pg_catalog.text, f.lowered = 0,
-					'Messages were where no claim looks: was pgqrs_messages written with its trigger disabled? If not, report a bug.'),
+					'Claims did not find some messages: was pgqrs_messages written with its trigger disabled? If not, report a bug.'),
 				('index entries per claim',
 					CASE WHEN f.claimed = 0 THEN 'nothing was claimed yet'
 						ELSE pg_catalog.round(f.looked::pg_catalog.numeric / f.claimed, 1)::pg_catalog.text END,
 					f.looked <= 100 * GREATEST(f.claimed, 1000),
-					'Claims step over much that is dead or locked. Look for transactions that wrote messages and stay open.'),
+					'Claims skip many dead or locked entries. Look for transactions that wrote messages and stay open.'),
 				('oldest xmin',
 					CASE WHEN o.holder IS NULL THEN 'none'
 						ELSE pg_catalog.concat_ws(', ', o.holder, 'open for ' || pg_catalog.date_trunc('second', o.open_for),
 							o.transactions || ' transactions ago') END,
 					COALESCE(o.transactions < 1000000, true) AND COALESCE(o.open_for < '10 min', true),
-					'Vacuum removes nothing that was deleted since. End the session, finish the prepared transaction or drop the slot, unless it has to be.'),
+					'Vacuum removes no rows that were deleted since then. End the session, finish the prepared transaction or drop the slot, unless it is needed.'),
 				('notification queue',
 					pg_catalog.round(n.usage::pg_catalog.numeric * 100, 1) || ' % full',
 					n.usage < 0.5,
-					'Commits that notify fail when it is full. A session that listens stays in a transaction: the server''s log names its pid. End it.'),
+					'Commits that notify fail when the queue is full. A listening session has a transaction open: the server''s log names its pid. End that session.'),
 				('dead messages', m.dead::pg_catalog.text, m.dead <= GREATEST(1000000, m.live),
 					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?'),
 				('triggers', COALESCE(g.demoted, 'as they should be'), g.demoted IS NULL,
-					'They are disabled or do not fire always, so that rows written past the functions are not reported. Call pgqrs_maintain().'),
+					'Triggers are disabled or do not fire always, so that rows written without the functions are not reported. Call pgqrs_maintain().'),
 				('open tables', r.count::pg_catalog.text, r.count = 0,
-					'Tables, views or sequences of pgqrs were given to other roles by GRANT, so that they pass the checks of the functions. Call pgqrs_sync_grants(), and look at ALTER DEFAULT PRIVILEGES.'),
+					'Other roles have privileges on tables, views or sequences of pgqrs by GRANT, which bypass the checks of the functions. Call pgqrs_sync_grants(), and look at ALTER DEFAULT PRIVILEGES.'),
 				('schedules that cannot fire',
 					CASE WHEN l.count < 2 THEN COALESCE(l.name, '0') ELSE pg_catalog.format('%s, such as %s', l.count, l.name) END, l.count = 0,
-					'Their owners are gone, or have no trigger on the workflow any more: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role that has it.')
+					'The owners were dropped, or no longer have trigger on the workflow: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role with the privilege.')
 		) AS h (item, value, ok, hint);
-COMMENT ON VIEW @extschema@.pgqrs_health IS 'how pgqrs is doing in this database; WHERE NOT ok shows what needs somebody';
+COMMENT ON VIEW @extschema@.pgqrs_health IS 'the health of pgqrs in this database; WHERE NOT ok lists the problems';
 COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire';
 COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded';
 COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';

@@ -1,12 +1,12 @@
--- Whether the tables say only what they can say if pgqrs is right and nobody
--- wrote to them past it.  Each check is one SELECT of what is wrong; all of them
--- are one statement, and so see one moment.
+-- Verification: whether the tables are consistent, as they are unless pgqrs has a
+-- bug or a statement wrote them without its functions.  Each check is a SELECT of
+-- the wrong rows; all checks are one statement, and so have one snapshot.
 
 CREATE FUNCTION @extschema@.pgqrs_below_floors() RETURNS SETOF bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sql_below_floors';
 COMMENT ON FUNCTION @extschema@.pgqrs_below_floors() IS
-'Ids of messages where no claim looks: none, unless pgqrs_messages was written with its trigger disabled. Changes nothing; pgqrs_maintain() has claims look there again. Errors: 42501 unless called by the extension''s owner or a superuser.';
+'Ids of messages that no claim finds: none, unless pgqrs_messages was written with its trigger disabled. Changes nothing; after pgqrs_maintain() claims find them. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
 CREATE FUNCTION @extschema@.pgqrs_verify() RETURNS TABLE (check_name text, ok boolean, detail text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -93,10 +93,10 @@ BEGIN ATOMIC
 				WHEN (m.run_id IS NOT NULL) <> (m.payload IS NULL) THEN 'it has a run and a payload, or neither'
 				WHEN m.run_id IS NULL AND (m.deadline_at IS NOT NULL OR m.waiting_for IS NOT NULL) THEN 'only a run has a deadline and waits'
 				WHEN m.lease NOT BETWEEN 1 AND 9007199254740991 THEN 'its lease is out of range'
-				WHEN m.lease IS NOT NULL AND (m.attempt = 0 OR m.dequeued_at IS NULL) THEN 'it is held, but was not claimed'
-				WHEN m.lease IS NULL AND (m.worker_id IS NOT NULL OR m.exhausted_at IS NOT NULL) THEN 'it has a worker or a last lease, but none is held'
+				WHEN m.lease IS NOT NULL AND (m.attempt = 0 OR m.dequeued_at IS NULL) THEN 'it is leased, but was not claimed'
+				WHEN m.lease IS NULL AND (m.worker_id IS NOT NULL OR m.exhausted_at IS NOT NULL) THEN 'it has a worker or a last lease, but no lease'
 				WHEN m.exhausted_at <> m.visible_after THEN 'its last lease ends at another time than its lease'
-				WHEN (m.waiting_for = 'cancel') <> (m.lease IS NOT NULL) THEN 'it waits while held, or for a holder while not'
+				WHEN (m.waiting_for = 'cancel') <> (m.lease IS NOT NULL) THEN 'it waits while leased, or for a worker without a lease'
 				WHEN m.attempt < 0 OR m.failures < 0 OR m.priority NOT BETWEEN -100 AND 100 THEN 'a number is out of range'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
@@ -104,15 +104,15 @@ BEGIN ATOMIC
 		SELECT 'states of runs', pg_catalog.format('run %s: %s', r.run_id, s.wrong)
 		FROM @extschema@.pgqrs_workflow_runs AS r
 			CROSS JOIN LATERAL (SELECT CASE
-				WHEN (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) <> (r.completed_at IS NOT NULL) THEN 'it has ended without a time, or the other way round'
-				WHEN (r.status = 'PAUSED') <> (r.paused_at IS NOT NULL) OR (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'it is parked without a time or a reason, or the other way round'
+				WHEN (r.status IN ('SUCCESS', 'ERROR', 'CANCELLED')) <> (r.completed_at IS NOT NULL) THEN 'it has ended without a time, or the reverse'
+				WHEN (r.status = 'PAUSED') <> (r.paused_at IS NOT NULL) OR (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'it waits without a time or a reason, or the reverse'
 				WHEN r.status = 'QUEUED' AND (r.lease IS NOT NULL OR r.worker_id IS NOT NULL OR r.attempt <> 0) THEN 'it is queued, but was claimed'
 				WHEN r.status IN ('RUNNING', 'PAUSED', 'SUCCESS') AND (r.lease IS NULL OR r.started_at IS NULL OR r.attempt < 1) THEN 'it has run, but was not claimed'
 				WHEN r.status = 'SUCCESS' AND (r.output IS NULL OR r.error IS NOT NULL) THEN 'it succeeded without an output or with an error'
 				WHEN r.status = 'ERROR' AND (r.error IS NULL OR r.output IS NOT NULL) THEN 'it failed without an error or with an output'
-				WHEN r.status IN ('QUEUED', 'RUNNING', 'PAUSED') AND (r.output IS NOT NULL OR r.error IS NOT NULL OR r.deleted_at IS NOT NULL) THEN 'it goes on, but has a result or was deleted'
-				WHEN (r.parent_run_id IS NULL) <> (r.parent_step_id IS NULL) OR (r.parent_run_id IS NULL) <> (r.on_parent_end IS NULL) THEN 'of a parent it knows a part'
-				WHEN (r.idempotency_key IS NULL) <> (r.key_scope IS NULL) THEN 'of a key it knows a part'
+				WHEN r.status IN ('QUEUED', 'RUNNING', 'PAUSED') AND (r.output IS NOT NULL OR r.error IS NOT NULL OR r.deleted_at IS NOT NULL) THEN 'it is live, but has a result or was deleted'
+				WHEN (r.parent_run_id IS NULL) <> (r.parent_step_id IS NULL) OR (r.parent_run_id IS NULL) <> (r.on_parent_end IS NULL) THEN 'it has an incomplete parent'
+				WHEN (r.idempotency_key IS NULL) <> (r.key_scope IS NULL) THEN 'it has an incomplete key'
 				WHEN r.attempt < 0 OR r.failures < 0 OR r.priority NOT BETWEEN -100 AND 100 THEN 'a number is out of range'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
@@ -126,21 +126,21 @@ BEGIN ATOMIC
 				WHEN m.attempt <> r.attempt OR m.priority <> r.priority THEN 'its message has another attempt or priority'
 				WHEN m.deadline_at IS DISTINCT FROM r.deadline_at THEN 'its message has another deadline'
 				WHEN m.idempotency_key IS DISTINCT FROM CASE r.key_scope WHEN 'active' THEN r.idempotency_key END THEN 'its message has another key'
-				WHEN m.lease IS NOT NULL AND r.status <> 'RUNNING' THEN 'it is held, but not RUNNING'
-				WHEN m.lease <> r.lease OR m.lease IS NOT NULL AND m.worker_id IS DISTINCT FROM r.worker_id THEN 'its message is held by somebody else'
-				WHEN (r.cancel_requested_at IS NOT NULL) <> (m.waiting_for IS NOT DISTINCT FROM 'cancel') THEN 'the request to cancel is not known to both'
-				WHEN m.waiting_for <> 'cancel' AND m.waiting_for IS DISTINCT FROM r.waiting_for THEN 'its message waits for something else'
-				WHEN m.waiting_for IS NULL AND m.visible_after = 'infinity' THEN 'it is parked for ever, but nothing will wake it'
+				WHEN m.lease IS NOT NULL AND r.status <> 'RUNNING' THEN 'it is leased, but not RUNNING'
+				WHEN m.lease <> r.lease OR m.lease IS NOT NULL AND m.worker_id IS DISTINCT FROM r.worker_id THEN 'another worker or lease holds its message'
+				WHEN (r.cancel_requested_at IS NOT NULL) <> (m.waiting_for IS NOT DISTINCT FROM 'cancel') THEN 'only one of both has the request to cancel'
+				WHEN m.waiting_for <> 'cancel' AND m.waiting_for IS DISTINCT FROM r.waiting_for THEN 'its message waits for another event'
+				WHEN m.waiting_for IS NULL AND m.visible_after = 'infinity' THEN 'it waits without end, and no event will wake it'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
 		SELECT 'states of steps', pg_catalog.format('step %s of run %s: %s', t.step_id, t.run_id, s.wrong)
 		FROM @extschema@.pgqrs_workflow_steps AS t
 			CROSS JOIN LATERAL (SELECT CASE
-				WHEN (t.status IN ('SUCCESS', 'ERROR')) <> (t.completed_at IS NOT NULL) THEN 'it has ended without a time, or the other way round'
+				WHEN (t.status IN ('SUCCESS', 'ERROR')) <> (t.completed_at IS NOT NULL) THEN 'it has ended without a time, or the reverse'
 				WHEN t.status = 'ERROR' AND t.error IS NULL OR t.status = 'SUCCESS' AND t.error IS NOT NULL AND t.kind <> 'SIGNAL' THEN 'it failed without an error, or succeeded with one'
 				WHEN t.status = 'PAUSED' AND t.kind = 'FUNCTION' OR t.status IN ('PENDING', 'RUNNING') AND t.kind NOT IN ('FUNCTION', 'CHILD') THEN 'it is of a kind that has no such status'
-				WHEN t.status IN ('RUNNING', 'PAUSED') AND (t.lease IS NULL OR t.attempt < 1) THEN 'it is under way, but under no lease'
+				WHEN t.status IN ('RUNNING', 'PAUSED') AND (t.lease IS NULL OR t.attempt < 1) THEN 'it is RUNNING or PAUSED, but without a lease'
 				WHEN t.attempt < 0 OR t.failures < 0 THEN 'a number is out of range'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
@@ -148,8 +148,8 @@ BEGIN ATOMIC
 		SELECT 'states of workers', pg_catalog.format('worker %s: %s', w.worker_id, s.wrong)
 		FROM @extschema@.pgqrs_workers AS w
 			CROSS JOIN LATERAL (SELECT CASE
-				WHEN (w.status = 'STOPPED') <> (w.stopped_at IS NOT NULL) THEN 'it was stopped without a time, or the other way round'
-				WHEN w.max_concurrent < 1 THEN 'it may hold nothing'
+				WHEN (w.status = 'STOPPED') <> (w.stopped_at IS NOT NULL) THEN 'it was stopped without a time, or the reverse'
+				WHEN w.max_concurrent < 1 THEN 'its max_concurrent is out of range'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
 		UNION ALL
@@ -233,4 +233,4 @@ BEGIN ATOMIC
 	ORDER BY k.place;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_verify() IS
-'Looks for what cannot be: rows that point to nothing, live runs without a message and messages without a run, ends that do not match, states that no operation leads to, keys that are there twice, messages where no claim looks, triggers of the extension that are disabled or do not fire always, privileges of other roles on its tables. One row for each check; where it is not ok, detail has how many were found and three of them. Changes and locks nothing, and reads all that there is: minutes for tens of millions of rows. pgqrs_maintain() repairs the floors and the triggers, pgqrs_sync_grants() the privileges. What else it finds nobody repairs: something wrote to the tables past the functions, a restore was incomplete, an index is corrupt, or pgqrs has a bug. Errors: 42501 unless called by the extension''s owner or a superuser.';
+'Searches the tables for inconsistencies: references to missing rows, live runs without a message and messages without a run, ends that do not match, states that no operation leads to, duplicate keys, messages that no claim finds, triggers of the extension that are disabled or do not fire always, privileges of other roles on its tables. One row for each check; if it is not ok, detail has the number of wrong rows and three of them. Changes and locks nothing, and reads all rows: minutes for tens of millions. pgqrs_maintain() repairs the floors and the triggers, pgqrs_sync_grants() the privileges. No function repairs other findings: a statement wrote to the tables without the functions, a restore was incomplete, an index is corrupt, or pgqrs has a bug. Errors: 42501 unless called by the extension''s owner or a superuser.';

@@ -1,9 +1,9 @@
--- Reports: pages of HTML that need nothing but a browser.
+-- Reports: self-contained pages of HTML.
 --
--- What a page shows of the database passes pgqrs_html(), which escapes it; all
+-- All values of the database on a page pass pgqrs_html(), which escapes them; all
 -- other text is ASCII, so that this file and the pages do not depend on the
 -- encoding of the database.  Every query is bounded by an index and a LIMIT,
--- and a page says what it was limited to.  Only the owner gets to the tables.
+-- and a page states its limits.  Only the owner can read the tables.
 
 CREATE FUNCTION @extschema@.pgqrs_html(template text, "values" text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -18,7 +18,7 @@ BEGIN ATOMIC
 	WHERE pg_catalog.array_remove("values", NULL) <> '{}';
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html(text, text[]) IS
-'A template of HTML with a value in the place of each %s, or %1$s, as format() does it, but escaped; NULL if all values are, else a NULL is nothing. Of a value the first 4000 characters are shown, and a question mark for each control character.';
+'An HTML template, like format(), with an escaped value for each %s or %1$s; NULL if all values are NULL, otherwise a NULL is empty. Shows the first 4000 characters of a value, with a question mark for each control character.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_duration(duration interval) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -37,7 +37,7 @@ BEGIN ATOMIC
 	WHERE duration IS NOT NULL;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_duration(interval) IS
-'A duration as a person reads it, such as 4 ms or 2 h 5 min; one below 0 as 0.';
+'A duration in readable form, such as 4 ms or 2 h 5 min; 0 for a negative one.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -48,13 +48,13 @@ BEGIN ATOMIC
 		error #>> '{}'), 300);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
-'What an error says, in a line: its type and message, else all of it; 300 characters at most, not escaped.';
+'An error in one line: its type and message, otherwise the whole value; at most 300 characters, not escaped.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_json(value jsonb) RETURNS text
 LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_html_json';
 COMMENT ON FUNCTION @extschema@.pgqrs_html_json(jsonb) IS
-'A value as jsonb_pretty() has it, but no more of it than pgqrs_html() shows, however wide and deep it is, and indented by 20 levels at most; NULL for NULL. Errors: none.';
+'A value like jsonb_pretty(), cut to what pgqrs_html() shows, and indented by at most 20 levels; NULL for NULL. Errors: none.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -78,7 +78,7 @@ BEGIN ATOMIC
 				) AS r)) END;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_table(text[], text[], text) IS
-'A table of HTML. columns: their names, with # in front if they hold numbers; cells: rows of cells, all HTML already; empty: what is said if there are none.';
+'An HTML table. columns: their names, with a leading # if they hold numbers; cells: rows of cells, as HTML; empty: the text without rows.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -159,7 +159,7 @@ $html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.
 </html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_page(text, timestamptz, text) IS
-'A page of HTML with the look of the reports. title: not escaped yet; body: HTML; at: when it was made.';
+'An HTML page in the style of the reports. title: not escaped; body: HTML; at: the time of its creation.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_status(status text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -172,7 +172,7 @@ BEGIN ATOMIC
 	WHERE status IS NOT NULL;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_status(text) IS
-'A status as a label of HTML, in the colour of what it means.';
+'A status as a coloured HTML label.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_plot(
 	title text, note text, key text, ticks double precision[], names text[],
@@ -189,7 +189,7 @@ BEGIN ATOMIC
 		bars, "from", "to");
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_plot(text, text, text, double precision[], text[], text, text, text) IS
-'A figure of HTML around a drawing of SVG that is 600 wide and 100 high and is stretched: its title, a note on it, the key of its colours, ticks on the way up from 0 to 1 with their names, the drawing, and where the axis of time begins and ends. All text is HTML already.';
+'An HTML figure around an SVG drawing of 600 by 100, which is stretched: title, note, legend, labelled ticks from 0 to 1 on the vertical axis, the drawing, and the begin and end of the time axis. All texts are HTML.';
 
 CREATE FUNCTION @extschema@.pgqrs_report_hour(at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -271,7 +271,7 @@ BEGIN ATOMIC
 	WHERE pg_catalog.isfinite(at);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_hour(timestamptz) IS
-'Throughput and latency of the hour before an instant as plots, for pgqrs_report(); of the 20000 messages with the highest ids that have ended; NULL for infinity.';
+'Plots of throughput and latency for pgqrs_report(), of the hour before an instant; from the 20000 ended messages with the highest ids; NULL for infinity.';
 
 CREATE FUNCTION @extschema@.pgqrs_report() RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -419,7 +419,7 @@ BEGIN ATOMIC
 	FROM clock AS c;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report() IS
-'How the queues and workflows of this database are doing, as one page of HTML that needs nothing else: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Only for the extension''s owner and superusers.';
+'The state of the queues and workflows of this database as one self-contained HTML page: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Only for the extension''s owner and superusers.';
 
 CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -522,4 +522,4 @@ BEGIN ATOMIC
 	FROM run AS r;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_run(bigint) IS
-'One run as a page of HTML: its steps, attempts, waits and errors on a line of time, signals, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Only for the extension''s owner and superusers. Errors: 22004, PQ003.';
+'One run as an HTML page: its steps, attempts, waits and errors on a time line, signals, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Only for the extension''s owner and superusers. Errors: 22004, PQ003.';

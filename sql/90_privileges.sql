@@ -4,29 +4,29 @@ CREATE FUNCTION @extschema@.pgqrs_grant(pattern text, role text, privilege text)
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_grant';
 COMMENT ON FUNCTION @extschema@.pgqrs_grant(text, text, text) IS
-'allows a role (or public) to trigger, work or admin on the queues and workflows that a pattern matches, also later ones; gives it EXECUTE on the functions needed, SELECT on the views and USAGE on the schema; only the extension''s owner and superusers; 42704: no such role, 22023: no such privilege';
+'allows a role (or public) to trigger, work or admin on the queues and workflows that a pattern matches, also later ones; grants the role EXECUTE on the needed functions, SELECT on the views and USAGE on the schema; only the extension''s owner and superusers; 42704: no such role, 22023: no such privilege';
 
 CREATE FUNCTION @extschema@.pgqrs_revoke(pattern text, role text, privilege text) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_revoke';
 COMMENT ON FUNCTION @extschema@.pgqrs_revoke(text, text, text) IS
-'takes back exactly what pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT where no other grant to the role needs them, but not USAGE on the schema; also for a role that was dropped; a NOTICE if it was not granted; only the extension''s owner and superusers';
+'revokes the privilege that pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT that no other grant to the role needs, but not USAGE on the schema; also for a dropped role; a NOTICE if it was not granted; only the extension''s owner and superusers';
 
 CREATE FUNCTION @extschema@.pgqrs_sync_grants() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_sync_grants';
 COMMENT ON FUNCTION @extschema@.pgqrs_sync_grants() IS
-'gives every role that pgqrs_grant() named the rights on functions and views that it needs, and takes from every role but the owner all others on tables, views, sequences, functions and types, such as those of ALTER DEFAULT PRIVILEGES: after a restore without them, or an upgrade; only the extension''s owner and superusers';
+'grants each role of pgqrs_grant() the rights on functions and views that it needs, and revokes all other rights on the tables, views, sequences, functions and types from all roles but the owner, such as those of ALTER DEFAULT PRIVILEGES: after a restore without privileges, or an upgrade; only the extension''s owner and superusers';
 
 CREATE FUNCTION @extschema@.pgqrs_function_privileges(function text) RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_function_privileges';
 COMMENT ON FUNCTION @extschema@.pgqrs_function_privileges(text) IS
-'the privileges of which one is enough to call a function of the extension; none: only its owner may; NULL: not a function of the extension';
+'the privileges any of which permits calling a function of the extension; empty: only the owner may; NULL: not a function of the extension';
 
--- Only the owner may use what belongs to the extension, until pgqrs_grant() says
--- otherwise: also not the roles that ALTER DEFAULT PRIVILEGES names.  PUBLIC's
--- USAGE on types stays, it gives access to no row.
+-- Only the owner may use the objects of the extension, until pgqrs_grant(): other
+-- roles may not, not even those that ALTER DEFAULT PRIVILEGES names.  PUBLIC keeps
+-- USAGE on types, which gives access to no row.
 DO $$
 DECLARE
 	entry record;

@@ -135,7 +135,7 @@ sub hidden
 hidden('one', 'a', 0, 'hidden');
 hidden('at another priority', 'a', 7, 'seven');
 hidden('many', 'b', 0, map { "h$_" } 1 .. 20);
-like(health('floors lowered'), qr/^3\|f\|Messages were where no claim looks/, 'they are counted, and all but well');
+like(health('floors lowered'), qr/^3\|f\|Claims did not find some messages/, 'they are counted, and all but well');
 raise_floor($_, 0) for 'a', 'b', 'c';
 hide($_, 0, "in $_") for 'a', 'b', 'c';
 is(maintain(), 'floors_lowered 3', 'a pass looks below all floors');
