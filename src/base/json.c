@@ -10,7 +10,6 @@
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
@@ -33,38 +32,123 @@
 #define MIN_LEVEL_BYTES (sizeof(JsonbContainer) + sizeof(JEntry))
 
 static void
-put_string(JsonbParseState **state, JsonbIteratorToken token, const char *s)
+put_string(PgqrsJson *json, JsonbIteratorToken token, const char *s)
 {
 	JsonbValue v;
 
 	v.type = jbvString;
 	v.val.string.val = unconstify(char *, s);
 	v.val.string.len = strlen(s);
-	pushJsonbValue(state, token, &v);
+	pushJsonbValue(&json->state, token, &v);
 }
 
 static void
-put_number(JsonbParseState **state, JsonbIteratorToken token, int64 n)
+put_number(PgqrsJson *json, JsonbIteratorToken token, int64 n)
 {
 	JsonbValue v;
 
 	v.type = jbvNumeric;
 	v.val.numeric = int64_to_numeric(n);
-	pushJsonbValue(state, token, &v);
+	pushJsonbValue(&json->state, token, &v);
 }
 
-static void
-put_jsonb(JsonbParseState **state, JsonbIteratorToken token, Jsonb *jb)
+/* Ends the value itself, or an array or object in it. */
+static JsonbValue *
+put_end(PgqrsJson *json, JsonbIteratorToken token)
 {
+	return pushJsonbValue(&json->state, token, NULL);
+}
+
+/*
+ * Objects
+ */
+
+void
+pgqrs_json_begin(PgqrsJson *json)
+{
+	json->state = NULL;
+	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+}
+
+/* Begins an object nested in the object. */
+void
+pgqrs_json_begin_inner(PgqrsJson *json, const char *key)
+{
+	put_string(json, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+}
+
+void
+pgqrs_json_end_inner(PgqrsJson *json)
+{
+	put_end(json, WJB_END_OBJECT);
+}
+
+void
+pgqrs_json_put_text(PgqrsJson *json, const char *key, const char *value)
+{
+	put_string(json, WJB_KEY, key);
+	put_string(json, WJB_VALUE, value);
+}
+
+void
+pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value)
+{
+	put_string(json, WJB_KEY, key);
+	put_number(json, WJB_VALUE, value);
+}
+
+void
+pgqrs_json_put_true(PgqrsJson *json, const char *key)
+{
+	put_string(json, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_VALUE,
+				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
+}
+
+/* To the microsecond, in UTC, independent of the session's settings. */
+void
+pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at)
+{
+	char text[128];
+	int utc = 0;
+
+	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, &utc);
+	pgqrs_json_put_text(json, key, pstrdup(text));
+}
+
+void
+pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value)
+{
+	Jsonb *jb = DatumGetJsonbP(value);
 	JsonbValue v;
 
+	put_string(json, WJB_KEY, key);
 	if (!JB_ROOT_IS_SCALAR(jb) || !JsonbExtractScalar(&jb->root, &v))
 	{
 		v.type = jbvBinary;
 		v.val.binary.data = &jb->root;
 		v.val.binary.len = VARSIZE(jb) - VARHDRSZ;
 	}
-	pushJsonbValue(state, token, &v);
+	pushJsonbValue(&json->state, WJB_VALUE, &v);
+}
+
+static void
+put_json_or_null(PgqrsJson *json, const char *key, NullableDatum value)
+{
+	pgqrs_json_put_json(json, key, value.isnull ? pgqrs_json_null() : value.value);
+}
+
+Datum
+pgqrs_json_end(PgqrsJson *json)
+{
+	return JsonbPGetDatum(JsonbValueToJsonb(put_end(json, WJB_END_OBJECT)));
+}
+
+static Datum
+end_array(PgqrsJson *json)
+{
+	return JsonbPGetDatum(JsonbValueToJsonb(put_end(json, WJB_END_ARRAY)));
 }
 
 Datum
@@ -80,28 +164,12 @@ pgqrs_json_null(void)
 Datum
 pgqrs_json_error(const char *type, const char *message)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_string(&state, WJB_KEY, "type");
-	put_string(&state, WJB_VALUE, type);
-	put_string(&state, WJB_KEY, "message");
-	put_string(&state, WJB_VALUE, message);
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
-}
-
-/* Payload of the message of a run: {"run_id": N} */
-Datum
-pgqrs_json_run_payload(int64 run_id)
-{
-	JsonbParseState *state = NULL;
-
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_string(&state, WJB_KEY, "run_id");
-	put_number(&state, WJB_VALUE, run_id);
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "type", type);
+	pgqrs_json_put_text(&json, "message", message);
+	return pgqrs_json_end(&json);
 }
 
 /*
@@ -112,24 +180,30 @@ Datum
 pgqrs_json_append_failure(NullableDatum history, int attempt, TimestampTz at,
 						  Datum error)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json = {NULL};
 	Jsonb *old = history.isnull ? NULL : DatumGetJsonbP(history.value);
 	int count = old ? JB_ROOT_COUNT(old) : 0;
 
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	pushJsonbValue(&json.state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = Max(0, count - (HISTORY_LENGTH - 1)); i < count; i++)
-		pushJsonbValue(&state, WJB_ELEM,
+		pushJsonbValue(&json.state, WJB_ELEM,
 					   getIthJsonbValueFromContainer(&old->root, i));
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_string(&state, WJB_KEY, "attempt");
-	put_number(&state, WJB_VALUE, attempt);
-	put_string(&state, WJB_KEY, "at");
-	put_string(&state, WJB_VALUE, timestamptz_to_str(at));
-	put_string(&state, WJB_KEY, "error");
-	put_jsonb(&state, WJB_VALUE, DatumGetJsonbP(error));
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
+	pushJsonbValue(&json.state, WJB_BEGIN_OBJECT, NULL);
+	pgqrs_json_put_int64(&json, "attempt", attempt);
+	pgqrs_json_put_text(&json, "at", timestamptz_to_str(at));
+	pgqrs_json_put_json(&json, "error", error);
+	pgqrs_json_end_inner(&json);
+	return end_array(&json);
+}
+
+/* The member of an object, if that is one and has it. */
+static bool
+get_member(Datum object, const char *key, JsonbValue *member)
+{
+	Jsonb *jb = DatumGetJsonbP(object);
+
+	return JB_ROOT_IS_OBJECT(jb) &&
+		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), member) != NULL;
 }
 
 /*
@@ -139,12 +213,9 @@ pgqrs_json_append_failure(NullableDatum history, int attempt, TimestampTz at,
 char *
 pgqrs_json_text(Datum value, const char *key)
 {
-	Jsonb *jb = DatumGetJsonbP(value);
 	JsonbValue v;
 
-	if (!JB_ROOT_IS_OBJECT(jb) ||
-		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
-		v.type != jbvString)
+	if (!get_member(value, key, &v) || v.type != jbvString)
 		return NULL;
 	return pnstrdup(v.val.string.val, v.val.string.len);
 }
@@ -229,7 +300,7 @@ pgqrs_json_check(Datum value, const char *argument, int index)
 Datum
 pgqrs_json_cap_error(Datum error)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 	Jsonb *jb;
 	char *type;
 	char *text;
@@ -243,21 +314,16 @@ pgqrs_json_cap_error(Datum error)
 	if (text == NULL)
 		text = JsonbToCString(NULL, &jb->root, VARSIZE(jb));
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	pgqrs_json_begin(&json);
 	if (type != NULL)
 	{
 		type[pg_mbcliplen(type, strlen(type), EXCERPT_BYTES / 4)] = '\0';
-		put_string(&state, WJB_KEY, "type");
-		put_string(&state, WJB_VALUE, type);
+		pgqrs_json_put_text(&json, "type", type);
 	}
 	text[pg_mbcliplen(text, strlen(text), EXCERPT_BYTES / 2)] = '\0';
-	put_string(&state, WJB_KEY, "message");
-	put_string(&state, WJB_VALUE, text);
-	put_string(&state, WJB_KEY, "truncated");
-	pushJsonbValue(&state, WJB_VALUE,
-				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+	pgqrs_json_put_text(&json, "message", text);
+	pgqrs_json_put_true(&json, "truncated");
+	return pgqrs_json_end(&json);
 }
 
 /*
@@ -365,102 +431,6 @@ pgqrs_json_excerpt(Datum value, int max)
 	return e.text.data;
 }
 
-static void
-put_text(JsonbParseState **state, const char *key, const char *value)
-{
-	put_string(state, WJB_KEY, key);
-	put_string(state, WJB_VALUE, value);
-}
-
-static void
-put_int64(JsonbParseState **state, const char *key, int64 value)
-{
-	put_string(state, WJB_KEY, key);
-	put_number(state, WJB_VALUE, value);
-}
-
-/* To the microsecond, in UTC, independent of the session's settings. */
-static void
-put_instant(JsonbParseState **state, const char *key, TimestampTz at)
-{
-	char text[128];
-	int utc = 0;
-
-	JsonEncodeDateTime(text, TimestampTzGetDatum(at), TIMESTAMPTZOID, &utc);
-	put_text(state, key, pstrdup(text));
-}
-
-static Datum
-end_object(JsonbParseState **state)
-{
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(state, WJB_END_OBJECT, NULL)));
-}
-
-/*
- * Objects built by callers
- */
-
-void
-pgqrs_json_begin(PgqrsJson *json)
-{
-	json->state = NULL;
-	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
-}
-
-/* Begins an object nested in the object. */
-void
-pgqrs_json_begin_inner(PgqrsJson *json, const char *key)
-{
-	put_string(&json->state, WJB_KEY, key);
-	pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
-}
-
-void
-pgqrs_json_end_inner(PgqrsJson *json)
-{
-	pushJsonbValue(&json->state, WJB_END_OBJECT, NULL);
-}
-
-void
-pgqrs_json_put_text(PgqrsJson *json, const char *key, const char *value)
-{
-	put_text(&json->state, key, value);
-}
-
-void
-pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value)
-{
-	put_int64(&json->state, key, value);
-}
-
-void
-pgqrs_json_put_true(PgqrsJson *json, const char *key)
-{
-	put_string(&json->state, WJB_KEY, key);
-	pushJsonbValue(&json->state, WJB_VALUE,
-				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
-}
-
-void
-pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at)
-{
-	put_instant(&json->state, key, at);
-}
-
-void
-pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value)
-{
-	put_string(&json->state, WJB_KEY, key);
-	put_jsonb(&json->state, WJB_VALUE, DatumGetJsonbP(value));
-}
-
-Datum
-pgqrs_json_end(PgqrsJson *json)
-{
-	return end_object(&json->state);
-}
-
 /*
  * Inputs of waiting steps
  */
@@ -469,81 +439,67 @@ pgqrs_json_end(PgqrsJson *json)
 Datum
 pgqrs_json_until(TimestampTz until)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_instant(&state, "until", until);
-	return end_object(&state);
-}
-
-static void
-put_json_or_null(JsonbParseState **state, const char *key, NullableDatum value)
-{
-	JsonbValue null = {.type = jbvNull};
-
-	put_string(state, WJB_KEY, key);
-	if (value.isnull)
-		pushJsonbValue(state, WJB_VALUE, &null);
-	else
-		put_jsonb(state, WJB_VALUE, DatumGetJsonbP(value.value));
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_instant(&json, "until", until);
+	return pgqrs_json_end(&json);
 }
 
 /* {"signal": signal, "deadline": deadline}; no deadline: DT_NOEND */
 Datum
 pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, NullableDatum headers)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_text(&state, "signal", signal);
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "signal", signal);
 	if (!TIMESTAMP_IS_NOEND(deadline))
-		put_instant(&state, "deadline", deadline);
+		pgqrs_json_put_instant(&json, "deadline", deadline);
 	if (!headers.isnull)
-		put_json_or_null(&state, "headers", headers);
-	return end_object(&state);
+		pgqrs_json_put_json(&json, "headers", headers.value);
+	return pgqrs_json_end(&json);
 }
 
-/* {"run_id": run_id, "status": status}; no status: NULL */
+/* {"run_id": run_id, "status": status}; no status: NULL, as in a run's message */
 Datum
-pgqrs_json_child(int64 run_id, const char *status)
+pgqrs_json_run(int64 run_id, const char *status)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_int64(&state, "run_id", run_id);
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_int64(&json, "run_id", run_id);
 	if (status != NULL)
-		put_text(&state, "status", status);
-	return end_object(&state);
+		pgqrs_json_put_text(&json, "status", status);
+	return pgqrs_json_end(&json);
 }
 
 /* {"run_ids": [run_ids], "status": status}; no status: NULL */
 Datum
 pgqrs_json_children(const int64 *run_ids, int count, const char *status)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_string(&state, WJB_KEY, "run_ids");
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	pgqrs_json_begin(&json);
+	put_string(&json, WJB_KEY, "run_ids");
+	pushJsonbValue(&json.state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < count; i++)
-		put_number(&state, WJB_ELEM, run_ids[i]);
-	pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+		put_number(&json, WJB_ELEM, run_ids[i]);
+	put_end(&json, WJB_END_ARRAY);
 	if (status != NULL)
-		put_text(&state, "status", status);
-	return end_object(&state);
+		pgqrs_json_put_text(&json, "status", status);
+	return pgqrs_json_end(&json);
 }
 
 /* {"truncated": true} */
 Datum
 pgqrs_json_truncated(void)
 {
-	JsonbValue yes = {.type = jbvBool, .val.boolean = true};
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_string(&state, WJB_KEY, "truncated");
-	pushJsonbValue(&state, WJB_VALUE, &yes);
-	return end_object(&state);
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_true(&json, "truncated");
+	return pgqrs_json_end(&json);
 }
 
 /*
@@ -553,43 +509,40 @@ pgqrs_json_truncated(void)
 Datum
 pgqrs_json_set_any(Datum children, NullableDatum results)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_json_or_null(&state, "any", results);
-	return DirectFunctionCall2(jsonb_concat, children, end_object(&state));
+	pgqrs_json_begin(&json);
+	put_json_or_null(&json, "any", results);
+	return DirectFunctionCall2(jsonb_concat, children, pgqrs_json_end(&json));
 }
 
 /* [{"run_id", "status", "output", "error"}], null for missing values */
 Datum
 pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json = {NULL};
 
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+	pushJsonbValue(&json.state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-		put_int64(&state, "run_id", ends[i].run_id);
-		put_text(&state, "status", ends[i].status);
-		put_json_or_null(&state, "output", ends[i].output);
-		put_json_or_null(&state, "error", ends[i].error);
-		pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+		pushJsonbValue(&json.state, WJB_BEGIN_OBJECT, NULL);
+		pgqrs_json_put_int64(&json, "run_id", ends[i].run_id);
+		pgqrs_json_put_text(&json, "status", ends[i].status);
+		put_json_or_null(&json, "output", ends[i].output);
+		put_json_or_null(&json, "error", ends[i].error);
+		pgqrs_json_end_inner(&json);
 	}
-	return JsonbPGetDatum(
-		JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
+	return end_array(&json);
 }
 
 NullableDatum
 pgqrs_json_value(Datum object, const char *key)
 {
-	JsonbContainer *root = &DatumGetJsonbP(object)->root;
-	JsonbValue *found = NULL;
+	JsonbValue v;
 
-	if (JsonContainerIsObject(root))
-		found = getKeyJsonValueFromContainer(root, key, strlen(key), NULL);
-	return found == NULL ? PGQRS_NULL :
-						   pgqrs_value(JsonbPGetDatum(JsonbValueToJsonb(found)));
+	if (!get_member(object, key, &v))
+		return PGQRS_NULL;
+	return pgqrs_value(JsonbPGetDatum(JsonbValueToJsonb(&v)));
 }
 
 bool
@@ -608,11 +561,11 @@ pgqrs_json_instant(Datum object, const char *key, TimestampTz *at)
 Datum
 pgqrs_json_set_instant(Datum object, const char *key, TimestampTz at)
 {
-	JsonbParseState *state = NULL;
+	PgqrsJson json;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_instant(&state, key, at);
-	return DirectFunctionCall2(jsonb_concat, object, end_object(&state));
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_instant(&json, key, at);
+	return DirectFunctionCall2(jsonb_concat, object, pgqrs_json_end(&json));
 }
 
 static int64
@@ -625,12 +578,9 @@ number_value(const JsonbValue *value)
 bool
 pgqrs_json_int64(Datum object, const char *key, int64 *number)
 {
-	Jsonb *jb = DatumGetJsonbP(object);
 	JsonbValue v;
 
-	if (!JB_ROOT_IS_OBJECT(jb) ||
-		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
-		v.type != jbvNumeric)
+	if (!get_member(object, key, &v) || v.type != jbvNumeric)
 		return false;
 	*number = number_value(&v);
 	return true;
@@ -639,12 +589,10 @@ pgqrs_json_int64(Datum object, const char *key, int64 *number)
 static JsonbContainer *
 array_value(Datum object, const char *key)
 {
-	Jsonb *jb = DatumGetJsonbP(object);
 	JsonbValue v;
 
-	if (!JB_ROOT_IS_OBJECT(jb) ||
-		getKeyJsonValueFromContainer(&jb->root, key, strlen(key), &v) == NULL ||
-		v.type != jbvBinary || !JsonContainerIsArray(v.val.binary.data))
+	if (!get_member(object, key, &v) || v.type != jbvBinary ||
+		!JsonContainerIsArray(v.val.binary.data))
 		return NULL;
 	return v.val.binary.data;
 }

@@ -28,7 +28,6 @@ extern Datum pgqrs_json_end(PgqrsJson *json);
 
 extern Datum pgqrs_json_null(void);
 extern Datum pgqrs_json_error(const char *type, const char *message);
-extern Datum pgqrs_json_run_payload(int64 run_id);
 extern Datum pgqrs_json_append_failure(NullableDatum history, int attempt,
 									   TimestampTz at, Datum error);
 extern char *pgqrs_json_text(Datum object, const char *key);
@@ -54,11 +53,11 @@ typedef struct PgqrsChildEnd
 /* Stands for a value that is too large to return. */
 extern Datum pgqrs_json_truncated(void);
 
-/* Inputs that waiting steps store. */
+/* Inputs that waiting steps store; without a status, the payload of a run's message. */
 extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
 									NullableDatum headers);
-extern Datum pgqrs_json_child(int64 run_id, const char *status);
+extern Datum pgqrs_json_run(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count,
 								 const char *status);
 

@@ -21,7 +21,6 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/name.h"
-#include "base/status.h"
 #include "common/pg_prng.h"
 #include "delivery/queue_probe.h"
 #include "miscadmin.h"
@@ -300,7 +299,7 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 
 	if (is_run)
 	{
-		d.payload = pgqrs_json_run_payload(d.message_id);
+		d.payload = pgqrs_json_run(d.message_id, NULL);
 		d.input = pgqrs_get_or_null(rows->run, Runs_input);
 	}
 	else

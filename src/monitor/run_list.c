@@ -761,8 +761,8 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
 		if (!pgqrs_is_null(slot, Messages_run_id))
 			set(values, nulls, Peek_payload,
-				pgqrs_json_run_payload(
-					DatumGetInt64(pgqrs_get(slot, Messages_run_id))));
+				pgqrs_json_run(DatumGetInt64(pgqrs_get(slot, Messages_run_id)),
+							   NULL));
 		tuplestore_putvalues(store, desc, values, nulls);
 	}
 	pgqrs_scan_end(&scan);

@@ -209,7 +209,7 @@ count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
 static void
 note_child(PgqrsStepRows *s, int64 child, bool stopping)
 {
-	Datum input = pgqrs_json_child(child, stopping ? STOPPING : NULL);
+	Datum input = pgqrs_json_run(child, stopping ? STOPPING : NULL);
 
 	pgqrs_step_fetch(s);
 	if (!s->found || !pgqrs_wait_step_start(s, pgqrs_value(input)))
@@ -330,7 +330,7 @@ add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 	one.found = false;
 	for (int i = 0; i < count; i++)
 	{
-		Datum input = pgqrs_json_child(ids[i], NULL);
+		Datum input = pgqrs_json_run(ids[i], NULL);
 
 		CHECK_FOR_INTERRUPTS();
 		one.step_id = steps[i];
@@ -588,7 +588,7 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 	pgqrs_set(step, Steps_status,
 			  pgqrs_enum_datum(ENUM_STEP_STATUS,
 							   has_succeeded(&end) ? STEP_SUCCESS : STEP_ERROR));
-	pgqrs_set(step, Steps_input, pgqrs_json_child(child, end.status));
+	pgqrs_set(step, Steps_input, pgqrs_json_run(child, end.status));
 	pgqrs_set(step, Steps_completed_at, TimestampTzGetDatum(pgqrs_clock()));
 	/* set NULL values, too: a replay of the child may have changed them */
 	pgqrs_set_or_null(step, Steps_output, end.output);
@@ -622,7 +622,7 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 			 read_child(s.run.runs, pgqrs_table_slot(s.run.runs),
 						noted_child(&s), NULL, end))
 		pgqrs_wait_step_finish(&s, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
-							   pgqrs_value(pgqrs_json_child(end->run_id, end->status)),
+							   pgqrs_value(pgqrs_json_run(end->run_id, end->status)),
 							   end->output, end->error);
 	else
 	{
