@@ -6,12 +6,10 @@
 #include "api/args.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "background/duties.h"
 #include "base/clock.h"
 #include "base/errors.h"
 #include "catalog/pg_type.h"
-#include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "delivery/floor_sweep.h"
 #include "fmgr.h"

@@ -6,7 +6,6 @@
 
 #include "base/errors.h"
 #include "base/json.h"
-#include "base/name.h"
 #include "catalog/pg_type.h"
 #include "delivery/claim.h"
 #include "delivery/consume.h"

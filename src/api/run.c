@@ -7,8 +7,6 @@
 #include "access/htup_details.h"
 #include "base/errors.h"
 #include "base/json.h"
-#include "base/name.h"
-#include "catalog/pg_type.h"
 #include "delivery/client_wait.h"
 #include "funcapi.h"
 #include "monitor/run_list.h"

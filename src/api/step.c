@@ -4,13 +4,10 @@
  */
 #include "api/args.h"
 
-#include "base/errors.h"
 #include "base/json.h"
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "monitor/run_list.h"
 #include "nodes/execnodes.h"
-#include "utils/builtins.h"
 #include "workflow/child.h"
 #include "workflow/signal.h"
 #include "workflow/step.h"

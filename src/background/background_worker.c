@@ -31,12 +31,9 @@
 #include "shmem/database_registry.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 /* An idle background worker exits after this time. */
 #define IDLE_TIME (10 * USECS_PER_SEC)

@@ -26,7 +26,6 @@
 #include "background/realign.h"
 #include "background/retention.h"
 #include "base/clock.h"
-#include "base/guc.h"
 #include "base/int64_list.h"
 #include "base/json.h"
 #include "base/subxact.h"

@@ -51,13 +51,11 @@
 #include "shmem/wakeup_table.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 /* pg_database is read at least this often. */
 #define READ_INTERVAL (60 * USECS_PER_SEC)

@@ -21,7 +21,6 @@
  */
 #include "background/realign.h"
 
-#include "base/catalog.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "delivery/worker.h"
@@ -35,7 +34,6 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
-#include "workflow/run_wakeup.h"
 #include "workflow/wait_step.h"
 
 /* Limits of one batch. */

@@ -39,7 +39,6 @@
 #include "base/compat.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "queue/privileges.h"
 #include "queue/queue.h"
 #include "shmem/quarantine.h"
 #include "shmem/writers.h"

@@ -18,7 +18,6 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
-#include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/sinval.h"
 #include "utils/builtins.h"

@@ -13,7 +13,6 @@
  */
 #include "delivery/floor_sweep.h"
 
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "queue/queue.h"
 #include "shmem/claim_floor.h"

@@ -8,7 +8,6 @@
  */
 #include "queue/priority_scan.h"
 
-#include "base/catalog.h"
 
 void
 pgqrs_priority_scan_begin(PgqrsPriorityScan *priorities, PgqrsTable *messages,

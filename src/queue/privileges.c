@@ -22,7 +22,6 @@
 #include "base/errors.h"
 #include "base/name.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"

@@ -27,7 +27,6 @@
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/roles.h"
-#include "queue/roles.h"
 #include "shmem/heartbeats.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"

@@ -22,7 +22,6 @@
 #include "shmem/slot_table.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 /* Workers of all databases that call within pgqrs.worker_timeout. */
 #define MAX_SLOTS 4096

@@ -18,7 +18,6 @@
 #include "miscadmin.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #define MAX_ROWS	   64
 #define DATABASE_SHARE 16 /* guaranteed to each database */

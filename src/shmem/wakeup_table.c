@@ -40,7 +40,6 @@
 #include "shmem/database_registry.h"
 #include "shmem/slot_table.h"
 #include "shmem/wait_slots.h"
-#include "utils/timestamp.h"
 
 #define SLOTS	   PGQRS_QUEUE_SLOTS
 #define WORDS	   (SLOTS / 64)

@@ -15,7 +15,6 @@
 #include "base/catalog.h"
 #include "base/compat.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 

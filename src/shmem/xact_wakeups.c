@@ -33,7 +33,6 @@
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #define MAX_RECORDS \
 	65536				  /* per transaction; after that, everything has

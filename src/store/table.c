@@ -46,7 +46,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 /* Tells our locks on keys from users' advisory locks, which are of class 1 and 2. */
 #define LOCK_CLASS 3

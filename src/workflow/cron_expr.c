@@ -20,7 +20,6 @@
 #include "base/errors.h"
 #include "mb/pg_wchar.h"
 #include "utils/datetime.h"
-#include "utils/timestamp.h"
 
 #define NFIELDS		  5
 #define DAY_OF_MONTH  2 /* that field */

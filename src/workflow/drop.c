@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "queue/lease_limits.h"
 #include "queue/message.h"
-#include "queue/privileges.h"
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/writers.h"

@@ -17,7 +17,6 @@
 #include "base/status.h"
 #include "queue/audit.h"
 #include "queue/lease_limits.h"
-#include "queue/privileges.h"
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/xact_hooks.h"

@@ -19,7 +19,6 @@
  */
 #include "workflow/run_wakeup.h"
 
-#include "base/clock.h"
 #include "base/int64_list.h"
 #include "base/json.h"
 #include "base/status.h"

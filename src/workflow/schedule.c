@@ -29,7 +29,6 @@
 #include "shmem/xact_hooks.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/timestamp.h"
 #include "workflow/cancel.h"
 #include "workflow/cron_expr.h"

@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "queue/audit.h"
-#include "queue/privileges.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run_wakeup.h"
