@@ -204,6 +204,30 @@ is_slot_of(int slot, int64 queue_id)
 	return is_ours(slot) && shared->slots[slot].s.name.id == queue_id;
 }
 
+/*
+ * The first slot from one on that is this database's and has its bit set, or -1;
+ * under the lock.
+ */
+static int
+next_slot(pg_atomic_uint64 *bits, int from)
+{
+	for (int word = from / 64; word < WORDS; word++)
+	{
+		uint64 left = pg_atomic_read_u64(&bits[word]);
+
+		if (word == from / 64)
+			left &= ~UINT64CONST(0) << (from % 64);
+		for (; left != 0; left &= left - 1)
+		{
+			int slot = word * 64 + pg_rightmost_one_pos64(left);
+
+			if (is_ours(slot))
+				return slot;
+		}
+	}
+	return -1;
+}
+
 int
 pgqrs_wakeup_list_queues(int64 *queue_ids)
 {
@@ -212,9 +236,8 @@ pgqrs_wakeup_list_queues(int64 *queue_ids)
 	if (shared == NULL)
 		return 0;
 	LWLockAcquire(shared->lock, LW_SHARED);
-	for (int i = 0; i < SLOTS; i++)
-		if (is_ours(i))
-			queue_ids[count++] = shared->slots[i].s.name.id;
+	for (int slot = -1; (slot = next_slot(shared->used, slot + 1)) >= 0;)
+		queue_ids[count++] = shared->slots[slot].s.name.id;
 	LWLockRelease(shared->lock);
 	return count;
 }
@@ -589,20 +612,11 @@ pgqrs_wakeup_take_queues(int64 *queue_ids, int max)
 	int count = 0;
 
 	LWLockAcquire(shared->lock, LW_SHARED);
-	for (int word = 0; word < WORDS; word++)
+	for (int slot = -1;
+		 count < max && (slot = next_slot(shared->marked, slot + 1)) >= 0;)
 	{
-		uint64 bits = pg_atomic_read_u64(&shared->marked[word]);
-
-		while (bits != 0 && count < max)
-		{
-			int slot = word * 64 + pg_rightmost_one_pos64(bits);
-
-			bits &= bits - 1;
-			if (!is_ours(slot))
-				continue;
-			pg_atomic_fetch_and_u64(&shared->marked[word], ~bit_of(slot));
-			queue_ids[count++] = shared->slots[slot].s.name.id;
-		}
+		pg_atomic_fetch_and_u64(&shared->marked[slot / 64], ~bit_of(slot));
+		queue_ids[count++] = shared->slots[slot].s.name.id;
 	}
 	LWLockRelease(shared->lock);
 	return count;
@@ -615,21 +629,12 @@ pgqrs_wakeup_take_dues(TimestampTz now, int64 *queue_ids, int max, TimestampTz *
 
 	*next = DT_NOEND;
 	LWLockAcquire(shared->lock, LW_SHARED);
-	for (int word = 0; word < WORDS; word++)
+	for (int slot = -1; (slot = next_slot(shared->used, slot + 1)) >= 0;)
 	{
-		uint64 bits = pg_atomic_read_u64(&shared->used[word]);
-
-		for (; bits != 0; bits &= bits - 1)
-		{
-			int slot = word * 64 + pg_rightmost_one_pos64(bits);
-
-			if (!is_ours(slot))
-				continue;
-			if (count < max && take_instant(&shared->slots[slot].s.due, now))
-				queue_ids[count++] = shared->slots[slot].s.name.id;
-			else
-				*next = Min(*next, pgqrs_wakeup_due(slot));
-		}
+		if (count < max && take_instant(&shared->slots[slot].s.due, now))
+			queue_ids[count++] = shared->slots[slot].s.name.id;
+		else
+			*next = Min(*next, pgqrs_wakeup_due(slot));
 	}
 	LWLockRelease(shared->lock);
 	return count;
