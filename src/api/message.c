@@ -118,8 +118,7 @@ sql_release_message(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	int64 delay = pgqrs_arg_duration_or(fcinfo, 2, "delay", 0);
 
-	if (!pgqrs_message_release(id, lease, delay))
-		pgqrs_cancel_finish(id);
+	pgqrs_cancel_or_release(id, lease, delay);
 	PG_RETURN_VOID();
 }
 
@@ -194,8 +193,7 @@ sql_set_visibility(PG_FUNCTION_ARGS)
 	int64 id = pgqrs_arg_int64(fcinfo, 0, "message_id");
 	TimestampTz visible_after = pgqrs_arg_instant(fcinfo, 1, "visible_after");
 
-	if (!pgqrs_message_set_visibility(id, visible_after))
-		pgqrs_cancel_finish(id);
+	pgqrs_cancel_or_set_visibility(id, visible_after);
 	PG_RETURN_VOID();
 }
 
