@@ -46,16 +46,6 @@ duration_value(int64 duration, bool known)
 	return pgqrs_value_if(known, IntervalPGetDatum(pgqrs_interval(duration)));
 }
 
-/* The queue of the first argument, if the role has any privilege on it. */
-static bool
-arg_queue(FunctionCallInfo fcinfo, PgqrsQueue *queue)
-{
-	int64 queue_id = pgqrs_arg_int64(fcinfo, 0, "queue_id");
-
-	return pgqrs_queue_by_id(queue_id, queue) &&
-		pgqrs_privileges_on(queue->name) != 0;
-}
-
 PG_FUNCTION_INFO_V1(sql_count_messages);
 Datum
 sql_count_messages(PG_FUNCTION_ARGS)
@@ -64,7 +54,7 @@ sql_count_messages(PG_FUNCTION_ARGS)
 	PgqrsQueueStats stats;
 	NullableDatum row[CountMessages_natts];
 
-	if (!arg_queue(fcinfo, &queue))
+	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue))
 		PG_RETURN_NULL();
 	pgqrs_stats_queue(queue.queue_id, &stats);
 	row[CountMessages_ready] = pgqrs_value(Int64GetDatum(stats.ready));
@@ -88,7 +78,8 @@ sql_count_runs(PG_FUNCTION_ARGS)
 	NullableDatum row[CountRuns_natts];
 	bool known;
 
-	if (!arg_queue(fcinfo, &queue) || !queue.is_workflow)
+	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue) ||
+		!queue.is_workflow)
 		PG_RETURN_NULL();
 	pgqrs_stats_workflow(queue.queue_id, &stats);
 	known = stats.has_durations;

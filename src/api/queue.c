@@ -73,8 +73,7 @@ sql_queue_name(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 
-	if (!pgqrs_queue_by_id(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue) ||
-		pgqrs_privileges_on(queue.name) == 0)
+	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
 }

@@ -595,7 +595,7 @@ remove_stray_runs(Pass *p)
 
 		if (pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) &&
 			!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
-			!pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_PKEY, run_id) &&
+			!pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_PKEY, run_id) &&
 			lock(p->runs, p->run))
 		{
 			remove_rows_of_run(p, run_id);
@@ -665,8 +665,8 @@ list_senders(List *queues)
 static bool
 has_rows(int64 queue_id)
 {
-	return pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, queue_id) ||
-		pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, queue_id) ||
+	return pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, queue_id) ||
+		pgqrs_table_has_row(TABLE_RUNS, INDEX_RUNS_WORKFLOW, queue_id) ||
 		pgqrs_queue_has_archived(queue_id);
 }
 

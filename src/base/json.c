@@ -220,6 +220,15 @@ pgqrs_json_text(Datum value, const char *key)
 	return pnstrdup(v.val.string.val, v.val.string.len);
 }
 
+/* Whether there is an error, and of that type. */
+bool
+pgqrs_json_is_error(NullableDatum error, const char *type)
+{
+	char *found = error.isnull ? NULL : pgqrs_json_text(error.value, "type");
+
+	return found != NULL && strcmp(found, type) == 0;
+}
+
 /* Size in bytes, detoasted and decompressed; also of text values. */
 Size
 pgqrs_json_size(Datum value)

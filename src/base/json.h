@@ -31,6 +31,7 @@ extern Datum pgqrs_json_error(const char *type, const char *message);
 extern Datum pgqrs_json_append_failure(NullableDatum history, int attempt,
 									   TimestampTz at, Datum error);
 extern char *pgqrs_json_text(Datum object, const char *key);
+extern bool pgqrs_json_is_error(NullableDatum error, const char *type);
 extern void pgqrs_json_check(Datum value, const char *argument, int index);
 extern Size pgqrs_json_size(Datum value);
 extern Datum pgqrs_json_cap_error(Datum error);

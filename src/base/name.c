@@ -8,7 +8,10 @@
  */
 #include "base/name.h"
 
+#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 
 #define MAX_NAME_BYTES	255
 #define RESERVED_PREFIX "pgqrs."
@@ -165,6 +168,33 @@ pgqrs_pattern_matches(const char *pattern, const char *name)
 	if (pgqrs_is_pattern(pattern))
 		return strncmp(pattern, name, strlen(pattern) - 1) == 0;
 	return strcmp(pattern, name) == 0;
+}
+
+bool
+pgqrs_any_pattern_matches(List *patterns, const char *name)
+{
+	ListCell *lc;
+
+	foreach(lc, patterns)
+		if (pgqrs_pattern_matches(lfirst(lc), name))
+			return true;
+	return false;
+}
+
+List *
+pgqrs_text_list(Datum array)
+{
+	List *list = NIL;
+	Datum *values;
+	bool *nulls;
+	int count;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false,
+					  TYPALIGN_INT, &values, &nulls, &count);
+	for (int i = 0; i < count; i++)
+		if (!nulls[i])
+			list = lappend(list, TextDatumGetCString(values[i]));
+	return list;
 }
 
 static int

@@ -563,7 +563,7 @@ static void
 find_named_queue(const char *name, const PgqrsWorker *worker, PgqrsQueue *queue)
 {
 	pgqrs_queue_require(name, PRIVILEGE_WORK, queue);
-	if (worker != NULL && !pgqrs_worker_subscribes(worker, name))
+	if (worker != NULL && !pgqrs_any_pattern_matches(worker->queues, name))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("worker " INT64_FORMAT " does not subscribe to queue \"%s\"",

@@ -540,15 +540,6 @@ taken_queue(Wait *w)
 	return NULL;
 }
 
-static bool
-may_work_on(int64 queue_id)
-{
-	PgqrsQueue queue;
-
-	return pgqrs_queue_by_id(queue_id, &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
-}
-
 /*
  * Chooses the queues to visit by the wake-up.  A wake-up of a queue that this
  * backend does not wait for, or may not claim from, makes the list anew, so
@@ -558,10 +549,13 @@ static void
 choose_queues(Wait *w, const PgqrsWorker *worker)
 {
 	bool is_queue = w->has_taken && w->taken.kind == WAKEUP_QUEUE;
+	PgqrsQueue queue;
 	WaitQueue *q;
 
 	if (w->queues == NULL || w->polls || (w->has_taken && !is_queue) ||
-		(is_queue && (taken_queue(w) == NULL || !may_work_on(w->taken.id))))
+		(is_queue &&
+		 (taken_queue(w) == NULL ||
+		  !pgqrs_queue_allows(w->taken.id, PRIVILEGE_WORK, &queue))))
 		list_queues(w, worker);
 	q = w->has_taken ? taken_queue(w) : NULL;
 	if (q != NULL)
@@ -582,7 +576,8 @@ look_at_queue(Wait *w, WaitQueue *q, PgqrsTable *messages, TupleTableSlot *slot)
 		q->due = false;
 		return;
 	}
-	wants = w->may_take && w->found == 0 && may_work_on(q->queue_id);
+	wants = w->may_take && w->found == 0 &&
+		pgqrs_queue_allows(q->queue_id, PRIVILEGE_WORK, &queue);
 	if (due)
 		probe.ready = pgqrs_queue_probe_due(messages, slot, &queue, MAX_FOUND,
 											wants);

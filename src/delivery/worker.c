@@ -161,16 +161,6 @@ pgqrs_worker_heartbeat(int64 worker_id)
 	return worker.status;
 }
 
-static bool
-may_work_on(TupleTableSlot *message)
-{
-	PgqrsQueue queue;
-
-	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(message, Messages_queue_id)),
-							 &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
-}
-
 int
 pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 {
@@ -178,6 +168,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsWorker worker;
 	PgqrsInt64List held;
+	PgqrsQueue queue;
 	int count = 0;
 
 	pgqrs_async_commit_begin();
@@ -196,7 +187,9 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 		if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
 			continue;
 		result->is_run = !pgqrs_is_null(slot, Messages_run_id);
-		result->extended = may_work_on(slot) &&
+		result->extended = pgqrs_queue_allows(DatumGetInt64(
+												  pgqrs_get(slot, Messages_queue_id)),
+											  PRIVILEGE_WORK, &queue) &&
 			pgqrs_message_extend(messages, slot, id,
 								 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
 								 timeout, &result->cancel_requested);

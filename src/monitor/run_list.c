@@ -114,8 +114,7 @@ static void
 require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
-		!pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue) ||
-		pgqrs_privileges_on(queue->name) == 0)
+		!pgqrs_queue_visible(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue))
 		pgqrs_error_run_not_found(run_id);
 }
 
@@ -152,16 +151,6 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 	return heap_form_tuple(desc, values, nulls);
 }
 
-/* Whether the current role may read what a row of this queue says. */
-static bool
-readable(TupleTableSlot *slot, AttrNumber queue_id)
-{
-	PgqrsQueue queue;
-
-	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue) &&
-		pgqrs_privileges_on(queue.name) != 0;
-}
-
 /* The column of the run's message, or of what its end left in the archive. */
 static bool
 read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
@@ -169,10 +158,12 @@ read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
 {
 	PgqrsTable *table = pgqrs_table_open(id, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
+	PgqrsQueue queue;
 	bool found;
 
 	table->snapshot = GetActiveSnapshot();
-	found = pgqrs_row_fetch_id(table, run_id, slot) && readable(slot, queue_id);
+	found = pgqrs_row_fetch_id(table, run_id, slot) &&
+		pgqrs_queue_visible(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue);
 	if (found)
 		*crashes = DatumGetInt32(pgqrs_get(slot, column));
 	pgqrs_table_close(table);

@@ -107,12 +107,6 @@ pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
 	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
 }
 
-static TimestampTz
-row_visible_after(const PgqrsRow *row)
-{
-	return DatumGetTimestampTz(row->values[Messages_visible_after - 1]);
-}
-
 /* Nobody holds it any more; it can be claimed at the given instant. */
 void
 pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after)
@@ -466,8 +460,8 @@ ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
 	found = pgqrs_row_fetch_id(archive, id, slot) &&
 		!pgqrs_is_null(slot, Archive_lease) &&
 		DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
-		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)), &queue) &&
-		pgqrs_queue_allows(&queue, PRIVILEGE_WORK);
+		pgqrs_queue_allows(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)),
+						   PRIVILEGE_WORK, &queue);
 	if (found)
 	{
 		*outcome = pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(slot, Archive_outcome));
@@ -587,12 +581,27 @@ pgqrs_message_delete(int64 id, int64 lease)
 	pgqrs_table_close(messages);
 }
 
-/* Past a run's deadline its holder has nothing to give back. */
-static void
-refuse_late(TupleTableSlot *slot, int64 id)
+/*
+ * Gives up the lease of the locked message, if it has one, unless its run was asked
+ * to stop: false.  The message can be claimed at the instant.
+ */
+static bool
+give_back(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
+		  int64 delay, TimestampTz not_before, PgqrsEventKind event)
 {
-	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
-		pgqrs_error_run_past_deadline(id);
+	TimestampTz at;
+	PgqrsRow row;
+
+	if (pgqrs_message_is_cancelling(slot))
+		return false;
+	at = pgqrs_floor_writer_clock(queue->queue_id, delay, not_before) + delay;
+	at = Max(at, not_before);
+	pgqrs_row_copy(&row, messages, slot);
+	pgqrs_message_clear_lease(&row, at);
+	pgqrs_row_update(messages, slot, &row);
+	pgqrs_event_of_message(event, slot, .until = at);
+	pgqrs_message_publish_room(slot, queue);
+	return true;
 }
 
 bool
@@ -601,26 +610,14 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
-	PgqrsRow row;
-	bool cancelling;
+	bool released;
 
 	require_lease(messages, id, lease, FENCE_LOCK_AND_END, true, slot, &queue);
-	refuse_late(slot, id);
-	cancelling = pgqrs_message_is_cancelling(slot);
-	if (!cancelling)
-	{
-		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_clear_lease(&row,
-								  pgqrs_floor_writer_clock(queue.queue_id,
-														   delay, DT_NOBEGIN) +
-									  delay);
-		pgqrs_row_update(messages, slot, &row);
-		pgqrs_event_of_message(EVENT_RELEASED, slot,
-							   .until = row_visible_after(&row));
-		pgqrs_message_publish_room(slot, &queue);
-	}
+	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
+		pgqrs_error_run_past_deadline(id);
+	released = give_back(messages, slot, &queue, delay, DT_NOBEGIN, EVENT_RELEASED);
 	pgqrs_table_close(messages);
-	return !cancelling;
+	return released;
 }
 
 bool
@@ -704,11 +701,10 @@ distinct(int64 *ids, int count)
 static bool
 needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	return pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
-							 queue) &&
+	return pgqrs_queue_allows(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+							  PRIVILEGE_WORK, queue) &&
 		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
-		!pgqrs_lease_is_live(slot, pgqrs_clock()) &&
-		pgqrs_queue_allows(queue, PRIVILEGE_WORK);
+		!pgqrs_lease_is_live(slot, pgqrs_clock());
 }
 
 /*
@@ -750,23 +746,15 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 	pfree(queues);
 }
 
-/* Until it is over, nobody counts leases under the limits that there may be. */
+/* Between the two, nobody counts leases under the limits that there may be. */
 static void
-begin_extending(int64 worker_id, const PgqrsQueue *queue)
+mark_extending(int64 worker_id, const PgqrsQueue *queue,
+			   void (*mark)(PgqrsTableId table, int64 id))
 {
 	if (queue->max_in_flight > 0)
-		pgqrs_lease_extend_begin(TABLE_QUEUES, queue->queue_id);
+		mark(TABLE_QUEUES, queue->queue_id);
 	if (worker_id != 0)
-		pgqrs_lease_extend_begin(TABLE_WORKERS, worker_id);
-}
-
-static void
-end_extending(int64 worker_id, const PgqrsQueue *queue)
-{
-	if (queue->max_in_flight > 0)
-		pgqrs_lease_extend_end(TABLE_QUEUES, queue->queue_id);
-	if (worker_id != 0)
-		pgqrs_lease_extend_end(TABLE_WORKERS, worker_id);
+		mark(TABLE_WORKERS, worker_id);
 }
 
 /* When the lease ends that is extended; timeout < 0: never earlier than before. */
@@ -807,7 +795,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	if (result != FENCE_PASSED)
 		return false;
 	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
-	begin_extending(worker_id, &queue);
+	mark_extending(worker_id, &queue, pgqrs_lease_extend_begin);
 	now = pgqrs_clock();
 	current = !pgqrs_message_is_past_deadline(slot, now) &&
 		(pgqrs_lease_is_live(slot, now) || may_revive(messages, slot, &queue));
@@ -821,7 +809,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 											queue.max_attempts);
 		pgqrs_row_update(messages, slot, &row);
 	}
-	end_extending(worker_id, &queue);
+	mark_extending(worker_id, &queue, pgqrs_lease_extend_end);
 	return current;
 }
 
@@ -855,8 +843,7 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
 	PgqrsQueue queue;
-	PgqrsRow row;
-	bool cancelling;
+	bool moved;
 
 	do
 	{
@@ -866,19 +853,7 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 			pgqrs_error_message_not_found(id);
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
-	cancelling = pgqrs_message_is_cancelling(slot);
-	if (!cancelling)
-	{
-		pgqrs_row_copy(&row, messages, slot);
-		pgqrs_message_clear_lease(&row,
-								  Max(visible_after,
-									  pgqrs_floor_writer_clock(queue.queue_id, 0,
-															   visible_after)));
-		pgqrs_row_update(messages, slot, &row);
-		pgqrs_event_of_message(EVENT_RESCHEDULED, slot,
-							   .until = row_visible_after(&row));
-		pgqrs_message_publish_room(slot, &queue);
-	}
+	moved = give_back(messages, slot, &queue, 0, visible_after, EVENT_RESCHEDULED);
 	pgqrs_table_close(messages);
-	return !cancelling;
+	return moved;
 }

@@ -190,10 +190,16 @@ pgqrs_queue_by_name(const char *name, PgqrsQueue *queue)
 	return pgqrs_queue_by_id(cached->queue_id, queue);
 }
 
-bool
-pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege)
+static bool
+has_privilege(const PgqrsQueue *queue, PgqrsPrivilege privilege)
 {
 	return (pgqrs_privileges_on(queue->name) & (1 << privilege)) != 0;
+}
+
+bool
+pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege, PgqrsQueue *queue)
+{
+	return pgqrs_queue_by_id(queue_id, queue) && has_privilege(queue, privilege);
 }
 
 /* False: it has no privilege at all; 42501: it has another one. */
@@ -206,6 +212,13 @@ check_privilege(const PgqrsQueue *queue, PgqrsPrivilege privilege)
 		pgqrs_error_permission_denied(pgqrs_enum_label(ENUM_PRIVILEGE, privilege),
 									  queue->name);
 	return mask != 0;
+}
+
+bool
+pgqrs_queue_visible(int64 queue_id, PgqrsQueue *queue)
+{
+	return pgqrs_queue_by_id(queue_id, queue) &&
+		pgqrs_privileges_on(queue->name) != 0;
 }
 
 bool
@@ -305,17 +318,6 @@ compare_ids(const ListCell *a, const ListCell *b)
 	return (ida > idb) - (ida < idb);
 }
 
-static bool
-matches_any_pattern(List *patterns, const char *name)
-{
-	ListCell *lc;
-
-	foreach(lc, patterns)
-		if (pgqrs_pattern_matches(lfirst(lc), name))
-			return true;
-	return false;
-}
-
 List *
 pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 {
@@ -329,7 +331,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 	{
 		PgqrsQueue *copy;
 
-		if (!matches_any_pattern(patterns, queue->name))
+		if (!pgqrs_any_pattern_matches(patterns, queue->name))
 			continue;
 		copy = palloc(sizeof(PgqrsQueue));
 		*copy = *queue;
@@ -338,7 +340,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 
 	/* a privilege check may read tables, so only now */
 	for (int i = list_length(result) - 1; i >= 0; i--)
-		if (!pgqrs_queue_allows(list_nth(result, i), privilege))
+		if (!has_privilege(list_nth(result, i), privilege))
 			result = list_delete_nth_cell(result, i);
 	list_sort(result, compare_ids);
 	return result;
@@ -407,7 +409,7 @@ fill_list(QueueList *list, const char *key, List *patterns, List *also,
 		const PgqrsQueue *queue = lfirst(lc);
 		int at = list->ids.count;
 
-		if (also != NIL && !matches_any_pattern(also, queue->name))
+		if (also != NIL && !pgqrs_any_pattern_matches(also, queue->name))
 			continue;
 		list->ids.ids[at] = queue->queue_id;
 		list->ids.slots[at] = pgqrs_wakeup_slot(queue->queue_id);
@@ -443,21 +445,10 @@ pgqrs_queue_match_ids(List *patterns, List *also, PgqrsPrivilege privilege)
 }
 
 bool
-pgqrs_queue_has(PgqrsTableId id, PgqrsIndexId index, int64 queue_id)
-{
-	PgqrsTable *table = pgqrs_table_open(id, false);
-	Datum key = Int64GetDatum(queue_id);
-	bool found = pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
-
-	pgqrs_table_close(table);
-	return found;
-}
-
-bool
 pgqrs_queue_has_archived(int64 queue_id)
 {
-	return pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, queue_id) ||
-		pgqrs_queue_has(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, queue_id);
+	return pgqrs_table_has_row(TABLE_ARCHIVE, INDEX_ARCHIVE_DEAD, queue_id) ||
+		pgqrs_table_has_row(TABLE_ARCHIVE, INDEX_ARCHIVE_ENDED, queue_id);
 }
 
 /*

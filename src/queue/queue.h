@@ -43,8 +43,10 @@ extern bool pgqrs_queue_pin(const char *name);
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 								PgqrsQueue *queue);
 
-/* Whether the current role has the privilege. */
-extern bool pgqrs_queue_allows(const PgqrsQueue *queue, PgqrsPrivilege privilege);
+/* By id for a role that has any privilege on it, or that one. */
+extern bool pgqrs_queue_visible(int64 queue_id, PgqrsQueue *queue);
+extern bool pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege,
+							   PgqrsQueue *queue);
 
 /*
  * By id for a role that has the privilege.  False: the role has none at all, and
@@ -77,8 +79,6 @@ typedef struct PgqrsQueueIds
 extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
 												  PgqrsPrivilege privilege);
 
-/* Whether a table has rows of a queue; the index begins with the queue's id. */
-extern bool pgqrs_queue_has(PgqrsTableId table, PgqrsIndexId index, int64 queue_id);
 extern bool pgqrs_queue_has_archived(int64 queue_id);
 
 /* A lease of more than a year is a mistake. */

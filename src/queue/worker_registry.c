@@ -23,7 +23,6 @@
 #include "base/errors.h"
 #include "base/guc.h"
 #include "base/name.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/roles.h"
@@ -31,7 +30,6 @@
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -151,35 +149,6 @@ is_ours(TupleTableSlot *slot)
 		pgqrs_is_extension_owner();
 }
 
-/* The patterns of a worker's row, as strings. */
-static List *
-patterns_of(TupleTableSlot *slot)
-{
-	ArrayType *array = DatumGetArrayTypeP(pgqrs_get(slot, Workers_queues));
-	List *patterns = NIL;
-	Datum *values;
-	bool *nulls;
-	int count;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
-					  &count);
-	for (int i = 0; i < count; i++)
-		if (!nulls[i])
-			patterns = lappend(patterns, TextDatumGetCString(values[i]));
-	return patterns;
-}
-
-static bool
-any_matches(List *patterns, const char *queue)
-{
-	ListCell *lc;
-
-	foreach(lc, patterns)
-		if (pgqrs_pattern_matches(lfirst(lc), queue))
-			return true;
-	return false;
-}
-
 void
 pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 {
@@ -191,7 +160,7 @@ pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 	worker->worker_id = worker_id;
 	worker->status = status_of(slot);
 	worker->max_concurrent = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
-	worker->queues = patterns_of(slot);
+	worker->queues = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
 	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
 	worker->version = pgqrs_is_null(slot, Workers_version) ?
 		NULL :
@@ -205,12 +174,6 @@ pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker)
 	pgqrs_worker_require(worker_id, worker);
 	if (worker->status == WORKER_STOPPED)
 		pgqrs_error_worker_stopped(worker_id);
-}
-
-bool
-pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue)
-{
-	return any_matches(worker->queues, queue);
 }
 
 /*
@@ -308,8 +271,9 @@ pgqrs_worker_count_serving(const char *queue, int max)
 
 		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
 			continue;
-		patterns = patterns_of(slot);
-		if (any_matches(patterns, queue) && may_serve(slot, queue, &refused))
+		patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
+		if (pgqrs_any_pattern_matches(patterns, queue) &&
+			may_serve(slot, queue, &refused))
 			count++;
 		list_free_deep(patterns);
 	}
@@ -317,12 +281,6 @@ pgqrs_worker_count_serving(const char *queue, int max)
 	pgqrs_table_close(workers);
 	list_free(refused);
 	return count;
-}
-
-bool
-pgqrs_worker_any_serves(const char *queue)
-{
-	return pgqrs_worker_count_serving(queue, 1) > 0;
 }
 
 /*

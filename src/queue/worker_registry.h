@@ -42,9 +42,6 @@ extern void pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker);
 /* The same, and PQ014 if it is stopped. */
 extern void pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker);
 
-/* Whether a worker subscribes to a queue. */
-extern bool pgqrs_worker_subscribes(const PgqrsWorker *worker, const char *queue);
-
 /*
  * A sign of life.  It is noted in shared memory, whatever becomes of the
  * transaction.  The worker's row is written if that was not done within
@@ -59,9 +56,6 @@ extern bool pgqrs_workers_follow_roles(int max);
 
 /* How many live workers of any role serve the queue; counted up to max. */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
-
-/* Whether one does. */
-extern bool pgqrs_worker_any_serves(const char *queue);
 
 /*
  * Moves a worker of the current role (PQ005) to another status; false if it

@@ -657,6 +657,17 @@ pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 	return found;
 }
 
+bool
+pgqrs_table_has_row(PgqrsTableId table_id, PgqrsIndexId index, int64 id)
+{
+	PgqrsTable *table = pgqrs_table_open(table_id, false);
+	Datum key = Int64GetDatum(id);
+	bool found = pgqrs_row_fetch(table, index, 1, &key, pgqrs_table_slot(table));
+
+	pgqrs_table_close(table);
+	return found;
+}
+
 /* Fetches a row of a table with a single-column bigint key. */
 bool
 pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot)

@@ -100,6 +100,8 @@ extern bool pgqrs_trigger_is_own(Relation rel, const Trigger *trigger);
 /* reading */
 extern bool pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 							const Datum *keys, TupleTableSlot *slot);
+/* Whether a table has a row of an id; the index begins with that id. */
+extern bool pgqrs_table_has_row(PgqrsTableId table, PgqrsIndexId index, int64 id);
 extern bool pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot);
 extern bool pgqrs_row_fetch_locked(PgqrsTable *table, int64 id,
 								   LockTupleMode mode, TupleTableSlot *slot);

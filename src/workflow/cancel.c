@@ -376,6 +376,20 @@ pgqrs_cancel_finish(int64 run_id)
 	pgqrs_cancel_children(run_id);
 }
 
+void
+pgqrs_cancel_or_release(int64 message_id, int64 lease, int64 delay)
+{
+	if (!pgqrs_message_release(message_id, lease, delay))
+		pgqrs_cancel_finish(message_id);
+}
+
+void
+pgqrs_cancel_or_set_visibility(int64 message_id, TimestampTz visible_after)
+{
+	if (!pgqrs_message_set_visibility(message_id, visible_after))
+		pgqrs_cancel_finish(message_id);
+}
+
 /*
  * Deletion
  */
@@ -444,16 +458,6 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
  * Many runs
  */
 
-static bool
-has_error_type(TupleTableSlot *message, const char *error_type)
-{
-	char *type = NULL;
-
-	if (!pgqrs_is_null(message, Messages_last_error))
-		type = pgqrs_json_text(pgqrs_get(message, Messages_last_error), "type");
-	return type != NULL && strcmp(type, error_type) == 0;
-}
-
 /* Whether the run in the slot matches the filter in all but its error. */
 static bool
 matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
@@ -490,7 +494,8 @@ find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 		CHECK_FOR_INTERRUPTS();
 		if (id > filter->after_run_id &&
 			(filter->error_type == NULL ||
-			 has_error_type(rows->message, filter->error_type)))
+			 pgqrs_json_is_error(pgqrs_get_or_null(rows->message, Messages_last_error),
+								 filter->error_type)))
 			pgqrs_int64_list_add(&ids, id);
 	}
 	pgqrs_scan_end(&scan);
@@ -599,6 +604,7 @@ typedef struct Family
 	PgqrsRunRows rows;
 	PgqrsTable *archive;
 	TupleTableSlot *letter;
+	PgqrsInt64List parents; /* ended runs that may have left children */
 	int may_look;
 	int may_cancel;
 	int cancelled;
@@ -691,66 +697,51 @@ follows_parent(TupleTableSlot *run)
 }
 
 /*
- * The joined children with ids from "from", excluded, to "to"; to < 0: all
+ * Adds the joined children with ids from "from", excluded, to "to"; to < 0: all
  * after.
  */
-static List *
-find_joined(Family *f, int64 parent, int64 from, int64 to)
+static void
+add_joined(Family *f, int64 parent, int64 from, int64 to, PgqrsInt64List *children)
 {
 	PgqrsInt64List ids = {0};
-	List *children = NIL;
 
 	pgqrs_family_add_children(parent, from, &ids);
 	for (int i = 0; i < ids.count; i++)
-	{
-		int64 *child;
-
-		if ((to >= 0 && ids.values[i] > to) ||
-			!pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) ||
-			!goes_on(f->rows.run))
-			continue;
-		child = palloc(sizeof(int64));
-		*child = ids.values[i];
-		children = lappend(children, child);
-	}
-	return children;
+		if ((to < 0 || ids.values[i] <= to) &&
+			pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) &&
+			goes_on(f->rows.run))
+			pgqrs_int64_list_add(children, ids.values[i]);
 }
 
 /*
- * The children of a run that have to end with it, with ids after *after, within
- * the limits of the call.  Sets *after to the last child read, or -1 after all
- * of them.
+ * Adds the children of a run that have to end with it, with ids after *after,
+ * within the limits of the call.  Sets *after to the last child read, or -1
+ * after all of them.
  */
-static List *
-find_children(Family *f, int64 parent, int64 *after)
+static void
+add_children(Family *f, int64 parent, int64 *after, PgqrsInt64List *children)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
 		{2, BTGreaterStrategyNumber, Int64GetDatum(*after)},
 	};
-	List *children = NIL;
 	int64 from = *after;
 	PgqrsScan scan;
 	bool more = true;
 
 	pgqrs_scan_begin(&scan, f->rows.runs, INDEX_RUNS_PARENT, lengthof(keys), keys);
-	while (f->may_look > 0 && list_length(children) < f->may_cancel &&
+	while (f->may_look > 0 && children->count < f->may_cancel &&
 		   (more = pgqrs_scan_next(&scan, f->rows.run)))
 	{
 		f->may_look--;
 		*after = DatumGetInt64(pgqrs_get(f->rows.run, Runs_run_id));
 		if (follows_parent(f->rows.run))
-		{
-			int64 *child = palloc(sizeof(int64));
-
-			*child = *after;
-			children = lappend(children, child);
-		}
+			pgqrs_int64_list_add(children, *after);
 	}
 	pgqrs_scan_end(&scan);
 	if (!more)
 		*after = -1;
-	return list_concat(children, find_joined(f, parent, from, *after));
+	add_joined(f, parent, from, *after, children);
 }
 
 /*
@@ -794,50 +785,43 @@ cancel_child(Family *f, int64 child, int64 parent)
 	return result;
 }
 
-/* Cancels children of one ended run; returns those that have ended now. */
-static List *
+/* Cancels children of one ended run; those that have ended now are next. */
+static void
 cancel_family(Family *f, int64 parent)
 {
+	PgqrsInt64List children = {0};
 	int64 after;
 	int64 first_busy = 0;
-	List *children;
-	List *ended = NIL;
-	ListCell *lc;
 
 	if (!lock_note(f, parent, &after))
-		return NIL;
-	children = find_children(f, parent, &after);
-	foreach(lc, children)
+		return;
+	add_children(f, parent, &after, &children);
+	for (int i = 0; i < children.count; i++)
 	{
-		int64 *child = lfirst(lc);
-		CancelResult result = cancel_child(f, *child, parent);
+		int64 child = children.values[i];
+		CancelResult result = cancel_child(f, child, parent);
 
 		CHECK_FOR_INTERRUPTS();
-		if (result == CANCEL_BUSY && (first_busy == 0 || *child < first_busy))
-			first_busy = *child;
+		if (result == CANCEL_BUSY && (first_busy == 0 || child < first_busy))
+			first_busy = child;
 		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
 		{
 			f->may_cancel--;
 			f->cancelled++;
 		}
 		if (result == CANCEL_ENDED)
-			ended = lappend(ended, child);
+			pgqrs_int64_list_add(&f->parents, child);
 	}
 	write_note(f, first_busy != 0 ? first_busy - 1 : after);
-	return ended;
 }
 
 /* Visits the families of the parents, of their children, and so on. */
 static void
-cancel_families(Family *f, List *parents)
+cancel_families(Family *f)
 {
-	while (parents != NIL && f->may_look > 0 && f->may_cancel > 0)
-	{
-		int64 parent = *(int64 *) linitial(parents);
-
-		parents = list_delete_first(parents);
-		parents = list_concat(parents, cancel_family(f, parent));
-	}
+	for (int i = 0;
+		 i < f->parents.count && f->may_look > 0 && f->may_cancel > 0; i++)
+		cancel_family(f, f->parents.values[i]);
 }
 
 void
@@ -849,25 +833,22 @@ pgqrs_cancel_children(int64 run_id)
 	};
 
 	open_family(&f);
-	cancel_families(&f, list_make1(&run_id));
+	pgqrs_int64_list_add(&f.parents, run_id);
+	cancel_families(&f);
 	close_family(&f);
 }
 
 /* Up to max ended runs that have left children. */
-static List *
+static PgqrsInt64List
 find_families(Family *f, int max)
 {
-	List *parents = NIL;
+	PgqrsInt64List parents = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, f->archive, INDEX_ARCHIVE_WAITING, 0, NULL);
-	while (list_length(parents) < max && pgqrs_scan_next(&scan, f->letter))
-	{
-		int64 *parent = palloc(sizeof(int64));
-
-		*parent = DatumGetInt64(pgqrs_get(f->letter, Archive_message_id));
-		parents = lappend(parents, parent);
-	}
+	while (parents.count < max && pgqrs_scan_next(&scan, f->letter))
+		pgqrs_int64_list_add(&parents,
+							 DatumGetInt64(pgqrs_get(f->letter, Archive_message_id)));
 	pgqrs_scan_end(&scan);
 	return parents;
 }
@@ -878,7 +859,7 @@ next_look(Family *f, bool full)
 {
 	TimestampTz now = pgqrs_clock();
 
-	if (find_families(f, 1) == NIL)
+	if (find_families(f, 1).count == 0)
 		return DT_NOEND;
 	/* row locks are short */
 	if (f->busy)
@@ -894,13 +875,12 @@ int
 pgqrs_cancel_left(int max_rows, TimestampTz *next)
 {
 	Family f = {.may_look = MAX_CHILDREN_LOOKED, .may_cancel = max_rows};
-	List *parents;
 	bool full;
 
 	open_family(&f);
-	parents = find_families(&f, max_rows);
-	full = list_length(parents) == max_rows;
-	cancel_families(&f, parents);
+	f.parents = find_families(&f, max_rows);
+	full = f.parents.count == max_rows;
+	cancel_families(&f);
 	full |= f.may_look <= 0 || f.may_cancel <= 0;
 	*next = next_look(&f, full);
 	close_family(&f);

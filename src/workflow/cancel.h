@@ -56,6 +56,14 @@ extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease,
  */
 extern void pgqrs_cancel_finish(int64 run_id);
 
+/*
+ * pgqrs_message_release() and pgqrs_message_set_visibility(), which end a run
+ * that was asked to stop.
+ */
+extern void pgqrs_cancel_or_release(int64 message_id, int64 lease, int64 delay);
+extern void pgqrs_cancel_or_set_visibility(int64 message_id,
+										   TimestampTz visible_after);
+
 /* Deletes a run softly; a live run is cancelled first. */
 extern void pgqrs_cancel_delete(int64 run_id, const char *reason);
 

@@ -312,20 +312,6 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 	close_tables(&r);
 }
 
-/* Whether the dead letter's error has the type that the caller asked for. */
-static bool
-has_error_type(Replay *r)
-{
-	char *type;
-
-	if (r->error_type == NULL)
-		return true;
-	if (pgqrs_is_null(r->archived, Archive_last_error))
-		return false;
-	type = pgqrs_json_text(pgqrs_get(r->archived, Archive_last_error), "type");
-	return type != NULL && strcmp(type, r->error_type) == 0;
-}
-
 /*
  * Locks and visits up to max_rows dead letters of a queue, oldest first; returns
  * the number of successful visits.  Skips rows that another transaction has
@@ -346,7 +332,9 @@ visit_dead_letters(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 	while (count < max_rows && pgqrs_scan_next(&scan, r->archived))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (has_error_type(r) &&
+		if ((r->error_type == NULL ||
+			 pgqrs_json_is_error(pgqrs_get_or_null(r->archived, Archive_last_error),
+								 r->error_type)) &&
 			pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
 									   DatumGetInt64(pgqrs_get(r->archived,
 															   Archive_message_id))) &&

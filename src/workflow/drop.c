@@ -309,12 +309,12 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 
 	if (is_workflow)
 	{
-		if (pgqrs_queue_has(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
+		if (pgqrs_table_has_row(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
 			what = "The workflow has runs.";
 		else if (pgqrs_schedule_exists_for(name))
 			what = "The workflow has schedules.";
 	}
-	else if (pgqrs_queue_has(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
+	else if (pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
 		what = "The queue has messages.";
 	else if (pgqrs_queue_has_archived(id))
 		what = "The queue has archived messages.";

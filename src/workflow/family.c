@@ -18,6 +18,7 @@
 #include "base/errors.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "workflow/run.h"
 #include "workflow/run_wakeup.h"
 
 /* A cycle is searched for among so many ancestors. */
@@ -64,20 +65,6 @@ static int64
 parent_of(Parents *p)
 {
 	return DatumGetInt64(pgqrs_get(p->slot, Parents_parent_run_id));
-}
-
-static PgqrsRunStatus
-status_of(TupleTableSlot *run)
-{
-	return pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(run, Runs_status));
-}
-
-static bool
-has_ended(TupleTableSlot *run)
-{
-	PgqrsRunStatus status = status_of(run);
-
-	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
 }
 
 /*
@@ -150,7 +137,7 @@ pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
 		(!pgqrs_is_null(run, Runs_parent_run_id) &&
 		 DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)) == parent))
 		return;
-	if (!has_ended(run))
+	if (!pgqrs_run_is_terminal(pgqrs_run_status(run)))
 	{
 		refuse_ancestor(runs, run_id, parent);
 		(void) pgqrs_row_fetch_locked(messages, run_id, LockTupleKeyShare,
@@ -177,14 +164,13 @@ pgqrs_family_wake_parents(int64 run_id)
 bool
 pgqrs_family_has_joined(int64 parent)
 {
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(parent)};
-	Parents p;
-	bool found;
+	return pgqrs_table_has_row(TABLE_PARENTS, INDEX_PARENTS_PARENT, parent);
+}
 
-	begin(&p, INDEX_PARENTS_PARENT, 1, &key, false);
-	found = next(&p);
-	end(&p);
-	return found;
+bool
+pgqrs_family_is_shared(int64 run_id)
+{
+	return pgqrs_table_has_row(TABLE_PARENTS, INDEX_PARENTS_PKEY, run_id);
 }
 
 static bool
@@ -211,18 +197,6 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 	end(&p);
 }
 
-bool
-pgqrs_family_is_shared(int64 run_id)
-{
-	Parents p;
-	bool found;
-
-	begin_parents(&p, run_id, false);
-	found = next(&p);
-	end(&p);
-	return found;
-}
-
 /* Whether the parent has not ended, or has ended with SUCCESS. */
 static bool
 holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
@@ -231,7 +205,7 @@ holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
 
 	if (!pgqrs_row_fetch_id(runs, parent, slot))
 		return false;
-	status = status_of(slot);
+	status = pgqrs_run_status(slot);
 	return status != RUN_ERROR && status != RUN_CANCELLED;
 }
 
@@ -266,7 +240,8 @@ static bool
 may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
 {
 	return pgqrs_row_fetch_id(runs, run_id, slot) &&
-		(status_of(slot) == RUN_ERROR || !has_ended(slot));
+		(pgqrs_run_status(slot) == RUN_ERROR ||
+		 !pgqrs_run_is_terminal(pgqrs_run_status(slot)));
 }
 
 bool

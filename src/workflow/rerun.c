@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 #include "workflow/child.h"
 #include "workflow/run.h"
+#include "workflow/step.h"
 
 static void
 check_ended(TupleTableSlot *run, int64 run_id)
@@ -76,14 +77,6 @@ typedef struct StepCopy
 	bool from_many;	  /* from_step started several children together */
 } StepCopy;
 
-static bool
-fetch_step(PgqrsTable *steps, int64 run_id, const char *step_id, TupleTableSlot *step)
-{
-	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
-
-	return pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, step);
-}
-
 /* The number of children that the step started together, or 0. */
 static int
 count_children(TupleTableSlot *step)
@@ -102,7 +95,7 @@ read_from_step(StepCopy *c)
 	TupleTableSlot *step = pgqrs_table_slot(c->steps);
 	const char *step_id = c->rerun->from_step;
 
-	if (!fetch_step(c->steps, c->run_id, step_id, step))
+	if (!pgqrs_step_fetch_row(c->steps, c->run_id, step_id, step))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("run " INT64_FORMAT " has no step \"%s\"", c->run_id, step_id),
@@ -207,7 +200,8 @@ copy_children_step(const StepCopy *c, TupleTableSlot *all, int count)
 	for (int i = 1; i <= count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!fetch_step(c->steps, c->run_id, psprintf("%s[%d]", step_id, i), one))
+		if (!pgqrs_step_fetch_row(c->steps, c->run_id,
+								  psprintf("%s[%d]", step_id, i), one))
 			continue;
 		if (is_kept(c, one) || (all_kept && copy_awaited(c, one)))
 			any = true;

@@ -175,7 +175,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 {
 	if (!require && !warning_due(workflow->workflow_id))
 		return;
-	if (pgqrs_worker_any_serves(workflow->name))
+	if (pgqrs_worker_count_serving(workflow->name, 1) > 0)
 		return;
 	if (require)
 		ereport(ERROR,
@@ -661,10 +661,9 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 											   rows->message);
 		if (!rows->has_message || !pgqrs_lease_is_current(rows->message, lease) ||
 			pgqrs_is_null(rows->message, Messages_run_id) ||
-			!pgqrs_queue_by_id(DatumGetInt64(
-								   pgqrs_get(rows->message, Messages_queue_id)),
-							   &rows->queue) ||
-			!pgqrs_queue_allows(&rows->queue, PRIVILEGE_WORK))
+			!pgqrs_queue_allows(DatumGetInt64(pgqrs_get(rows->message,
+														Messages_queue_id)),
+								PRIVILEGE_WORK, &rows->queue))
 			return false;
 	} while (!lock_message(rows, LockTupleKeyShare, false));
 	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))

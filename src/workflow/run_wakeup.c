@@ -29,6 +29,7 @@
 #include "shmem/xact_wakeups.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "workflow/step.h"
 
 /* The tables that tell whether a run's wait is over. */
 typedef struct Parked
@@ -90,20 +91,14 @@ pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 static bool
 has_ended(Parked *p, int64 run_id)
 {
-	PgqrsRunStatus status;
-
-	if (!pgqrs_row_fetch_id(p->runs, run_id, p->run))
-		return true;
-	status = pgqrs_enum_value(ENUM_RUN_STATUS, pgqrs_get(p->run, Runs_status));
-	return status == RUN_SUCCESS || status == RUN_ERROR || status == RUN_CANCELLED;
+	return !pgqrs_row_fetch_id(p->runs, run_id, p->run) ||
+		pgqrs_run_is_terminal(pgqrs_run_status(p->run));
 }
 
 static bool
 fetch_step(Parked *p, int64 run_id, const char *step_id)
 {
-	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
-
-	return pgqrs_row_fetch(p->steps, INDEX_STEPS_PKEY, 2, keys, p->step) &&
+	return pgqrs_step_fetch_row(p->steps, run_id, step_id, p->step) &&
 		!pgqrs_is_null(p->step, Steps_input);
 }
 

@@ -303,25 +303,24 @@ pgqrs_schedule_drop(const char *name)
 	return found;
 }
 
-/* The ids of a workflow's schedules.  Tables of schedules are small. */
-static List *
+/*
+ * The ids of a workflow's schedules, or with NULL of all.  Tables of schedules
+ * are small.
+ */
+static PgqrsInt64List
 schedules_of_workflow(PgqrsTable *schedules, TupleTableSlot *slot,
 					  const char *workflow)
 {
-	List *ids = NIL;
+	PgqrsInt64List ids = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin_table(&scan, schedules);
 	while (pgqrs_scan_next(&scan, slot))
-	{
-		int64 *id;
-
-		if (strcmp(text_column(slot, Schedules_workflow), workflow) != 0)
-			continue;
-		id = palloc(sizeof(int64));
-		*id = DatumGetInt64(pgqrs_get(slot, Schedules_schedule_id));
-		ids = lappend(ids, id);
-	}
+		if (workflow == NULL ||
+			strcmp(text_column(slot, Schedules_workflow), workflow) == 0)
+			pgqrs_int64_list_add(&ids,
+								 DatumGetInt64(
+									 pgqrs_get(slot, Schedules_schedule_id)));
 	pgqrs_scan_end(&scan);
 	return ids;
 }
@@ -330,8 +329,8 @@ bool
 pgqrs_schedule_exists_for(const char *workflow)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
-	bool any = schedules_of_workflow(schedules, pgqrs_table_slot(schedules),
-									 workflow) != NIL;
+	bool any = schedules_of_workflow(schedules, pgqrs_table_slot(schedules), workflow)
+				   .count > 0;
 
 	pgqrs_table_close(schedules);
 	return any;
@@ -342,11 +341,11 @@ pgqrs_schedule_drop_for(const char *workflow)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(schedules);
-	ListCell *lc;
+	PgqrsInt64List ids = schedules_of_workflow(schedules, slot, workflow);
 
-	foreach(lc, schedules_of_workflow(schedules, slot, workflow))
-		if (pgqrs_row_fetch_locked(schedules, *(int64 *) lfirst(lc),
-								   LockTupleExclusive, slot) &&
+	for (int i = 0; i < ids.count; i++)
+		if (pgqrs_row_fetch_locked(schedules, ids.values[i], LockTupleExclusive,
+								   slot) &&
 			strcmp(text_column(slot, Schedules_workflow), workflow) == 0)
 			delete_schedule(schedules, slot);
 	pgqrs_table_close(schedules);
@@ -727,22 +726,11 @@ is_next_fire_at_late(Tick *tick)
 static void
 realign_schedules(Tick *tick)
 {
-	List *ids = NIL;
-	ListCell *lc;
-	PgqrsScan scan;
+	PgqrsInt64List ids = schedules_of_workflow(tick->schedules, tick->slot, NULL);
 
-	pgqrs_scan_begin_table(&scan, tick->schedules);
-	while (pgqrs_scan_next(&scan, tick->slot))
+	for (int i = 0; i < ids.count; i++)
 	{
-		int64 *id = palloc(sizeof(int64));
-
-		*id = DatumGetInt64(pgqrs_get(tick->slot, Schedules_schedule_id));
-		ids = lappend(ids, id);
-	}
-	pgqrs_scan_end(&scan);
-	foreach(lc, ids)
-	{
-		int64 id = *(int64 *) lfirst(lc);
+		int64 id = ids.values[i];
 		PgqrsCron cron;
 		PgqrsRow row;
 
@@ -761,7 +749,6 @@ realign_schedules(Tick *tick)
 		request_tick(&row);
 		pgqrs_row_update(tick->schedules, tick->slot, &row);
 	}
-	list_free_deep(ids);
 }
 
 bool

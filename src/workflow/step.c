@@ -96,11 +96,18 @@ drop_resume(PgqrsStepRows *s)
 }
 
 bool
+pgqrs_step_fetch_row(PgqrsTable *steps, int64 run_id, const char *step_id,
+					 TupleTableSlot *slot)
+{
+	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(step_id)};
+
+	return pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, slot);
+}
+
+bool
 pgqrs_step_find(PgqrsStepRows *s)
 {
-	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
-
-	s->found = pgqrs_row_fetch(s->steps, INDEX_STEPS_PKEY, 2, keys, s->step);
+	s->found = pgqrs_step_fetch_row(s->steps, s->run_id, s->step_id, s->step);
 	return s->found;
 }
 

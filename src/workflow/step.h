@@ -82,6 +82,9 @@ extern void pgqrs_step_open(PgqrsStepRows *s, int64 run_id, int64 lease,
 							const char *step_id, PgqrsStepKind kind);
 extern void pgqrs_step_close(PgqrsStepRows *s);
 
+extern bool pgqrs_step_fetch_row(PgqrsTable *steps, int64 run_id,
+								 const char *step_id, TupleTableSlot *slot);
+
 /* Reads the step, of any kind; sets and returns s->found. */
 extern bool pgqrs_step_find(PgqrsStepRows *s);
 

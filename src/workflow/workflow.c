@@ -11,9 +11,8 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
-#include "catalog/pg_type.h"
+#include "base/name.h"
 #include "queue/privileges.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/jsonb.h"
@@ -28,20 +27,6 @@ static const char policy_hint[] = "Use max_attempts (-1 for no limit, or 1 and m
 								  "non_retryable (an array of strings that are not empty).";
 
 pg_noreturn static void refuse_policy_value(const char *key, const char *detail);
-
-List *
-pgqrs_text_list(Datum array)
-{
-	List *list = NIL;
-	Datum *values;
-	int count;
-
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false,
-					  TYPALIGN_INT, &values, NULL, &count);
-	for (int i = 0; i < count; i++)
-		list = lappend(list, TextDatumGetCString(values[i]));
-	return list;
-}
 
 static int64
 column_duration(TupleTableSlot *slot, WorkflowsColumn column, const char *name)

@@ -53,9 +53,6 @@ extern const char *pgqrs_workflow_outbox(int64 workflow_id);
  */
 extern void pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides);
 
-/* The elements of a text[] without NULLs, as char *. */
-extern List *pgqrs_text_list(Datum array);
-
 /* 22023 unless every number of the policy is within its bounds. */
 extern void pgqrs_retry_policy_check(const PgqrsRetryPolicy *policy);
 

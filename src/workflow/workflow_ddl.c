@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/name.h"
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
