@@ -292,8 +292,8 @@ lock_expired(MessageSearch *search, PgqrsIndexId index, ExpiryScanPosition *plac
 		if (there &&
 			pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED)
-			search->found[search->count++] = DatumGetInt64(
-				pgqrs_get(rows->message, Messages_message_id));
+			search->found[search->count++] = pgqrs_get_int64(rows->message,
+															 Messages_message_id);
 		else if (there)
 			place->passed_locked = true;
 		if (search->count == MAX_ROWS || --budget == 0)
@@ -324,7 +324,7 @@ correct_exhausted_at(PgqrsRunRows *rows, TimestampTz now)
 	PgqrsRow row;
 
 	if (pgqrs_is_null(rows->message, Messages_exhausted_at) ||
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_exhausted_at)) > now)
+		pgqrs_get_time(rows->message, Messages_exhausted_at) > now)
 		return;
 	pgqrs_row_copy(&row, rows->messages, rows->message);
 	pgqrs_set_null(&row, Messages_exhausted_at);

@@ -220,8 +220,8 @@ add_block(PgqrsFinishedRun block)
 
 		if (status < 0)
 			continue;
-		run->run_id = DatumGetInt64(pgqrs_get(slot, Runs_run_id));
-		run->at = DatumGetTimestampTz(pgqrs_get(slot, Runs_completed_at));
+		run->run_id = pgqrs_get_int64(slot, Runs_run_id);
+		run->at = pgqrs_get_time(slot, Runs_completed_at);
 		run->status = status == RUN_PAUSED ? RUN_PARKED : status;
 		if (status == RUN_PAUSED ||
 			(pgqrs_run_is_terminal(status) && run->at >= block.at))

@@ -75,7 +75,7 @@ static bool
 is_ahead(TupleTableSlot *slot, AttrNumber column, TimestampTz now)
 {
 	return !pgqrs_is_null(slot, column) &&
-		DatumGetTimestampTz(pgqrs_get(slot, column)) > now + PGQRS_CLOCK_TOLERANCE;
+		pgqrs_get_time(slot, column) > now + PGQRS_CLOCK_TOLERANCE;
 }
 
 /*
@@ -133,13 +133,11 @@ step_size_of(const PgqrsClockStep *step)
 static int64
 message_shift(Realign *r, TupleTableSlot *message, TimestampTz now)
 {
-	TimestampTz due = DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after));
-	TimestampTz written = DatumGetTimestampTz(
-		pgqrs_get(message, Messages_enqueued_at));
+	TimestampTz due = pgqrs_get_time(message, Messages_visible_after);
+	TimestampTz written = pgqrs_get_time(message, Messages_enqueued_at);
 
 	if (!pgqrs_is_null(message, Messages_dequeued_at))
-		written = Max(written,
-					  DatumGetTimestampTz(pgqrs_get(message, Messages_dequeued_at)));
+		written = Max(written, pgqrs_get_time(message, Messages_dequeued_at));
 	if (due <= now + PGQRS_CLOCK_TOLERANCE)
 		return 0;
 	if (written > now + PGQRS_CLOCK_TOLERANCE)
@@ -269,8 +267,7 @@ move_run_deadline(Realign *r, int64 shift)
 	do
 	{
 		if (!pgqrs_row_fetch_id(rows->runs,
-								DatumGetInt64(pgqrs_get(rows->message,
-														Messages_message_id)),
+								pgqrs_get_int64(rows->message, Messages_message_id),
 								rows->run) ||
 			pgqrs_is_null(rows->run, Runs_deadline_at))
 			return;
@@ -330,9 +327,7 @@ move_message(Realign *r, int64 shift)
 {
 	PgqrsRunRows *rows = &r->rows;
 	TupleTableSlot *message = rows->message;
-	TimestampTz due = DatumGetTimestampTz(
-						  pgqrs_get(message, Messages_visible_after)) -
-		shift;
+	TimestampTz due = pgqrs_get_time(message, Messages_visible_after) - shift;
 	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, due);
 	bool was_sent_ahead = is_ahead(message, Messages_enqueued_at, now);
 	PgqrsRow row;

@@ -229,7 +229,7 @@ remove_rows_of_run(Pass *p, int64 run_id)
 static bool
 remove_run(Pass *p)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(p->letter, Archive_run_id));
+	int64 run_id = pgqrs_get_int64(p->letter, Archive_run_id);
 	bool found = pgqrs_row_fetch_id(p->runs, run_id, p->run);
 
 	if (!pgqrs_is_null(p->letter, Archive_waiting_for))
@@ -257,8 +257,7 @@ static bool
 remove_letter(Pass *p)
 {
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
-									DatumGetInt64(pgqrs_get(p->letter,
-															Archive_message_id))))
+									pgqrs_get_int64(p->letter, Archive_message_id)))
 		return false;
 	if (!pgqrs_is_null(p->letter, Archive_run_id))
 		return remove_run(p);
@@ -426,8 +425,7 @@ remove_firings_of(Pass *p, PgqrsTable *firings, TupleTableSlot *firing,
 	pgqrs_scan_begin(&scan, firings, INDEX_FIRINGS_PKEY, 1, &key);
 	while (more && pgqrs_scan_next(&scan, firing))
 	{
-		TimestampTz due = DatumGetTimestampTz(pgqrs_get(firing, Firings_fired_at)) +
-			keep;
+		TimestampTz due = pgqrs_get_time(firing, Firings_fired_at) + keep;
 
 		if (due > p->now)
 		{
@@ -461,8 +459,7 @@ remove_firings(Pass *p)
 
 		if (pgqrs_queue_by_name(workflow, &queue))
 			remove_firings_of(p, firings, firing,
-							  DatumGetInt64(
-								  pgqrs_get(schedule, Schedules_schedule_id)),
+							  pgqrs_get_int64(schedule, Schedules_schedule_id),
 							  Max(queue.retention, PGQRS_FIRING_MIN_AGE));
 		pfree(workflow);
 	}
@@ -543,7 +540,7 @@ list_deleted_queues(void)
 		if (pgqrs_is_null(slot, Queues_deleted_at))
 			continue;
 		d = palloc0(sizeof(DeletedQueue));
-		d->queue.queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+		d->queue.queue_id = pgqrs_get_int64(slot, Queues_queue_id);
 		d->queue.is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
 		text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Queues_name)),
 							   d->queue.name, PGQRS_NAME_SIZE);
@@ -591,7 +588,7 @@ remove_stray_runs(Pass *p)
 	pgqrs_scan_begin(&scan, p->runs, INDEX_RUNS_WORKFLOW, 1, &key);
 	while (!p->enough && pgqrs_scan_next(&scan, p->run))
 	{
-		int64 run_id = DatumGetInt64(pgqrs_get(p->run, Runs_run_id));
+		int64 run_id = pgqrs_get_int64(p->run, Runs_run_id);
 
 		if (pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) &&
 			!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&

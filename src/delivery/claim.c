@@ -137,8 +137,7 @@ pgqrs_claim_failures_after_loss(TupleTableSlot *message)
 	int failures = DatumGetInt32(pgqrs_get(message, Messages_failures));
 
 	if (!pgqrs_is_null(message, Messages_worker_id) &&
-		pgqrs_worker_stopped_itself(
-			DatumGetInt64(pgqrs_get(message, Messages_worker_id))))
+		pgqrs_worker_stopped_itself(pgqrs_get_int64(message, Messages_worker_id)))
 		return failures;
 	return failures + 1;
 }
@@ -179,7 +178,7 @@ lock_message(PgqrsRunRows *rows)
 static bool
 fetch_run(PgqrsRunRows *rows)
 {
-	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_run_id));
+	int64 id = pgqrs_get_int64(rows->message, Messages_run_id);
 	const char *problem;
 
 	pgqrs_run_open_runs(rows);
@@ -187,7 +186,7 @@ fetch_run(PgqrsRunRows *rows)
 	if (problem == NULL)
 		return true;
 	pgqrs_quarantine_add(QUARANTINE_MESSAGE,
-						 DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)),
+						 pgqrs_get_int64(rows->message, Messages_message_id),
 						 problem);
 	return false;
 }
@@ -327,8 +326,7 @@ end_found_message(void *arg)
 
 	pgqrs_run_open(&rows);
 	rows.queue = end->found->queue;
-	if (pgqrs_row_fetch_id(rows.messages,
-						   DatumGetInt64(pgqrs_get(found, Messages_message_id)),
+	if (pgqrs_row_fetch_id(rows.messages, pgqrs_get_int64(found, Messages_message_id),
 						   rows.message) &&
 		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
 		lock_message(&rows))
@@ -349,7 +347,7 @@ end_if_due(Claim *claim, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	End end = {.found = rows, .failures = failures, .now = now};
-	int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+	int64 id = pgqrs_get_int64(rows->message, Messages_message_id);
 
 	if (!is_due_to_end(rows, failures, now))
 		return false;

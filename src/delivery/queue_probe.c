@@ -52,8 +52,7 @@ run_damage(ProbeState *p)
 		p->runs = pgqrs_table_open(TABLE_RUNS, false);
 		p->run = pgqrs_table_slot(p->runs);
 	}
-	return pgqrs_run_damage(p->runs,
-							DatumGetInt64(pgqrs_get(p->slot, Messages_run_id)),
+	return pgqrs_run_damage(p->runs, pgqrs_get_int64(p->slot, Messages_run_id),
 							p->run);
 }
 

@@ -35,8 +35,7 @@ messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, in
 
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
 	while (held.count < max && pgqrs_scan_next(&scan, slot))
-		pgqrs_int64_list_add(&held,
-							 DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+		pgqrs_int64_list_add(&held, pgqrs_get_int64(slot, Messages_message_id));
 	pgqrs_scan_end(&scan);
 	pgqrs_int64_sort(held.values, held.count);
 	return held;
@@ -47,7 +46,7 @@ is_held_by(TupleTableSlot *slot, int64 worker_id)
 {
 	return !pgqrs_is_null(slot, Messages_lease) &&
 		!pgqrs_is_null(slot, Messages_worker_id) &&
-		DatumGetInt64(pgqrs_get(slot, Messages_worker_id)) == worker_id;
+		pgqrs_get_int64(slot, Messages_worker_id) == worker_id;
 }
 
 /*
@@ -77,8 +76,7 @@ try_lock_with_run(PgqrsRunRows *rows, int64 message_id)
 					   LockWaitSkip) != ROW_LOCKED)
 		return false;
 	rows->has_message = true;
-	return pgqrs_queue_by_id(DatumGetInt64(
-								 pgqrs_get(rows->message, Messages_queue_id)),
+	return pgqrs_queue_by_id(pgqrs_get_int64(rows->message, Messages_queue_id),
 							 &rows->queue) &&
 		(pgqrs_is_null(rows->message, Messages_run_id) ||
 		 (pgqrs_row_fetch_id(rows->runs, message_id, rows->run) &&
@@ -187,12 +185,11 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 		if (!pgqrs_row_fetch_id(messages, id, slot) || !is_held_by(slot, worker_id))
 			continue;
 		result->is_run = !pgqrs_is_null(slot, Messages_run_id);
-		result->extended = pgqrs_queue_allows(DatumGetInt64(
-												  pgqrs_get(slot, Messages_queue_id)),
+		result->extended = pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
 											  PRIVILEGE_WORK, &queue) &&
 			pgqrs_message_extend(messages, slot, id,
-								 DatumGetInt64(pgqrs_get(slot, Messages_lease)),
-								 timeout, &result->cancel_requested);
+								 pgqrs_get_int64(slot, Messages_lease), timeout,
+								 &result->cancel_requested);
 	}
 	pgqrs_table_close(messages);
 	pgqrs_async_commit_end();
@@ -237,8 +234,7 @@ release_held_messages(int64 worker_id)
 		}
 		pgqrs_row_copy(&row, messages, slot);
 		pgqrs_message_clear_lease(&row,
-								  pgqrs_floor_writer_clock(DatumGetInt64(
-															   pgqrs_get(slot, Messages_queue_id)),
+								  pgqrs_floor_writer_clock(pgqrs_get_int64(slot, Messages_queue_id),
 														   0, DT_NOBEGIN));
 		pgqrs_row_update(messages, slot, &row);
 		pgqrs_event_of_message(EVENT_RELEASED, slot,

@@ -114,7 +114,7 @@ static void
 require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
-		!pgqrs_queue_visible(DatumGetInt64(pgqrs_get(slot, Runs_workflow_id)), queue))
+		!pgqrs_queue_visible(pgqrs_get_int64(slot, Runs_workflow_id), queue))
 		pgqrs_error_run_not_found(run_id);
 }
 
@@ -124,7 +124,7 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 {
 	Datum values[Run_natts];
 	bool nulls[Run_natts];
-	int64 run_id = DatumGetInt64(pgqrs_get(r->run, Runs_run_id));
+	int64 run_id = pgqrs_get_int64(r->run, Runs_run_id);
 	int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(r->run, Runs_status));
 
 	copy_columns(r->run, run_columns, Run_natts, values, nulls);
@@ -144,8 +144,7 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 		set(values, nulls, Run_crashes, pgqrs_get(r->message, Messages_failures));
 	}
 	if (!pgqrs_is_null(r->run, Runs_worker_id) &&
-		pgqrs_row_fetch_id(r->workers,
-						   DatumGetInt64(pgqrs_get(r->run, Runs_worker_id)),
+		pgqrs_row_fetch_id(r->workers, pgqrs_get_int64(r->run, Runs_worker_id),
 						   r->worker))
 		set(values, nulls, Run_worker, pgqrs_get(r->worker, Workers_name));
 	return heap_form_tuple(desc, values, nulls);
@@ -163,7 +162,7 @@ read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
 
 	table->snapshot = GetActiveSnapshot();
 	found = pgqrs_row_fetch_id(table, run_id, slot) &&
-		pgqrs_queue_visible(DatumGetInt64(pgqrs_get(slot, queue_id)), &queue);
+		pgqrs_queue_visible(pgqrs_get_int64(slot, queue_id), &queue);
 	if (found)
 		*crashes = DatumGetInt32(pgqrs_get(slot, column));
 	pgqrs_table_close(table);
@@ -343,7 +342,7 @@ add_run(Listing *l, const char *workflow)
 	MemoryContextReset(l->scratch);
 	if (!matches)
 		return false;
-	page->rows[page->end].number = DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id));
+	page->rows[page->end].number = pgqrs_get_int64(l->r.run, Runs_run_id);
 	page->rows[page->end++].row = form_run(&l->r, workflow, l->desc);
 	return true;
 }
@@ -470,7 +469,7 @@ walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
 	scan.direction = BackwardScanDirection;
 	while (!is_full(&l->page) && pgqrs_scan_next(&scan, slot))
 	{
-		int64 run_id = DatumGetInt64(pgqrs_get(slot, Archive_message_id));
+		int64 run_id = pgqrs_get_int64(slot, Archive_message_id);
 
 		if (run_id < l->page.oldest)
 			break;
@@ -510,7 +509,7 @@ collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsInt64List *ids)
 	pgqrs_scan_begin(&scan, l->r.messages, INDEX_MESSAGES_CLAIM, 1, &key);
 	while (pgqrs_scan_next(&scan, l->r.message))
 	{
-		int64 id = DatumGetInt64(pgqrs_get(l->r.message, Messages_message_id));
+		int64 id = pgqrs_get_int64(l->r.message, Messages_message_id);
 		PgqrsRunStatus status;
 
 		if (id < l->filter->before &&
@@ -525,7 +524,7 @@ collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsInt64List *ids)
 static const PgqrsQueue *
 find_workflow(const Listing *l)
 {
-	int64 id = DatumGetInt64(pgqrs_get(l->r.run, Runs_workflow_id));
+	int64 id = pgqrs_get_int64(l->r.run, Runs_workflow_id);
 	int low = 0;
 	int high = list_length(l->workflows);
 
@@ -587,10 +586,9 @@ list_tagged(Listing *l)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_scan_fetch_at(&scan, &tid, l->r.run) &&
-			DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)) < l->filter->before &&
+			pgqrs_get_int64(l->r.run, Runs_run_id) < l->filter->before &&
 			status_matches(l->r.run, l->filter) && find_workflow(l) != NULL)
-			pgqrs_int64_list_add(&ids,
-								 DatumGetInt64(pgqrs_get(l->r.run, Runs_run_id)));
+			pgqrs_int64_list_add(&ids, pgqrs_get_int64(l->r.run, Runs_run_id));
 	}
 	pgqrs_scan_end(&scan);
 	add_by_id(l, &ids);
@@ -706,7 +704,7 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 			room *= 2;
 			rows = repalloc_huge(rows, room * sizeof(SortedRow));
 		}
-		rows[count].number = DatumGetTimestampTz(pgqrs_get(slot, Steps_started_at));
+		rows[count].number = pgqrs_get_time(slot, Steps_started_at);
 		rows[count].name = TextDatumGetCString(pgqrs_get(slot, Steps_step_id));
 		rows[count++].row = form_step(slot, desc);
 	}
@@ -752,8 +750,7 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
 		if (!pgqrs_is_null(slot, Messages_run_id))
 			set(values, nulls, Peek_payload,
-				pgqrs_json_run(DatumGetInt64(pgqrs_get(slot, Messages_run_id)),
-							   NULL));
+				pgqrs_json_run(pgqrs_get_int64(slot, Messages_run_id), NULL));
 		tuplestore_putvalues(store, desc, values, nulls);
 	}
 	pgqrs_scan_end(&scan);

@@ -127,7 +127,7 @@ ended_begin(EndedScan *ended, Reader *r, int64 queue_id, bool has_dead)
 static TimestampTz
 archived_at(TupleTableSlot *slot)
 {
-	return DatumGetTimestampTz(pgqrs_get(slot, Archive_archived_at));
+	return pgqrs_get_time(slot, Archive_archived_at);
 }
 
 /* The next one, or NULL. */
@@ -262,7 +262,7 @@ live_status(Reader *r)
 
 	if (pgqrs_run_status_of_message(message, &status))
 		return status;
-	return fetch_run(r, DatumGetInt64(pgqrs_get(message, Messages_message_id))) ?
+	return fetch_run(r, pgqrs_get_int64(message, Messages_message_id)) ?
 		pgqrs_run_status(r->runs.slot) :
 		RUN_RUNNING;
 }
@@ -333,8 +333,8 @@ add_ended(Reader *r, int64 run_id, PgqrsWorkflowStats *stats)
 	stats->retries += count_retries(r, run_id, status);
 	if (pgqrs_is_null(r->runs.slot, Runs_started_at))
 		return -1;
-	return Max(DatumGetTimestampTz(pgqrs_get(r->runs.slot, Runs_completed_at)) -
-				   DatumGetTimestampTz(pgqrs_get(r->runs.slot, Runs_started_at)),
+	return Max(pgqrs_get_time(r->runs.slot, Runs_completed_at) -
+				   pgqrs_get_time(r->runs.slot, Runs_started_at),
 			   0);
 }
 
@@ -378,7 +378,7 @@ look_at_ended(Reader *r, int64 workflow_id, PgqrsWorkflowStats *stats)
 	ended_begin(&ended, r, workflow_id, true);
 	while (count < STATS_MAX_ENDED && (slot = ended_next(&ended)) != NULL)
 	{
-		int64 id = DatumGetInt64(pgqrs_get(slot, Archive_message_id));
+		int64 id = pgqrs_get_int64(slot, Archive_message_id);
 		int64 duration;
 
 		if (!fetch_run(r, id))

@@ -69,13 +69,12 @@ extern void pgqrs_event_write(PgqrsEventKind kind, int64 run_id,
 							  const PgqrsEvent *event);
 
 /* The same for the run of a message, where that is one; fields of the event. */
-#define pgqrs_event_of_message(kind, message, ...)                                \
-	do                                                                            \
-	{                                                                             \
-		if (unlikely(pgqrs_audit) && !pgqrs_is_null(message, Messages_run_id))    \
-			pgqrs_event_write((kind),                                             \
-							  DatumGetInt64(pgqrs_get(message, Messages_run_id)), \
-							  &(PgqrsEvent){__VA_ARGS__});                        \
+#define pgqrs_event_of_message(kind, message, ...)                               \
+	do                                                                           \
+	{                                                                            \
+		if (unlikely(pgqrs_audit) && !pgqrs_is_null(message, Messages_run_id))   \
+			pgqrs_event_write((kind), pgqrs_get_int64(message, Messages_run_id), \
+							  &(PgqrsEvent){__VA_ARGS__});                       \
 	} while (0)
 
 #endif /* PGQRS_AUDIT_H */

@@ -19,14 +19,14 @@ bool
 pgqrs_lease_is_current(TupleTableSlot *message, int64 lease)
 {
 	return !pgqrs_is_null(message, Messages_lease) &&
-		DatumGetInt64(pgqrs_get(message, Messages_lease)) == lease;
+		pgqrs_get_int64(message, Messages_lease) == lease;
 }
 
 bool
 pgqrs_lease_is_live(TupleTableSlot *message, TimestampTz now)
 {
 	return !pgqrs_is_null(message, Messages_lease) &&
-		DatumGetTimestampTz(pgqrs_get(message, Messages_visible_after)) > now;
+		pgqrs_get_time(message, Messages_visible_after) > now;
 }
 
 /*
@@ -126,8 +126,7 @@ find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
 	pgqrs_scan_uncommitted(&scan);
 	while (pgqrs_scan_next(&scan, slot))
 		if (pgqrs_lease_is_live(slot, now))
-			pgqrs_int64_list_add(live,
-								 DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+			pgqrs_int64_list_add(live, pgqrs_get_int64(slot, Messages_message_id));
 	pgqrs_scan_end(&scan);
 }
 

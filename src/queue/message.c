@@ -136,8 +136,7 @@ pgqrs_message_publish_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 	if (queue->max_in_flight > 0)
 		pgqrs_xact_wakeup(WAKEUP_QUEUE, queue->queue_id);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_xact_wakeup(WAKEUP_WORKER,
-						  DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+		pgqrs_xact_wakeup(WAKEUP_WORKER, pgqrs_get_int64(slot, Messages_worker_id));
 }
 
 /*
@@ -178,7 +177,7 @@ pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 
 	if (!pgqrs_message_may_move(from, pgqrs_message_state_of_outcome(outcome)))
 		elog(ERROR, "message " INT64_FORMAT " cannot end as %s",
-			 DatumGetInt64(pgqrs_get(slot, Messages_message_id)),
+			 pgqrs_get_int64(slot, Messages_message_id),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
 	pgqrs_message_publish_room(slot, queue);
 	if (done && queue->retention == 0 && pgqrs_is_null(slot, Messages_run_id))
@@ -270,7 +269,7 @@ enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
 	{
 		if (pgqrs_message_by_key(messages, queue->queue_id, m->idempotency_key, slot))
 		{
-			id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+			id = pgqrs_get_int64(slot, Messages_message_id);
 			if (m->on_duplicate == DUPLICATE_RAISE)
 				refuse_duplicate(queue, m->idempotency_key, id);
 			return m->on_duplicate == DUPLICATE_NULL ? 0 : id;
@@ -415,7 +414,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	do
 	{
 		if (!pgqrs_row_fetch_id(messages, id, slot) ||
-			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+			!pgqrs_queue_admits(pgqrs_get_int64(slot, Messages_queue_id),
 								PRIVILEGE_WORK, queue) ||
 			!pgqrs_lease_is_current(slot, lease))
 			return FENCE_STALE;
@@ -424,7 +423,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 		locked = act(messages, slot, action);
 	} while (locked == ROW_CHANGED);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_worker_record_call(DatumGetInt64(pgqrs_get(slot, Messages_worker_id)));
+		pgqrs_worker_record_call(pgqrs_get_int64(slot, Messages_worker_id));
 	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
 }
 
@@ -432,7 +431,7 @@ bool
 pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now)
 {
 	return !pgqrs_is_null(slot, Messages_deadline_at) &&
-		DatumGetTimestampTz(pgqrs_get(slot, Messages_deadline_at)) <= now;
+		pgqrs_get_time(slot, Messages_deadline_at) <= now;
 }
 
 /* The message in the slot ends with its run. */
@@ -459,8 +458,8 @@ ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
 
 	found = pgqrs_row_fetch_id(archive, id, slot) &&
 		!pgqrs_is_null(slot, Archive_lease) &&
-		DatumGetInt64(pgqrs_get(slot, Archive_lease)) == lease &&
-		pgqrs_queue_allows(DatumGetInt64(pgqrs_get(slot, Archive_queue_id)),
+		pgqrs_get_int64(slot, Archive_lease) == lease &&
+		pgqrs_queue_allows(pgqrs_get_int64(slot, Archive_queue_id),
 						   PRIVILEGE_WORK, &queue);
 	if (found)
 	{
@@ -674,7 +673,7 @@ take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 static bool
 may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 {
-	int64 worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	int64 worker_id = pgqrs_get_int64(slot, Messages_worker_id);
 	int max_concurrent = worker_id != 0 ? pgqrs_worker_max_concurrent(worker_id) : 0;
 
 	return take_one(messages, TABLE_QUEUES, queue->queue_id, queue->max_in_flight) &&
@@ -701,7 +700,7 @@ distinct(int64 *ids, int count)
 static bool
 needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	return pgqrs_queue_allows(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+	return pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
 							  PRIVILEGE_WORK, queue) &&
 		(queue->max_in_flight > 0 || !pgqrs_is_null(slot, Messages_worker_id)) &&
 		!pgqrs_lease_is_live(slot, pgqrs_clock());
@@ -733,7 +732,7 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 		if (queue.max_in_flight > 0)
 			queues[nqueues++] = queue.queue_id;
 		if (!pgqrs_is_null(slot, Messages_worker_id))
-			workers[nworkers++] = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+			workers[nworkers++] = pgqrs_get_int64(slot, Messages_worker_id);
 	}
 	nqueues = distinct(queues, nqueues);
 	for (int i = 0; i < nqueues; i++)
@@ -763,7 +762,7 @@ extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
 {
 	TimestampTz not_before = timeout >= 0 ?
 		DT_NOBEGIN :
-		DatumGetTimestampTz(pgqrs_get(slot, Messages_visible_after));
+		pgqrs_get_time(slot, Messages_visible_after);
 	int64 delay = timeout >= 0 ? timeout : queue->visibility_timeout;
 	TimestampTz now = pgqrs_floor_writer_clock(queue->queue_id, delay, not_before);
 
@@ -794,7 +793,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	}
 	if (result != FENCE_PASSED)
 		return false;
-	worker_id = DatumGetInt64(pgqrs_get(slot, Messages_worker_id));
+	worker_id = pgqrs_get_int64(slot, Messages_worker_id);
 	mark_extending(worker_id, &queue, pgqrs_lease_extend_begin);
 	now = pgqrs_clock();
 	current = !pgqrs_message_is_past_deadline(slot, now) &&
@@ -848,7 +847,7 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 	do
 	{
 		if (!pgqrs_row_fetch_id(messages, id, slot) ||
-			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(slot, Messages_queue_id)),
+			!pgqrs_queue_admits(pgqrs_get_int64(slot, Messages_queue_id),
 								PRIVILEGE_ADMIN, &queue))
 			pgqrs_error_message_not_found(id);
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=

@@ -410,8 +410,7 @@ pgqrs_readable_queue_ids(void)
 		char *name = TextDatumGetCString(pgqrs_get(slot, Queues_name));
 
 		if (pgqrs_is_null(slot, Queues_deleted_at) && pgqrs_privileges_on(name) != 0)
-			pgqrs_int64_list_add(&ids,
-								 DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+			pgqrs_int64_list_add(&ids, pgqrs_get_int64(slot, Queues_queue_id));
 		pfree(name);
 	}
 	pgqrs_scan_end(&scan);

@@ -100,7 +100,7 @@ read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 	text *name = DatumGetTextPP(pgqrs_get(slot, Queues_name));
 	bool valid = VARSIZE_ANY_EXHDR(name) < PGQRS_NAME_SIZE;
 
-	queue->queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+	queue->queue_id = pgqrs_get_int64(slot, Queues_queue_id);
 	queue->visibility_timeout = stored_duration(slot, Queues_visibility_timeout,
 												&valid);
 	queue->retention = stored_duration(slot, Queues_retention, &valid);
@@ -546,8 +546,7 @@ pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsOptions *
 	pgqrs_row_update(queues, slot, &row);
 	pgqrs_catalog_changed(TABLE_QUEUES);
 	pgqrs_xact_request_duty(DUTY_RETENTION, 0);
-	pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
-					  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+	pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS, pgqrs_get_int64(slot, Queues_queue_id));
 }
 
 static void
@@ -622,7 +621,7 @@ pgqrs_queue_create(const char *name, const PgqrsOptions *s)
 		if (pgqrs_queue_find(queues, name, slot) &&
 			adopt_queue(queues, name, s, slot))
 		{
-			queue_id = DatumGetInt64(pgqrs_get(slot, Queues_queue_id));
+			queue_id = pgqrs_get_int64(slot, Queues_queue_id);
 			break;
 		}
 	}
@@ -678,7 +677,7 @@ pgqrs_queue_pause(const char *name, bool pause)
 		pgqrs_row_update(queues, slot, &row);
 		pgqrs_catalog_changed(TABLE_QUEUES);
 		pgqrs_xact_wakeup(WAKEUP_QUEUE_SETTINGS,
-						  DatumGetInt64(pgqrs_get(slot, Queues_queue_id)));
+						  pgqrs_get_int64(slot, Queues_queue_id));
 	}
 	pgqrs_table_close(queues);
 }

@@ -62,7 +62,7 @@ Oid
 pgqrs_role_of(TupleTableSlot *slot, PgqrsRoleColumns columns)
 {
 	return pgqrs_role_find(pgqrs_is_null(slot, columns.id),
-						   DatumGetInt64(pgqrs_get(slot, columns.id)),
+						   pgqrs_get_int64(slot, columns.id),
 						   name_of(slot, columns));
 }
 
@@ -70,7 +70,7 @@ PgqrsRoleState
 pgqrs_role_state(TupleTableSlot *slot, PgqrsRoleColumns columns, Oid *role)
 {
 	bool of_here = is_of_here(pgqrs_is_null(slot, columns.id),
-							  DatumGetInt64(pgqrs_get(slot, columns.id)));
+							  pgqrs_get_int64(slot, columns.id));
 
 	*role = pgqrs_role_of(slot, columns);
 	if (!OidIsValid(*role))

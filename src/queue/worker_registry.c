@@ -112,8 +112,8 @@ later_of(TimestampTz a, TimestampTz b, TimestampTz now)
 static TimestampTz
 silent_at(TupleTableSlot *slot, TimestampTz now)
 {
-	TimestampTz written = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
-	int64 id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+	TimestampTz written = pgqrs_get_time(slot, Workers_heartbeat_at);
+	int64 id = pgqrs_get_int64(slot, Workers_worker_id);
 	TimestampTz at = DT_NOBEGIN;
 
 	at = later_of(at, written, now);
@@ -189,7 +189,7 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 	if (pgqrs_row_fetch_id(workers, worker_id, slot) &&
 		status_of(slot) != WORKER_STOPPED)
 	{
-		TimestampTz at = DatumGetTimestampTz(pgqrs_get(slot, Workers_heartbeat_at));
+		TimestampTz at = pgqrs_get_time(slot, Workers_heartbeat_at);
 		bool write = !is_fresh(at, now, interval);
 
 		if (!is_known)
@@ -303,7 +303,7 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
 	}
 	pgqrs_row_update(workers, slot, &row);
 	pgqrs_xact_wakeup(WAKEUP_WORKER_STATUS,
-					  DatumGetInt64(pgqrs_get(slot, Workers_worker_id)));
+					  pgqrs_get_int64(slot, Workers_worker_id));
 }
 
 bool
@@ -464,7 +464,7 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 	}
 	if (found)
 	{
-		*worker_id = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+		*worker_id = pgqrs_get_int64(slot, Workers_worker_id);
 		write_status(workers, slot, WORKER_STOPPED, false);
 	}
 	pgqrs_table_close(workers);
@@ -487,7 +487,7 @@ find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max,
 		TimestampTz at = silent_at(slot, now);
 
 		if (at < now)
-			ids[count++] = DatumGetInt64(pgqrs_get(slot, Workers_worker_id));
+			ids[count++] = pgqrs_get_int64(slot, Workers_worker_id);
 		else
 			*next = Min(*next, at + 1);
 	}

@@ -720,8 +720,7 @@ static void
 keep_claims_out(PgqrsTable *table, TupleTableSlot *slot)
 {
 	if (table->id == TABLE_MESSAGES && pgqrs_is_null(slot, Messages_lease))
-		pgqrs_claim_hint_begin_lock(
-			DatumGetInt64(pgqrs_get(slot, Messages_message_id)));
+		pgqrs_claim_hint_begin_lock(pgqrs_get_int64(slot, Messages_message_id));
 }
 
 /*

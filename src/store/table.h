@@ -26,6 +26,7 @@
 #include "store/index_insert.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
+#include "utils/timestamp.h"
 
 /* A table that is open for the duration of a call. */
 typedef struct PgqrsTable
@@ -192,6 +193,18 @@ pgqrs_get(TupleTableSlot *slot, AttrNumber column)
 	bool isnull;
 
 	return slot_getattr(slot, column, &isnull);
+}
+
+static inline int64
+pgqrs_get_int64(TupleTableSlot *slot, AttrNumber column)
+{
+	return DatumGetInt64(pgqrs_get(slot, column));
+}
+
+static inline TimestampTz
+pgqrs_get_time(TupleTableSlot *slot, AttrNumber column)
+{
+	return DatumGetTimestampTz(pgqrs_get(slot, column));
 }
 
 static inline bool

@@ -73,7 +73,7 @@ mode_for(TupleTableSlot *message)
 static bool
 lock_run(PgqrsRunRows *rows, LockWaitPolicy wait)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+	int64 run_id = pgqrs_get_int64(rows->run, Runs_run_id);
 	PgqrsLockResult result;
 
 	while ((result = pgqrs_row_lock(rows->runs, rows->run,
@@ -111,8 +111,7 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
 	pgqrs_message_set_lease_end(&row,
-								DatumGetTimestampTz(
-									pgqrs_get(rows->message, Messages_visible_after)),
+								pgqrs_get_time(rows->message, Messages_visible_after),
 								true);
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
@@ -133,8 +132,7 @@ end_cancelled(PgqrsRunRows *rows, const char *reason, NullableDatum output)
 		pgqrs_set(&row, Runs_cancel_reason, CStringGetTextDatum(reason));
 		pgqrs_row_update(rows->runs, rows->run, &row);
 		if (!pgqrs_row_fetch_id(rows->runs,
-								DatumGetInt64(pgqrs_get(rows->message,
-														Messages_message_id)),
+								pgqrs_get_int64(rows->message, Messages_message_id),
 								rows->run))
 			elog(ERROR, "a run is gone that was just written");
 	}
@@ -315,10 +313,10 @@ read_run(PgqrsRunRows *rows)
 {
 	rows->has_message = true;
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
-		pgqrs_queue_by_id(DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+		pgqrs_queue_by_id(pgqrs_get_int64(rows->message, Messages_queue_id),
 						  &rows->queue) &&
 		pgqrs_row_fetch_id(rows->runs,
-						   DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+						   pgqrs_get_int64(rows->message, Messages_run_id),
 						   rows->run);
 }
 
@@ -462,7 +460,7 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 static bool
 matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 {
-	TimestampTz created = DatumGetTimestampTz(pgqrs_get(rows->run, Runs_created_at));
+	TimestampTz created = pgqrs_get_time(rows->run, Runs_created_at);
 
 	if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)) ||
 		!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
@@ -489,7 +487,7 @@ find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM, 1, &key);
 	while (pgqrs_scan_next(&scan, rows->message))
 	{
-		int64 id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+		int64 id = pgqrs_get_int64(rows->message, Messages_message_id);
 
 		CHECK_FOR_INTERRUPTS();
 		if (id > filter->after_run_id &&
@@ -734,7 +732,7 @@ add_children(Family *f, int64 parent, int64 *after, PgqrsInt64List *children)
 		   (more = pgqrs_scan_next(&scan, f->rows.run)))
 	{
 		f->may_look--;
-		*after = DatumGetInt64(pgqrs_get(f->rows.run, Runs_run_id));
+		*after = pgqrs_get_int64(f->rows.run, Runs_run_id);
 		if (follows_parent(f->rows.run))
 			pgqrs_int64_list_add(children, *after);
 	}
@@ -848,7 +846,7 @@ find_families(Family *f, int max)
 	pgqrs_scan_begin(&scan, f->archive, INDEX_ARCHIVE_WAITING, 0, NULL);
 	while (parents.count < max && pgqrs_scan_next(&scan, f->letter))
 		pgqrs_int64_list_add(&parents,
-							 DatumGetInt64(pgqrs_get(f->letter, Archive_message_id)));
+							 pgqrs_get_int64(f->letter, Archive_message_id));
 	pgqrs_scan_end(&scan);
 	return parents;
 }

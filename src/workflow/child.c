@@ -67,7 +67,7 @@ failed_by(const PgqrsStepRows *s)
 	if (s->found && !pgqrs_is_null(s->step, Steps_input))
 		return DT_NOEND;
 	if (!pgqrs_is_null(s->run.run, Runs_rerun_of))
-		return DatumGetTimestampTz(pgqrs_get(s->run.run, Runs_created_at));
+		return pgqrs_get_time(s->run.run, Runs_created_at);
 	return 0;
 }
 
@@ -82,8 +82,7 @@ fill_parent(PgqrsStepRows *s, PgqrsNewRun *r)
 	r->failed_by = failed_by(s);
 	if (r->on_parent_end != PARENT_END_ABANDON &&
 		!pgqrs_is_null(message, Messages_deadline_at))
-		r->latest_deadline = DatumGetTimestampTz(
-			pgqrs_get(message, Messages_deadline_at));
+		r->latest_deadline = pgqrs_get_time(message, Messages_deadline_at);
 }
 
 /* A run that is its own child would wait for its own end. */

@@ -111,13 +111,12 @@ parent_deadline(Replay *r)
 			PARENT_END_ABANDON)
 		return DT_NOEND;
 	parent = pgqrs_table_slot(r->runs);
-	if (!pgqrs_row_fetch_id(r->runs,
-							DatumGetInt64(pgqrs_get(r->run, Runs_parent_run_id)),
+	if (!pgqrs_row_fetch_id(r->runs, pgqrs_get_int64(r->run, Runs_parent_run_id),
 							parent) ||
 		pgqrs_run_is_terminal(pgqrs_run_status(parent)) ||
 		pgqrs_is_null(parent, Runs_deadline_at))
 		return DT_NOEND;
-	return DatumGetTimestampTz(pgqrs_get(parent, Runs_deadline_at));
+	return pgqrs_get_time(parent, Runs_deadline_at);
 }
 
 /*
@@ -127,7 +126,7 @@ parent_deadline(Replay *r)
 static bool
 lock_failed_run(Replay *r, PgqrsRow *message, TimestampTz now)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(r->archived, Archive_run_id));
+	int64 run_id = pgqrs_get_int64(r->archived, Archive_run_id);
 	TimestampTz deadline;
 
 	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
@@ -157,8 +156,8 @@ is_key_taken(Replay *r)
 	int64 other;
 
 	return pgqrs_run_by_key(r->messages, r->live, r->runs, r->run,
-							DatumGetInt64(pgqrs_get(r->archived, Archive_queue_id)),
-							key, &other);
+							pgqrs_get_int64(r->archived, Archive_queue_id), key,
+							&other);
 }
 
 /* Moves the locked run to QUEUED and its failed steps to PENDING. */
@@ -180,8 +179,8 @@ requeue_run(Replay *r, const PgqrsRow *message)
 	if (!message->nulls[Messages_deadline_at - 1])
 		pgqrs_set(&row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
 	pgqrs_row_update(r->runs, r->run, &row);
-	pgqrs_step_reset_failed(DatumGetInt64(pgqrs_get(r->run, Runs_run_id)));
-	pgqrs_event(EVENT_REPLAYED, DatumGetInt64(pgqrs_get(r->run, Runs_run_id)));
+	pgqrs_step_reset_failed(pgqrs_get_int64(r->run, Runs_run_id));
+	pgqrs_event(EVENT_REPLAYED, pgqrs_get_int64(r->run, Runs_run_id));
 }
 
 typedef enum ReplayResult
@@ -195,9 +194,8 @@ typedef enum ReplayResult
 static ReplayResult
 replay_locked(Replay *r)
 {
-	TimestampTz now = pgqrs_floor_writer_clock(DatumGetInt64(
-												   pgqrs_get(r->archived,
-															 Archive_queue_id)),
+	TimestampTz now = pgqrs_floor_writer_clock(pgqrs_get_int64(r->archived,
+															   Archive_queue_id),
 											   0, DT_NOBEGIN);
 	bool is_run = !pgqrs_is_null(r->archived, Archive_run_id);
 	bool has_key = !pgqrs_is_null(r->archived, Archive_idempotency_key);
@@ -254,7 +252,7 @@ lock_dead_letter(Replay *r, int64 message_id)
 		if (found == NULL || (in_archive && was_dismissed(r->archived)))
 			pgqrs_error_message_not_found(message_id);
 		/* queue_id is the same column in both */
-		if (!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(found, Archive_queue_id)),
+		if (!pgqrs_queue_admits(pgqrs_get_int64(found, Archive_queue_id),
 								PRIVILEGE_ADMIN, &queue))
 			pgqrs_error_message_not_found(message_id);
 		if (!in_archive)
@@ -336,8 +334,8 @@ visit_dead_letters(Replay *r, const PgqrsQueue *queue, int64 max_rows,
 			 pgqrs_json_is_error(pgqrs_get_or_null(r->archived, Archive_last_error),
 								 r->error_type)) &&
 			pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
-									   DatumGetInt64(pgqrs_get(r->archived,
-															   Archive_message_id))) &&
+									   pgqrs_get_int64(r->archived,
+													   Archive_message_id)) &&
 			pgqrs_row_lock(r->archive, r->archived, LockTupleExclusive,
 						   LockWaitSkip) == ROW_LOCKED &&
 			visit(r))

@@ -90,7 +90,7 @@ open_drop(Drop *d)
 static bool
 lock_droppable(Drop *d, PgqrsTable *messages, TupleTableSlot *slot)
 {
-	int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+	int64 id = pgqrs_get_int64(slot, Messages_message_id);
 
 	while (d->leased || !pgqrs_lease_is_live(slot, pgqrs_clock()))
 	{
@@ -119,7 +119,7 @@ has_live_run(PgqrsRunRows *rows)
 
 	if (pgqrs_is_null(rows->message, Messages_run_id) ||
 		!pgqrs_row_fetch_id(rows->runs,
-							DatumGetInt64(pgqrs_get(rows->message, Messages_run_id)),
+							pgqrs_get_int64(rows->message, Messages_run_id),
 							rows->run))
 		return false;
 	status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(rows->run, Runs_status));
@@ -170,7 +170,7 @@ drop_messages(Drop *d, int64 max)
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_CLAIM, 1, &key);
 	while (count < max && pgqrs_scan_next(&scan, slot))
 	{
-		int64 id = DatumGetInt64(pgqrs_get(slot, Messages_message_id));
+		int64 id = pgqrs_get_int64(slot, Messages_message_id);
 
 		if (pgqrs_quarantine_begin_row(kind, id) && lock_droppable(d, messages, slot))
 		{
@@ -283,7 +283,7 @@ clear_outboxes(const char *name)
 	pgqrs_scan_begin_table(&scan, workflows);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		int64 id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
+		int64 id = pgqrs_get_int64(slot, Workflows_workflow_id);
 
 		if (!has_outbox(slot, name) ||
 			!pgqrs_row_fetch_locked(workflows, id, LockTupleNoKeyExclusive, locked) ||
@@ -351,7 +351,7 @@ mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 static void
 delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
 {
-	int64 id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
+	int64 id = pgqrs_get_int64(queue, Queues_queue_id);
 	bool is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 
 	if (force)

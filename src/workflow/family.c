@@ -64,7 +64,7 @@ end(Parents *p)
 static int64
 parent_of(Parents *p)
 {
-	return DatumGetInt64(pgqrs_get(p->slot, Parents_parent_run_id));
+	return pgqrs_get_int64(p->slot, Parents_parent_run_id);
 }
 
 /*
@@ -79,8 +79,7 @@ add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsInt64List 
 
 	if (pgqrs_row_fetch_id(runs, run_id, run) &&
 		!pgqrs_is_null(run, Runs_parent_run_id))
-		pgqrs_int64_list_add(ids,
-							 DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
+		pgqrs_int64_list_add(ids, pgqrs_get_int64(run, Runs_parent_run_id));
 	begin_parents(&p, run_id, false);
 	while (next(&p))
 		pgqrs_int64_list_add(ids, parent_of(&p));
@@ -135,7 +134,7 @@ pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
 
 	if (!pgqrs_row_fetch_id(runs, run_id, run) ||
 		(!pgqrs_is_null(run, Runs_parent_run_id) &&
-		 DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)) == parent))
+		 pgqrs_get_int64(run, Runs_parent_run_id) == parent))
 		return;
 	if (!pgqrs_run_is_terminal(pgqrs_run_status(run)))
 	{
@@ -192,8 +191,7 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 	begin(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
 	while (next(&p))
 		if (!abandons(p.slot, Parents_on_parent_end))
-			pgqrs_int64_list_add(ids,
-								 DatumGetInt64(pgqrs_get(p.slot, Parents_run_id)));
+			pgqrs_int64_list_add(ids, pgqrs_get_int64(p.slot, Parents_run_id));
 	end(&p);
 }
 
@@ -212,13 +210,13 @@ holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
 bool
 pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+	int64 run_id = pgqrs_get_int64(run, Runs_run_id);
 	TupleTableSlot *slot = pgqrs_table_slot(runs);
 	bool held;
 	Parents p;
 
 	if (pgqrs_is_null(run, Runs_parent_run_id) || abandons(run, Runs_on_parent_end) ||
-		holds(runs, slot, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id))))
+		holds(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id)))
 		return true;
 	held = false;
 	begin_parents(&p, run_id, false);
@@ -249,12 +247,12 @@ pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(runs);
 	bool asked = !pgqrs_is_null(run, Runs_parent_run_id) &&
-		may_ask(runs, slot, DatumGetInt64(pgqrs_get(run, Runs_parent_run_id)));
+		may_ask(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id));
 	Parents p;
 
 	if (!asked)
 	{
-		begin_parents(&p, DatumGetInt64(pgqrs_get(run, Runs_run_id)), false);
+		begin_parents(&p, pgqrs_get_int64(run, Runs_run_id), false);
 		while (!asked && next(&p))
 			asked = may_ask(runs, slot, parent_of(&p));
 		end(&p);

@@ -100,7 +100,7 @@ read_from_step(StepCopy *c)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("run " INT64_FORMAT " has no step \"%s\"", c->run_id, step_id),
 				 errhint("Use a step that pgqrs_list_steps() lists.")));
-	c->from = DatumGetTimestampTz(pgqrs_get(step, Steps_started_at));
+	c->from = pgqrs_get_time(step, Steps_started_at);
 	c->from_many = count_children(step) > 0;
 }
 
@@ -127,7 +127,7 @@ is_kept(const StepCopy *c, TupleTableSlot *step)
 		STEP_SUCCESS)
 		return false;
 	if (!c->rerun->keep_finished)
-		return DatumGetTimestampTz(pgqrs_get(step, Steps_started_at)) < c->from;
+		return pgqrs_get_time(step, Steps_started_at) < c->from;
 	return c->rerun->from_step == NULL || !is_from_step(c, step);
 }
 

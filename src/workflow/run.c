@@ -80,7 +80,7 @@ pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("run " INT64_FORMAT " cannot become %s",
-						DatumGetInt64(pgqrs_get(run, Runs_run_id)),
+						pgqrs_get_int64(run, Runs_run_id),
 						pgqrs_enum_label(ENUM_RUN_STATUS, to)),
 				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS, from)),
@@ -266,9 +266,9 @@ pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs
 	Datum keys[2] = {Int64GetDatum(workflow_id), CStringGetTextDatum(key)};
 
 	if (pgqrs_row_fetch(runs, INDEX_RUNS_KEY, 2, keys, run))
-		*id = DatumGetInt64(pgqrs_get(run, Runs_run_id));
+		*id = pgqrs_get_int64(run, Runs_run_id);
 	else if (pgqrs_message_by_key(messages, workflow_id, key, message))
-		*id = DatumGetInt64(pgqrs_get(message, Messages_message_id));
+		*id = pgqrs_get_int64(message, Messages_message_id);
 	else
 		return false;
 	return true;
@@ -338,9 +338,8 @@ find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
 									  key, rows->message) :
 				 pgqrs_row_fetch(rows->runs, INDEX_RUNS_KEY, 2, keys, rows->run))
 	{
-		*id = active ?
-			DatumGetInt64(pgqrs_get(rows->message, Messages_message_id)) :
-			DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+		*id = active ? pgqrs_get_int64(rows->message, Messages_message_id) :
+					   pgqrs_get_int64(rows->run, Runs_run_id);
 		return true;
 	}
 	return pgqrs_row_await_writer(active ? rows->runs : rows->messages,
@@ -372,7 +371,7 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 		pgqrs_row_fetch_locked(rows->runs, id, LockTupleNoKeyExclusive, rows->run) &&
 		(pgqrs_run_status(rows->run) == RUN_ERROR ||
 		 pgqrs_run_status(rows->run) == RUN_CANCELLED) &&
-		DatumGetTimestampTz(pgqrs_get(rows->run, Runs_completed_at)) <= r->failed_by)
+		pgqrs_get_time(rows->run, Runs_completed_at) <= r->failed_by)
 	{
 		pgqrs_row_copy(&row, rows->runs, rows->run);
 		pgqrs_set(&row, Runs_key_scope,
@@ -607,8 +606,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 		{
 			if (pgqrs_is_null(rows->message, Messages_run_id))
 				pgqrs_error_run_not_found(run_id);
-			check_privilege(rows,
-							DatumGetInt64(pgqrs_get(rows->message, Messages_queue_id)),
+			check_privilege(rows, pgqrs_get_int64(rows->message, Messages_queue_id),
 							run_id, privilege);
 			if ((lease == NULL || pgqrs_lease_is_current(rows->message, *lease)) &&
 				!lock_message(rows, mode, delete_message))
@@ -618,7 +616,7 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			pgqrs_error_run_not_found(run_id);
 		if (rows->has_message)
 			return;
-		check_privilege(rows, DatumGetInt64(pgqrs_get(rows->run, Runs_workflow_id)),
+		check_privilege(rows, pgqrs_get_int64(rows->run, Runs_workflow_id),
 						run_id, privilege);
 		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
 			return;
@@ -648,8 +646,7 @@ static void
 touch_worker(TupleTableSlot *message)
 {
 	if (!pgqrs_is_null(message, Messages_worker_id))
-		pgqrs_worker_record_call(
-			DatumGetInt64(pgqrs_get(message, Messages_worker_id)));
+		pgqrs_worker_record_call(pgqrs_get_int64(message, Messages_worker_id));
 }
 
 bool
@@ -661,8 +658,7 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 											   rows->message);
 		if (!rows->has_message || !pgqrs_lease_is_current(rows->message, lease) ||
 			pgqrs_is_null(rows->message, Messages_run_id) ||
-			!pgqrs_queue_allows(DatumGetInt64(pgqrs_get(rows->message,
-														Messages_queue_id)),
+			!pgqrs_queue_allows(pgqrs_get_int64(rows->message, Messages_queue_id),
 								PRIVILEGE_WORK, &rows->queue))
 			return false;
 	} while (!lock_message(rows, LockTupleKeyShare, false));
@@ -681,14 +677,14 @@ lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 	if (rows->has_message)
 		return pgqrs_lease_is_current(rows->message, lease);
 	return !pgqrs_is_null(rows->run, Runs_lease) &&
-		DatumGetInt64(pgqrs_get(rows->run, Runs_lease)) == lease;
+		pgqrs_get_int64(rows->run, Runs_lease) == lease;
 }
 
 void
 pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 {
 	PgqrsRunStatus status = pgqrs_run_status(rows->run);
-	int64 run_id = DatumGetInt64(pgqrs_get(rows->run, Runs_run_id));
+	int64 run_id = pgqrs_get_int64(rows->run, Runs_run_id);
 
 	if (!lease_is_of_run(rows, lease))
 		pgqrs_error_lease_lost("run", run_id);
@@ -822,13 +818,11 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	if (status != RUN_SUCCESS)
 		leave_children(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
-		pgqrs_run_wakeup_sent(
-			DatumGetInt64(pgqrs_get(rows->run, Runs_parent_run_id)));
+		pgqrs_run_wakeup_sent(pgqrs_get_int64(rows->run, Runs_parent_run_id));
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
 		!pgqrs_is_null(rows->run, Runs_idempotency_key))
-		pgqrs_family_wake_parents(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)));
-	pgqrs_xact_wakeup_run(DatumGetInt64(pgqrs_get(rows->run, Runs_run_id)),
-						  status, now);
+		pgqrs_family_wake_parents(pgqrs_get_int64(rows->run, Runs_run_id));
+	pgqrs_xact_wakeup_run(pgqrs_get_int64(rows->run, Runs_run_id), status, now);
 }
 
 void
@@ -896,8 +890,7 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 
 	/* a retry after the deadline is none */
 	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
-		*retry_at <
-		DatumGetTimestampTz(pgqrs_get(rows->message, Messages_deadline_at));
+		*retry_at < pgqrs_get_time(rows->message, Messages_deadline_at);
 }
 
 /*
@@ -926,7 +919,7 @@ forget_failures(PgqrsRunRows *rows, int64 run_id)
 void
 pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(rows->message, Messages_message_id));
+	int64 run_id = pgqrs_get_int64(rows->message, Messages_message_id);
 	PgqrsRow row;
 
 	forget_failures(rows, run_id);

@@ -160,7 +160,7 @@ children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 
 	if (!fetch_step(p, run_id, step_id))
 		return false;
-	lease = DatumGetInt64(pgqrs_get(p->step, Steps_lease));
+	lease = pgqrs_get_int64(p->step, Steps_lease);
 	if (all && witness.run_id == run_id && witness.lease == lease &&
 		!has_ended(p, witness.child))
 		return false;
@@ -191,7 +191,7 @@ children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 static bool
 is_over(Parked *p)
 {
-	int64 run_id = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+	int64 run_id = pgqrs_get_int64(p->message, Messages_message_id);
 	char *waiting_for = TextDatumGetCString(
 		pgqrs_get(p->message, Messages_waiting_for));
 	const char *what;
@@ -216,13 +216,13 @@ is_over(Parked *p)
 static void
 wake(Parked *p)
 {
-	int64 queue_id = DatumGetInt64(pgqrs_get(p->message, Messages_queue_id));
+	int64 queue_id = pgqrs_get_int64(p->message, Messages_queue_id);
 	TimestampTz now = pgqrs_floor_writer_clock(queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
 	Assert(pgqrs_message_may_move(MESSAGE_WAITING, MESSAGE_WAITING));
 	pgqrs_row_copy(&row, p->messages, p->message);
-	if (DatumGetTimestampTz(pgqrs_get(p->message, Messages_visible_after)) > now)
+	if (pgqrs_get_time(p->message, Messages_visible_after) > now)
 		pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));
 	pgqrs_set_null(&row, Messages_waiting_for);
 	pgqrs_row_update(p->messages, p->message, &row);
@@ -333,7 +333,7 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 	pgqrs_scan_begin(&scan, p->messages, INDEX_MESSAGES_WAITING, 1, &key);
 	while (count < max && pgqrs_scan_next(&scan, p->message))
 	{
-		ids[count] = DatumGetInt64(pgqrs_get(p->message, Messages_message_id));
+		ids[count] = pgqrs_get_int64(p->message, Messages_message_id);
 		text_to_cstring_buffer(DatumGetTextPP(
 								   pgqrs_get(p->message, Messages_waiting_for)),
 							   at->waiting_for, sizeof(at->waiting_for));

@@ -203,7 +203,7 @@ update_schedule(PgqrsTable *schedules, TupleTableSlot *slot,
 	if (!enabled || !keeps_next_fire_at(slot, s))
 		set_enabled(&row, enabled, cron, zone);
 	pgqrs_row_update(schedules, slot, &row);
-	return DatumGetInt64(pgqrs_get(slot, Schedules_schedule_id));
+	return pgqrs_get_int64(slot, Schedules_schedule_id);
 }
 
 int64
@@ -318,9 +318,7 @@ schedules_of_workflow(PgqrsTable *schedules, TupleTableSlot *slot,
 	while (pgqrs_scan_next(&scan, slot))
 		if (workflow == NULL ||
 			strcmp(text_column(slot, Schedules_workflow), workflow) == 0)
-			pgqrs_int64_list_add(&ids,
-								 DatumGetInt64(
-									 pgqrs_get(slot, Schedules_schedule_id)));
+			pgqrs_int64_list_add(&ids, pgqrs_get_int64(slot, Schedules_schedule_id));
 	pgqrs_scan_end(&scan);
 	return ids;
 }
@@ -546,8 +544,7 @@ static int
 slots_to_serve(Tick *tick, const PgqrsCron *cron, pg_tz *zone, TimestampTz **slots)
 {
 	int catchup = DatumGetInt32(pgqrs_get(tick->slot, Schedules_max_catchup));
-	TimestampTz from = DatumGetTimestampTz(
-		pgqrs_get(tick->slot, Schedules_next_fire_at));
+	TimestampTz from = pgqrs_get_time(tick->slot, Schedules_next_fire_at);
 	TimestampTz not_missed_from = Max(tick->now - MISSED_AFTER, from);
 	int count = 0;
 
@@ -647,16 +644,14 @@ find_due_schedules(Tick *tick, int64 *ids, int max, TimestampTz *next)
 	pgqrs_scan_begin(&scan, tick->schedules, INDEX_SCHEDULES_NEXT, 1, &key);
 	while (*next == DT_NOEND && pgqrs_scan_next(&scan, tick->slot))
 	{
-		TimestampTz at = DatumGetTimestampTz(
-			pgqrs_get(tick->slot, Schedules_next_fire_at));
+		TimestampTz at = pgqrs_get_time(tick->slot, Schedules_next_fire_at);
 
 		if (at > tick->now)
 			*next = at;
 		else if (count == max)
 			*next = 0;
 		else
-			ids[count++] = DatumGetInt64(
-				pgqrs_get(tick->slot, Schedules_schedule_id));
+			ids[count++] = pgqrs_get_int64(tick->slot, Schedules_schedule_id);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_int64_sort(ids, count);
@@ -680,7 +675,7 @@ lock_tick_schedule(Tick *tick, int64 id)
 								LockTupleNoKeyExclusive, LockWaitSkip);
 	}
 	tick->id = id;
-	tick->last_run_id = DatumGetInt64(pgqrs_get(tick->slot, Schedules_last_run_id));
+	tick->last_run_id = pgqrs_get_int64(tick->slot, Schedules_last_run_id);
 	return result;
 }
 
@@ -689,8 +684,7 @@ is_schedule_due(Tick *tick)
 {
 	return DatumGetBool(pgqrs_get(tick->slot, Schedules_enabled)) &&
 		!pgqrs_is_null(tick->slot, Schedules_next_fire_at) &&
-		DatumGetTimestampTz(pgqrs_get(tick->slot, Schedules_next_fire_at)) <=
-		tick->now;
+		pgqrs_get_time(tick->slot, Schedules_next_fire_at) <= tick->now;
 }
 
 /* The first slot after now; false without one or with an unknown time zone. */
@@ -710,8 +704,7 @@ first_slot_after_now(Tick *tick, TimestampTz *next)
 static bool
 is_next_fire_at_late(Tick *tick)
 {
-	TimestampTz at = DatumGetTimestampTz(
-		pgqrs_get(tick->slot, Schedules_next_fire_at));
+	TimestampTz at = pgqrs_get_time(tick->slot, Schedules_next_fire_at);
 	TimestampTz next;
 
 	return DatumGetBool(pgqrs_get(tick->slot, Schedules_enabled)) &&

@@ -38,7 +38,7 @@ lock_run(SignalSender *s, int64 run_id)
 	do
 	{
 		if (!pgqrs_row_fetch_id(s->runs, run_id, s->run) ||
-			!pgqrs_queue_admits(DatumGetInt64(pgqrs_get(s->run, Runs_workflow_id)),
+			!pgqrs_queue_admits(pgqrs_get_int64(s->run, Runs_workflow_id),
 								PRIVILEGE_TRIGGER, &queue))
 			pgqrs_error_run_not_found(run_id);
 	} while (pgqrs_row_lock(s->runs, s->run, LockTupleKeyShare, LockWaitBlock) !=
@@ -66,7 +66,7 @@ find_by_key(SignalSender *s, int64 run_id, const char *key, int64 *id)
 
 	if (!pgqrs_row_fetch(s->signals, INDEX_SIGNALS_KEY, 2, keys, s->signal))
 		return false;
-	*id = DatumGetInt64(pgqrs_get(s->signal, Signals_signal_id));
+	*id = pgqrs_get_int64(s->signal, Signals_signal_id);
 	return true;
 }
 

@@ -162,7 +162,7 @@ static bool
 is_of_lease(const PgqrsStepRows *s)
 {
 	return !pgqrs_is_null(s->step, Steps_lease) &&
-		DatumGetInt64(pgqrs_get(s->step, Steps_lease)) == s->lease;
+		pgqrs_get_int64(s->step, Steps_lease) == s->lease;
 }
 
 static void
@@ -181,7 +181,7 @@ require_move(TupleTableSlot *step, PgqrsStepStatus to)
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("step \"%s\" of run " INT64_FORMAT " cannot become %s",
 						TextDatumGetCString(pgqrs_get(step, Steps_step_id)),
-						DatumGetInt64(pgqrs_get(step, Steps_run_id)),
+						pgqrs_get_int64(step, Steps_run_id),
 						pgqrs_enum_label(ENUM_STEP_STATUS, to)),
 				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_STEP_STATUS, from)),

@@ -295,7 +295,7 @@ deliver(PgqrsStepRows *s)
 	TimestampTz now = pgqrs_floor_writer_clock(s->run.queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
-	if (DatumGetTimestampTz(pgqrs_get(s->run.message, Messages_visible_after)) <= now)
+	if (pgqrs_get_time(s->run.message, Messages_visible_after) <= now)
 		return;
 	pgqrs_row_copy(&row, s->run.messages, s->run.message);
 	pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));

@@ -41,7 +41,7 @@ read_workflow(TupleTableSlot *slot, PgqrsWorkflow *workflow)
 {
 	PgqrsRetryPolicy *retry = &workflow->retry;
 
-	workflow->workflow_id = DatumGetInt64(pgqrs_get(slot, Workflows_workflow_id));
+	workflow->workflow_id = pgqrs_get_int64(slot, Workflows_workflow_id);
 	text_to_cstring_buffer(DatumGetTextPP(pgqrs_get(slot, Workflows_name)),
 						   workflow->name, PGQRS_NAME_SIZE);
 	workflow->outbox_queue[0] = '\0';

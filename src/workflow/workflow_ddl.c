@@ -163,8 +163,7 @@ lock_workflow(const char *name, PgqrsTable *queues, TupleTableSlot *queue,
 			  PgqrsTable *workflows, TupleTableSlot *workflow)
 {
 	return pgqrs_queue_lock(queues, name, LockTupleNoKeyExclusive, queue) &&
-		pgqrs_row_fetch_locked(workflows,
-							   DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+		pgqrs_row_fetch_locked(workflows, pgqrs_get_int64(queue, Queues_queue_id),
 							   LockTupleNoKeyExclusive, workflow);
 }
 
@@ -250,8 +249,7 @@ reconcile_workflow(const char *name, const PgqrsOptions *s, PgqrsTable *queues,
 				   TupleTableSlot *workflow)
 {
 	refuse_plain_queue(name, queue);
-	if (!pgqrs_row_fetch_id(workflows,
-							DatumGetInt64(pgqrs_get(queue, Queues_queue_id)),
+	if (!pgqrs_row_fetch_id(workflows, pgqrs_get_int64(queue, Queues_queue_id),
 							workflow))
 		return false;
 	if (s->replace)
@@ -286,7 +284,7 @@ pgqrs_workflow_create(const char *name, const PgqrsOptions *s)
 		if (pgqrs_queue_find(queues, name, queue) &&
 			reconcile_workflow(name, s, queues, queue, workflows, workflow))
 		{
-			id = DatumGetInt64(pgqrs_get(queue, Queues_queue_id));
+			id = pgqrs_get_int64(queue, Queues_queue_id);
 			break;
 		}
 	}
