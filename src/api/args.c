@@ -29,7 +29,7 @@
  * function for error messages.
  */
 static void
-require(FunctionCallInfo fcinfo, int n, const char *name)
+require_not_null(FunctionCallInfo fcinfo, int n, const char *name)
 {
 	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
 	if (PG_ARGISNULL(n))
@@ -39,7 +39,7 @@ require(FunctionCallInfo fcinfo, int n, const char *name)
 int64
 pgqrs_arg_int64(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	return PG_GETARG_INT64(n);
 }
 
@@ -54,7 +54,7 @@ pgqrs_arg_int(FunctionCallInfo fcinfo, int n, const char *name, int min, int max
 {
 	int value;
 
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	value = PG_GETARG_INT32(n);
 	if (value < min || value > max)
 		ereport(ERROR,
@@ -74,7 +74,7 @@ pgqrs_arg_int_or(FunctionCallInfo fcinfo, int n, const char *name, int min,
 bool
 pgqrs_arg_bool(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	return PG_GETARG_BOOL(n);
 }
 
@@ -109,7 +109,7 @@ check_text(Datum value, const char *name)
 char *
 pgqrs_arg_text(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	check_text(PG_GETARG_DATUM(n), name);
 	return text_to_cstring(PG_GETARG_TEXT_PP(n));
 }
@@ -209,7 +209,7 @@ pgqrs_arg_enum_or(FunctionCallInfo fcinfo, int n, const char *name,
 int64
 pgqrs_arg_duration(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	return pgqrs_duration(PG_GETARG_INTERVAL_P(n), name);
 }
 
@@ -224,7 +224,7 @@ pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name)
 {
 	TimestampTz at;
 
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	at = PG_GETARG_TIMESTAMPTZ(n);
 	if (TIMESTAMP_IS_NOEND(at))
 		ereport(ERROR,
@@ -262,7 +262,7 @@ pgqrs_arg_json(FunctionCallInfo fcinfo, int n, const char *name)
 Datum
 pgqrs_arg_json_required(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	return pgqrs_arg_json(fcinfo, n, name).value;
 }
 
@@ -277,7 +277,7 @@ pgqrs_arg_output(FunctionCallInfo fcinfo, int n)
 Datum
 pgqrs_arg_error(FunctionCallInfo fcinfo, int n)
 {
-	require(fcinfo, n, "error");
+	require_not_null(fcinfo, n, "error");
 	return pgqrs_json_cap_error(PG_GETARG_DATUM(n));
 }
 
@@ -291,7 +291,7 @@ pgqrs_arg_array(FunctionCallInfo fcinfo, int n, const char *name, Oid type,
 	char typalign;
 	int count;
 
-	require(fcinfo, n, name);
+	require_not_null(fcinfo, n, name);
 	array = PG_GETARG_ARRAYTYPE_P(n);
 	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	if (ARR_NDIM(array) > 1 || count > PGQRS_MAX_BATCH)

@@ -259,7 +259,7 @@ send_notifications(void)
 		!pgqrs_database_take_duty(DUTY_NOTIFY, pgqrs_clock()))
 		return;
 	if (!try_step(run_notify, &entry, done, &next))
-		pgqrs_notify_put_back();
+		pgqrs_notify_republish();
 	pgqrs_database_set_earlier(DUTY_NOTIFY, next);
 	active_at = pgqrs_monotonic();
 	MemoryContextSwitchTo(pass_context);

@@ -52,7 +52,7 @@
 #define MAX_FIRED	500	  /* runs that schedules trigger */
 #define MAX_ENTRIES 20000 /* index entries of expired or exhausted messages */
 #define MAX_SWEPT	20000 /* index entries below floors */
-#define MAX_PARKED	5000  /* waiting runs */
+#define MAX_WAITING 5000  /* waiting runs */
 #define MAX_AHEAD	100	  /* dead index entries before the next expiry */
 
 /* The expiry indexes are scanned from their beginning this often. */
@@ -62,7 +62,7 @@
 #define REAP_INTERVAL (60 * USECS_PER_SEC)
 
 /* Consecutive batches of run wake-ups before other duties have their turn. */
-#define PARKED_BATCHES 90
+#define WAITING_BATCHES 90
 
 /* The position where this backend continues its search for exhausted messages: a hint. */
 typedef struct ClaimIndexPosition
@@ -566,7 +566,7 @@ duty_children(int64 *done)
 {
 	TimestampTz next;
 
-	done[DONE_RUNS_CANCELLED] += pgqrs_cancel_left(MAX_ROWS, &next);
+	done[DONE_RUNS_CANCELLED] += pgqrs_cancel_remaining_children(MAX_ROWS, &next);
 	return next;
 }
 
@@ -575,7 +575,7 @@ duty_run_wakeups(int64 *done)
 {
 	bool more;
 
-	done[DONE_RUNS_WOKEN] += pgqrs_run_wakeup_pass(MAX_PARKED, &more);
+	done[DONE_RUNS_WOKEN] += pgqrs_run_wakeup_pass(MAX_WAITING, &more);
 	return more ? 0 : DT_NOEND;
 }
 
@@ -599,7 +599,7 @@ worker_duty_run_wakeups(int64 *done)
 			pgqrs_run_wakeup_restart();
 	}
 	next = duty_run_wakeups(done);
-	return next == 0 && ++batches == PARKED_BATCHES ? pgqrs_clock() : next;
+	return next == 0 && ++batches == WAITING_BATCHES ? pgqrs_clock() : next;
 }
 
 static TimestampTz
@@ -632,13 +632,13 @@ run_retention_pass(TimestampTz (*pass)(bool, PgqrsRetained *), bool gently,
 static TimestampTz
 duty_deleted_queues(int64 *done)
 {
-	return run_retention_pass(pgqrs_retention_of_deleted, false, done);
+	return run_retention_pass(pgqrs_retention_pass_of_deleted, false, done);
 }
 
 static TimestampTz
 worker_duty_deleted_queues(int64 *done)
 {
-	return run_retention_pass(pgqrs_retention_of_deleted, true, done);
+	return run_retention_pass(pgqrs_retention_pass_of_deleted, true, done);
 }
 
 static TimestampTz
@@ -677,8 +677,8 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUTY_DELETED_QUEUES, duty_deleted_queues, worker_duty_deleted_queues,
 	 "deletions", "removing rows of deleted queues"},
 	{DUTY_CHILDREN, duty_children, NULL, "children", "cancelling children"},
-	{DUTY_RUN_WAKEUPS, duty_run_wakeups, worker_duty_run_wakeups, "parked runs",
-	 "rechecking parked runs"},
+	{DUTY_RUN_WAKEUPS, duty_run_wakeups, worker_duty_run_wakeups,
+	 "waiting runs", "rechecking waiting runs"},
 	{DUTY_ROLES, duty_roles, NULL, "grants",
 	 "following roles that were renamed or dropped"},
 	{DUTY_SCHEDULES, duty_schedules, NULL, "schedules", "firing schedules"},

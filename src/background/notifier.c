@@ -64,7 +64,7 @@
 /* A probe counts at most so many messages for waiting backends. */
 #define MAX_FOUND 64
 
-typedef struct Pass
+typedef struct NotifierPass
 {
 	MemoryContext context;
 	PgqrsInt64List unplaced; /* queues without a slot that have claimable messages */
@@ -73,13 +73,13 @@ typedef struct Pass
 	bool more;
 	int64 queue_ids[MAX_QUEUES];
 	PgqrsFinishedRun runs[MAX_RUNS + MAX_BLOCKS * PGQRS_RUN_BLOCK + MAX_KEPT];
-} Pass;
+} NotifierPass;
 
 /*
  * Work that the pass has taken and not done; published again when the process
  * exits.
  */
-static Pass *pass = NULL;
+static NotifierPass *pass = NULL;
 
 /*
  * A waiting run to recheck at an instant; published again when the process
@@ -127,7 +127,7 @@ probe_queues(const int64 *queue_ids, int count)
 }
 
 static void
-look_at_due_queues(TimestampTz now)
+probe_due_queues(TimestampTz now)
 {
 	TimestampTz next;
 	int count = pgqrs_wakeup_take_dues(now, pass->queue_ids, MAX_QUEUES, &next);
@@ -138,7 +138,8 @@ look_at_due_queues(TimestampTz now)
 
 /* Probes a queue without a slot. */
 static void
-look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
+probe_unplaced_queue(PgqrsTable *messages, TupleTableSlot *slot,
+					 const PgqrsQueue *queue)
 {
 	PgqrsQueueProbe probe;
 	MemoryContext old;
@@ -154,7 +155,7 @@ look_at_unplaced(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *q
 
 /* Probes the queues without a slot.  placed: makes the others due at once. */
 static void
-look_at_all_queues(TimestampTz now, bool placed)
+probe_all_queues(TimestampTz now, bool placed)
 {
 	PgqrsTable *messages;
 	TupleTableSlot *slot;
@@ -171,7 +172,7 @@ look_at_all_queues(TimestampTz now, bool placed)
 
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_wakeup_slot(queue->queue_id) < 0)
-			look_at_unplaced(messages, slot, queue);
+			probe_unplaced_queue(messages, slot, queue);
 		else if (placed)
 			pgqrs_wakeup_set_due(queue->queue_id, 0);
 	}
@@ -198,7 +199,7 @@ all_queues_due(TimestampTz now)
 
 /* Adds the runs of a block that have ended since, or may be waiting. */
 static void
-add_block(PgqrsFinishedRun block)
+add_runs_of_block(PgqrsFinishedRun block)
 {
 	PgqrsTable *runs;
 	TupleTableSlot *slot;
@@ -233,7 +234,7 @@ add_block(PgqrsFinishedRun block)
 }
 
 static void
-take_runs(void)
+take_finished_runs(void)
 {
 	pass->run_count = pgqrs_wakeup_take_runs(pass->runs, MAX_RUNS, MAX_BLOCKS,
 											 &pass->more);
@@ -248,11 +249,11 @@ take_runs(void)
 	/* a block keeps its place until its runs are added */
 	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
 		if (pass->runs[i].status == RUN_BLOCK)
-			add_block(pass->runs[i]);
+			add_runs_of_block(pass->runs[i]);
 }
 
 static void
-keep_run(int64 run_id, int64 pause)
+keep_run_for_recheck(int64 run_id, int64 pause)
 {
 	KeptRun *kept = hash_search(kept_runs, &run_id, HASH_ENTER, NULL);
 
@@ -303,11 +304,11 @@ static void
 recheck_run(int64 run_id)
 {
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id))
-		keep_run(run_id, MAX_KEPT_PAUSE);
+		keep_run_for_recheck(run_id, MAX_KEPT_PAUSE);
 	else if (pgqrs_worker_xact_begin("rechecking waiting runs"))
 	{
 		if (!pgqrs_run_wakeup_recheck(run_id))
-			keep_run(run_id, locked_pause());
+			keep_run_for_recheck(run_id, locked_pause());
 		pgqrs_worker_xact_end();
 	}
 }
@@ -336,7 +337,7 @@ try_recheck_run(int64 run_id)
 		AbortCurrentTransaction();
 		if (!pgqrs_quarantine_caught(error))
 			ReThrowError(error);
-		keep_run(run_id, MAX_KEPT_PAUSE);
+		keep_run_for_recheck(run_id, MAX_KEPT_PAUSE);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
@@ -347,7 +348,7 @@ try_recheck_run(int64 run_id)
  * ended runs.
  */
 static void
-recheck_parked_runs(void)
+recheck_waiting_runs(void)
 {
 	int left = 0;
 
@@ -370,7 +371,7 @@ recheck_parked_runs(void)
  * slot are probed again anyway.
  */
 static void
-publish_again(void)
+republish_pass(void)
 {
 	for (int i = 0; i < pass->queues; i++)
 		pgqrs_wakeup_publish_queue(pass->queue_ids[i], 0);
@@ -413,7 +414,7 @@ notify_all(void)
 
 /* Logs the first failure; note_success() logs the end of failures. */
 static void
-note_failure(const ErrorData *error)
+log_failure(const ErrorData *error)
 {
 	if (!failing)
 		ereport(LOG,
@@ -424,7 +425,7 @@ note_failure(const ErrorData *error)
 }
 
 static void
-note_success(void)
+log_success(void)
 {
 	if (failing)
 		ereport(LOG, (errmsg("pgqrs can send notifications again")));
@@ -451,19 +452,19 @@ send_notifications(void)
 		ErrorData *error;
 
 		MemoryContextSwitchTo(context);
-		publish_again();
+		republish_pass();
 		error = CopyErrorData();
 		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();
 		FlushErrorState();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(context);
-		note_failure(error);
+		log_failure(error);
 		sent = false;
 	}
 	PG_END_TRY();
 	if (sent)
-		note_success();
+		log_success();
 	return sent;
 }
 
@@ -471,7 +472,7 @@ send_notifications(void)
  * Sets the pause before the next pass; it grows while passes follow each other.
  */
 static void
-set_pause(TimestampTz began, bool sent)
+set_next_pass(TimestampTz began, bool sent)
 {
 	TimestampTz now = pgqrs_clock_peek();
 
@@ -484,11 +485,11 @@ set_pause(TimestampTz began, bool sent)
 
 /* The queues whose due instants were taken are not known, so all are probed. */
 void
-pgqrs_notify_put_back(void)
+pgqrs_notify_republish(void)
 {
 	if (pass == NULL)
 		return;
-	publish_again();
+	republish_pass();
 	pgqrs_database_set_earlier(DUTY_QUEUES, 0);
 	pass->unplaced = (PgqrsInt64List){0};
 	MemoryContextReset(pass->context);
@@ -501,7 +502,7 @@ publish_at_exit(int code, Datum arg)
 	HASH_SEQ_STATUS status;
 	KeptRun *kept;
 
-	publish_again();
+	republish_pass();
 	hash_seq_init(&status, kept_runs);
 	while ((kept = hash_seq_search(&status)) != NULL)
 		pgqrs_wakeup_publish_run((PgqrsFinishedRun){kept->run_id, kept->at,
@@ -511,12 +512,12 @@ publish_at_exit(int code, Datum arg)
 
 /* Called once in a process. */
 static void
-begin_passes(void)
+init_notifier(void)
 {
 	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(KeptRun)};
 
-	kept_runs = hash_create("pgqrs parked runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
-	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(Pass));
+	kept_runs = hash_create("pgqrs kept runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(NotifierPass));
 	pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
 										  ALLOCSET_DEFAULT_SIZES);
 	before_shmem_exit(publish_at_exit, (Datum) 0);
@@ -538,20 +539,20 @@ pgqrs_notify_pass(void)
 	MemoryContext old;
 
 	if (pass == NULL)
-		begin_passes();
+		init_notifier();
 	pass->more = false;
 	old = MemoryContextSwitchTo(pass->context);
 	if (all_queues_due(now) <= now && pgqrs_database_take_duty(DUTY_QUEUES, now))
-		look_at_all_queues(now, pgqrs_database_taken_due(DUTY_QUEUES) == 0);
+		probe_all_queues(now, pgqrs_database_taken_due(DUTY_QUEUES) == 0);
 	MemoryContextSwitchTo(pass->context);
-	look_at_due_queues(now);
+	probe_due_queues(now);
 	pass->queues = pgqrs_wakeup_take_queues(pass->queue_ids, MAX_QUEUES);
 	pass->more |= pass->queues == MAX_QUEUES;
-	take_runs();
+	take_finished_runs();
 	take_kept_runs(now);
-	recheck_parked_runs();
+	recheck_waiting_runs();
 	if (pass->queues > 0 || pass->run_count > 0 || pass->unplaced.count > 0)
-		set_pause(now, send_notifications());
+		set_next_pass(now, send_notifications());
 	MemoryContextSwitchTo(old);
 	pass->unplaced = (PgqrsInt64List){0};
 	MemoryContextReset(pass->context);

@@ -19,6 +19,6 @@ extern TimestampTz pgqrs_notify_pass(void);
 extern TimestampTz pgqrs_notify_not_before(void);
 
 /* After an error in a pass: the next pass begins with all that it had taken. */
-extern void pgqrs_notify_put_back(void);
+extern void pgqrs_notify_republish(void);
 
 #endif /* PGQRS_NOTIFIER_H */

@@ -76,10 +76,10 @@
 #define MIN_RUN (60 * USECS_PER_SEC)
 
 /* Due rows are removed together, at most this often. */
-#define INTERVAL (5 * USECS_PER_SEC)
+#define REMOVAL_INTERVAL (5 * USECS_PER_SEC)
 
 /* Rows that could not be removed are retried after this time ... */
-#define RETRY (60 * USECS_PER_SEC)
+#define SKIPPED_RETRY (60 * USECS_PER_SEC)
 
 /* ... rows of deleted queues after this time ... */
 #define RETRY_DELETED (1 * USECS_PER_SEC)
@@ -94,23 +94,23 @@
  * This backend's position in the dead letters, or the other ended rows, of a
  * queue.
  */
-typedef struct Place
+typedef struct RetentionPosition
 {
 	int64 key; /* the queue's id and which of the two */
-	bool walking;
+	bool scanning;
 	TimestampTz from;	 /* rows that ended before are done */
 	TimestampTz skipped; /* the end of the first row that could not be removed */
 	TimestampTz full_at; /* when a scan last began with the oldest row */
-} Place;
+} RetentionPosition;
 
-typedef struct Pass
+typedef struct RetentionPass
 {
 	PgqrsTable *archive;
 	PgqrsTable *runs;
 	PgqrsTable *steps;
 	PgqrsTable *signals;
 	PgqrsTable *events;
-	TupleTableSlot *letter;
+	TupleTableSlot *archived;
 	TupleTableSlot *run;
 	TupleTableSlot *step;
 	TupleTableSlot *signal;
@@ -126,19 +126,19 @@ typedef struct Pass
 	TimestampTz next;
 	int looked;
 	int rows;
-	bool enough;
+	bool limit_reached;
 	PgqrsRetained *removed;
-} Pass;
+} RetentionPass;
 
 static void
-open_tables(Pass *p)
+open_retention_tables(RetentionPass *p)
 {
 	p->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	p->runs = pgqrs_table_open(TABLE_RUNS, true);
 	p->steps = pgqrs_table_open(TABLE_STEPS, true);
 	p->signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	p->events = pgqrs_table_open(TABLE_EVENTS, true);
-	p->letter = pgqrs_table_slot(p->archive);
+	p->archived = pgqrs_table_slot(p->archive);
 	p->run = pgqrs_table_slot(p->runs);
 	p->step = pgqrs_table_slot(p->steps);
 	p->signal = pgqrs_table_slot(p->signals);
@@ -146,7 +146,7 @@ open_tables(Pass *p)
 }
 
 static void
-close_tables(Pass *p)
+close_retention_tables(RetentionPass *p)
 {
 	pgqrs_table_close(p->events);
 	pgqrs_table_close(p->signals);
@@ -157,7 +157,7 @@ close_tables(Pass *p)
 
 /* Called between two rows. */
 static void
-rest_if_gentle(Pass *p)
+rest_if_gentle(RetentionPass *p)
 {
 	static uint32 wait_event = 0;
 
@@ -172,13 +172,13 @@ rest_if_gentle(Pass *p)
 
 /* Counts an index entry; true if the pass has reached its limits. */
 static bool
-is_enough(Pass *p)
+is_limit_reached(RetentionPass *p)
 {
 	rest_if_gentle(p);
 	if (p->rows >= MAX_ROWS ||
 		(++p->looked % LOOK_EVERY == 0 && GetCurrentTimestamp() >= p->stop_at))
-		p->enough = true;
-	return p->enough;
+		p->limit_reached = true;
+	return p->limit_reached;
 }
 
 /*
@@ -186,7 +186,7 @@ is_enough(Pass *p)
  */
 
 static bool
-lock(PgqrsTable *table, TupleTableSlot *slot)
+lock_exclusively(PgqrsTable *table, TupleTableSlot *slot)
 {
 	return pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) ==
 		ROW_LOCKED;
@@ -197,8 +197,8 @@ lock(PgqrsTable *table, TupleTableSlot *slot)
  * them.
  */
 static void
-remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
-			PgqrsIndexId index, int64 run_id)
+remove_rows_by_index(RetentionPass *p, PgqrsTable *table, TupleTableSlot *slot,
+					 PgqrsIndexId index, int64 run_id)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
 	PgqrsScan scan;
@@ -214,12 +214,12 @@ remove_rows(Pass *p, PgqrsTable *table, TupleTableSlot *slot,
 }
 
 static void
-remove_rows_of_run(Pass *p, int64 run_id)
+remove_rows_of_run(RetentionPass *p, int64 run_id)
 {
-	remove_rows(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
-	remove_rows(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
+	remove_rows_by_index(p, p->steps, p->step, INDEX_STEPS_PKEY, run_id);
+	remove_rows_by_index(p, p->signals, p->signal, INDEX_SIGNALS_RUN, run_id);
 	p->rows += pgqrs_family_remove(run_id);
-	remove_rows(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
+	remove_rows_by_index(p, p->events, p->event, INDEX_EVENTS_RUN, run_id);
 }
 
 /*
@@ -227,23 +227,24 @@ remove_rows_of_run(Pass *p, int64 run_id)
  * now.
  */
 static bool
-remove_run(Pass *p)
+remove_run(RetentionPass *p)
 {
-	int64 run_id = pgqrs_get_int64(p->letter, Archive_run_id);
+	int64 run_id = pgqrs_get_int64(p->archived, Archive_run_id);
 	bool found = pgqrs_row_fetch_id(p->runs, run_id, p->run);
 
-	if (!pgqrs_is_null(p->letter, Archive_waiting_for))
+	if (!pgqrs_is_null(p->archived, Archive_waiting_for))
 		return false;
 	if (found &&
 		(!pgqrs_run_is_terminal(pgqrs_run_status(p->run)) ||
-		 (!p->deleted && pgqrs_family_is_asked_for(p->runs, p->run))))
+		 (!p->deleted && pgqrs_family_may_be_asked_for(p->runs, p->run))))
 		return false;
-	if (!lock(p->archive, p->letter) || (found && !lock(p->runs, p->run)))
+	if (!lock_exclusively(p->archive, p->archived) ||
+		(found && !lock_exclusively(p->runs, p->run)))
 		return false;
 	remove_rows_of_run(p, run_id);
 	if (found)
 		pgqrs_row_delete(p->runs, p->run);
-	pgqrs_row_delete(p->archive, p->letter);
+	pgqrs_row_delete(p->archive, p->archived);
 	p->removed->runs++;
 	p->rows += 2;
 	return true;
@@ -254,14 +255,14 @@ remove_run(Pass *p)
  * now.
  */
 static bool
-remove_letter(Pass *p)
+remove_archived(RetentionPass *p)
 {
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE,
-									pgqrs_get_int64(p->letter, Archive_message_id)))
+									pgqrs_get_int64(p->archived, Archive_message_id)))
 		return false;
-	if (!pgqrs_is_null(p->letter, Archive_run_id))
+	if (!pgqrs_is_null(p->archived, Archive_run_id))
 		return remove_run(p);
-	if (pgqrs_row_try_delete(p->archive, p->letter, LockWaitSkip) != ROW_LOCKED)
+	if (pgqrs_row_try_delete(p->archive, p->archived, LockWaitSkip) != ROW_LOCKED)
 		return false;
 	p->removed->messages++;
 	p->rows++;
@@ -273,40 +274,41 @@ remove_letter(Pass *p)
  */
 
 /* The positions of this backend, and whether a pass is under way. */
-static HTAB *places = NULL;
-static int64 begin_at = 0; /* the queue where the last pass reached its limits */
+static HTAB *positions = NULL;
+static int64 next_queue_id = 0; /* the queue where the last pass reached its limits */
 static bool under_way = false;
 
 /* After an error, which undid the last pass: discards the positions. */
 static void
 begin_pass(void)
 {
-	if (under_way && places != NULL)
+	if (under_way && positions != NULL)
 	{
-		hash_destroy(places);
-		places = NULL;
-		begin_at = 0;
+		hash_destroy(positions);
+		positions = NULL;
+		next_queue_id = 0;
 	}
 	under_way = true;
 }
 
-static Place *
-find_place(int64 queue_id, bool dead)
+static RetentionPosition *
+find_position(int64 queue_id, bool dead)
 {
 	int64 key = queue_id * 2 + dead;
-	Place *place;
+	RetentionPosition *place;
 	bool found;
 
-	if (places == NULL)
+	if (positions == NULL)
 	{
-		HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Place)};
+		HASHCTL ctl = {.keysize = sizeof(int64),
+					   .entrysize = sizeof(RetentionPosition)};
 
-		places = hash_create("pgqrs retention", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+		positions = hash_create("pgqrs retention", 16, &ctl, HASH_ELEM | HASH_BLOBS);
 	}
-	place = hash_search(places, &key, HASH_ENTER, &found);
+	place = hash_search(positions, &key, HASH_ENTER, &found);
 	if (!found)
 	{
-		place->walking = false;
+		place->scanning = false;
 		place->full_at = DT_NOBEGIN;
 	}
 	return place;
@@ -314,9 +316,9 @@ find_place(int64 queue_id, bool dead)
 
 /* Continues where the last scan ended, or begins with the oldest row. */
 static void
-begin_walk(Place *place, TimestampTz now)
+begin_position(RetentionPosition *place, TimestampTz now)
 {
-	if (place->walking)
+	if (place->scanning)
 		return;
 	if (place->full_at == DT_NOBEGIN || place->full_at > now ||
 		place->full_at + FULL_INTERVAL <= now)
@@ -325,32 +327,33 @@ begin_walk(Place *place, TimestampTz now)
 		place->full_at = now;
 	}
 	place->skipped = DT_NOEND;
-	place->walking = true;
+	place->scanning = true;
 }
 
 static void
-end_walk(Pass *p, Place *place)
+end_position(RetentionPass *p, RetentionPosition *place)
 {
-	place->walking = false;
+	place->scanning = false;
 	place->from = Min(place->skipped, place->from);
 	if (place->skipped != DT_NOEND)
 		p->next = Min(p->next,
-					  p->deleted ? pgqrs_clock() + RETRY_DELETED : p->now + RETRY);
+					  p->deleted ? pgqrs_clock() + RETRY_DELETED :
+								   p->now + SKIPPED_RETRY);
 }
 
 /* Removes the due dead letters of a queue, or its other due rows. */
 static void
-walk(Pass *p, bool dead)
+remove_ended_of_queue(RetentionPass *p, bool dead)
 {
 	int64 kept = dead ? p->queue.dead_retention : p->queue.retention;
 	int64 keep = p->queue.is_workflow && !p->deleted ? Max(kept, MIN_RUN) : kept;
 	TimestampTz cutoff = p->deleted ? DT_NOEND : p->now - keep;
-	Place *place = find_place(p->queue.queue_id, dead);
+	RetentionPosition *place = find_position(p->queue.queue_id, dead);
 	int ahead = MAX_AHEAD;
 	bool more = true;
 	PgqrsScan scan;
 
-	begin_walk(place, p->now);
+	begin_position(place, p->now);
 	{
 		PgqrsKey keys[] = {
 			{1, BTEqualStrategyNumber, Int64GetDatum(p->queue.queue_id)},
@@ -364,7 +367,7 @@ walk(Pass *p, bool dead)
 	while (more && pgqrs_scan_next_key(&scan))
 	{
 		TimestampTz at = DatumGetTimestampTz(pgqrs_scan_key(&scan, 2));
-		bool there = pgqrs_scan_fetch(&scan, p->letter);
+		bool there = pgqrs_scan_fetch(&scan, p->archived);
 
 		if (at > cutoff)
 		{
@@ -374,13 +377,13 @@ walk(Pass *p, bool dead)
 			continue;
 		}
 		place->from = at;
-		if (there && !remove_letter(p))
+		if (there && !remove_archived(p))
 			place->skipped = Min(place->skipped, at);
-		more = !is_enough(p);
+		more = !is_limit_reached(p);
 	}
 	pgqrs_scan_end(&scan);
-	if (!p->enough)
-		end_walk(p, place);
+	if (!p->limit_reached)
+		end_position(p, place);
 }
 
 /*
@@ -388,24 +391,24 @@ walk(Pass *p, bool dead)
  * stopped.
  */
 static void
-remove_ended(Pass *p)
+remove_ended(RetentionPass *p)
 {
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	int count = list_length(queues);
 	int first = 0;
 
 	while (first < count &&
-		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < begin_at)
+		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < next_queue_id)
 		first++;
-	for (int i = 0; i < count && !p->enough; i++)
+	for (int i = 0; i < count && !p->limit_reached; i++)
 	{
 		p->queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
-		walk(p, true);
-		if (!p->enough)
-			walk(p, false);
+		remove_ended_of_queue(p, true);
+		if (!p->limit_reached)
+			remove_ended_of_queue(p, false);
 	}
-	if (p->enough)
-		begin_at = p->queue.queue_id;
+	if (p->limit_reached)
+		next_queue_id = p->queue.queue_id;
 	list_free_deep(queues);
 }
 
@@ -415,7 +418,7 @@ remove_ended(Pass *p)
 
 /* Removes the due firings of one schedule, in the order of their slots. */
 static void
-remove_firings_of(Pass *p, PgqrsTable *firings, TupleTableSlot *firing,
+remove_firings_of(RetentionPass *p, PgqrsTable *firings, TupleTableSlot *firing,
 				  int64 schedule_id, int64 keep)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(schedule_id)};
@@ -437,13 +440,13 @@ remove_firings_of(Pass *p, PgqrsTable *firings, TupleTableSlot *firing,
 			p->removed->firings++;
 			p->rows++;
 		}
-		more = !is_enough(p);
+		more = !is_limit_reached(p);
 	}
 	pgqrs_scan_end(&scan);
 }
 
 static void
-remove_firings(Pass *p)
+remove_firings(RetentionPass *p)
 {
 	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
 	PgqrsTable *firings = pgqrs_table_open(TABLE_FIRINGS, true);
@@ -452,7 +455,7 @@ remove_firings(Pass *p)
 	PgqrsScan scan;
 
 	pgqrs_scan_begin_table(&scan, schedules);
-	while (!p->enough && pgqrs_scan_next(&scan, schedule))
+	while (!p->limit_reached && pgqrs_scan_next(&scan, schedule))
 	{
 		char *workflow = TextDatumGetCString(pgqrs_get(schedule, Schedules_workflow));
 		PgqrsQueue queue;
@@ -469,7 +472,7 @@ remove_firings(Pass *p)
 }
 
 static void
-begin(Pass *p, bool gently, PgqrsRetained *removed)
+begin_retention(RetentionPass *p, bool gently, PgqrsRetained *removed)
 {
 	memset(p, 0, sizeof(*p));
 	p->now = pgqrs_clock();
@@ -481,34 +484,34 @@ begin(Pass *p, bool gently, PgqrsRetained *removed)
 	p->next = DT_NOEND;
 	p->removed = removed;
 	begin_pass();
-	open_tables(p);
+	open_retention_tables(p);
 }
 
 /* When the next pass is due, by pgqrs_clock(). */
 static TimestampTz
-next_pass(Pass *p)
+next_pass(RetentionPass *p)
 {
 	TimestampTz now = p->now + p->unconfirmed;
 	TimestampTz next = p->next == DT_NOEND ? DT_NOEND : p->next + p->unconfirmed;
 
-	if (p->enough)
+	if (p->limit_reached)
 		return 0;
 	if (p->unconfirmed > 0)
 		next = Min(next, p->until);
-	return Max(next, now + INTERVAL);
+	return Max(next, now + REMOVAL_INTERVAL);
 }
 
 TimestampTz
 pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 {
-	Pass p;
+	RetentionPass p;
 
 	memset(removed, 0, sizeof(*removed));
-	begin(&p, gently, removed);
+	begin_retention(&p, gently, removed);
 	remove_ended(&p);
-	if (!p.enough)
+	if (!p.limit_reached)
 		remove_firings(&p);
-	close_tables(&p);
+	close_retention_tables(&p);
 	under_way = false;
 	return next_pass(&p);
 }
@@ -556,7 +559,7 @@ list_deleted_queues(void)
  * Ends the live messages of the queues; false: the pass has reached its limit.
  */
 static bool
-drop_live(List *queues, PgqrsRetained *removed)
+drop_live_messages(List *queues, PgqrsRetained *removed)
 {
 	PgqrsDropped dropped = {0};
 	int64 left = MAX_DROPPED;
@@ -580,34 +583,34 @@ drop_live(List *queues, PgqrsRetained *removed)
  * leaves.
  */
 static void
-remove_stray_runs(Pass *p)
+remove_stray_runs(RetentionPass *p)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(p->queue.queue_id)};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, p->runs, INDEX_RUNS_WORKFLOW, 1, &key);
-	while (!p->enough && pgqrs_scan_next(&scan, p->run))
+	while (!p->limit_reached && pgqrs_scan_next(&scan, p->run))
 	{
 		int64 run_id = pgqrs_get_int64(p->run, Runs_run_id);
 
 		if (pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) &&
-			!pgqrs_row_fetch_id(p->archive, run_id, p->letter) &&
+			!pgqrs_row_fetch_id(p->archive, run_id, p->archived) &&
 			!pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_PKEY, run_id) &&
-			lock(p->runs, p->run))
+			lock_exclusively(p->runs, p->run))
 		{
 			remove_rows_of_run(p, run_id);
 			pgqrs_row_delete(p->runs, p->run);
 			p->removed->runs++;
 			p->rows++;
 		}
-		(void) is_enough(p);
+		(void) is_limit_reached(p);
 	}
 	pgqrs_scan_end(&scan);
 }
 
 /* Removes the ended rows of the queues, within the limits of the pass. */
 static void
-remove_history(Pass *p, List *queues)
+remove_history(RetentionPass *p, List *queues)
 {
 	ListCell *lc;
 
@@ -615,12 +618,12 @@ remove_history(Pass *p, List *queues)
 	{
 		p->queue = ((DeletedQueue *) lfirst(lc))->queue;
 		p->next = DT_NOEND;
-		walk(p, true);
-		if (!p->enough)
-			walk(p, false);
-		if (!p->enough && p->next == DT_NOEND && p->queue.is_workflow)
+		remove_ended_of_queue(p, true);
+		if (!p->limit_reached)
+			remove_ended_of_queue(p, false);
+		if (!p->limit_reached && p->next == DT_NOEND && p->queue.is_workflow)
 			remove_stray_runs(p);
-		if (p->enough)
+		if (p->limit_reached)
 			break;
 	}
 }
@@ -660,7 +663,7 @@ list_senders(List *queues)
 }
 
 static bool
-has_rows(int64 queue_id)
+queue_has_rows(int64 queue_id)
 {
 	return pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, queue_id) ||
 		pgqrs_table_has_row(TABLE_RUNS, INDEX_RUNS_WORKFLOW, queue_id) ||
@@ -669,7 +672,7 @@ has_rows(int64 queue_id)
 
 /* False: another transaction has the row locked. */
 static bool
-remove_row(PgqrsTableId id, int64 key)
+remove_definition(PgqrsTableId id, int64 key)
 {
 	PgqrsTable *table = pgqrs_table_open(id, true);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
@@ -701,9 +704,10 @@ remove_queues(List *queues)
 
 		if (!pgqrs_int64_list_contains(&senders.queues, queue->queue_id) ||
 			!pgqrs_quarantine_begin_row(QUARANTINE_QUEUE, queue->queue_id) ||
-			has_rows(queue->queue_id) ||
-			(queue->is_workflow && !remove_row(TABLE_WORKFLOWS, queue->queue_id)) ||
-			!remove_row(TABLE_QUEUES, queue->queue_id))
+			queue_has_rows(queue->queue_id) ||
+			(queue->is_workflow &&
+			 !remove_definition(TABLE_WORKFLOWS, queue->queue_id)) ||
+			!remove_definition(TABLE_QUEUES, queue->queue_id))
 			all = false;
 	}
 	MemoryContextDelete(senders.context);
@@ -712,23 +716,23 @@ remove_queues(List *queues)
 }
 
 TimestampTz
-pgqrs_retention_of_deleted(bool gently, PgqrsRetained *removed)
+pgqrs_retention_pass_of_deleted(bool gently, PgqrsRetained *removed)
 {
 	List *queues = list_deleted_queues();
 	TimestampTz next = DT_NOEND;
 	bool all;
-	Pass p;
+	RetentionPass p;
 
 	memset(removed, 0, sizeof(*removed));
 	if (queues == NIL)
 		return DT_NOEND;
-	all = drop_live(queues, removed);
-	begin(&p, gently, removed);
+	all = drop_live_messages(queues, removed);
+	begin_retention(&p, gently, removed);
 	p.deleted = true;
 	remove_history(&p, queues);
-	close_tables(&p);
+	close_retention_tables(&p);
 	under_way = false;
-	if (!all || p.enough)
+	if (!all || p.limit_reached)
 		next = 0;
 	else if (!remove_queues(queues))
 		next = pgqrs_clock() + RETRY_DELETED;

@@ -28,6 +28,7 @@ extern TimestampTz pgqrs_retention_pass(bool gently, PgqrsRetained *removed);
  * Like pgqrs_retention_pass(), for deleted queues: ends live messages, removes
  * all rows, and finally the queues.  DT_NOEND: no deleted queue is left.
  */
-extern TimestampTz pgqrs_retention_of_deleted(bool gently, PgqrsRetained *removed);
+extern TimestampTz pgqrs_retention_pass_of_deleted(bool gently,
+												   PgqrsRetained *removed);
 
 #endif /* PGQRS_RETENTION_H */

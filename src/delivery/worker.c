@@ -229,7 +229,7 @@ release_held_messages(int64 worker_id)
 		released++;
 		if (pgqrs_message_is_cancelling(slot))
 		{
-			pgqrs_cancel_finish(held.values[i]);
+			pgqrs_cancel_end_requested(held.values[i]);
 			continue;
 		}
 		pgqrs_row_copy(&row, messages, slot);

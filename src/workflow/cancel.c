@@ -40,21 +40,21 @@
 #include "workflow/run_wakeup.h"
 
 /* The limits of one call, over all families that it visits. */
-#define MAX_CHILDREN_LOOKED	   10000
+#define MAX_CHILDREN_READ	   10000
 #define MAX_CHILDREN_CANCELLED 1000
 
 /* A locked family is visited again after this time. */
-#define RETRY (1 * USECS_PER_SEC)
+#define BUSY_RETRY (1 * USECS_PER_SEC)
 
 /* So many runs are cancelled with the same open tables and memory context. */
-#define CHUNK 500
+#define RUNS_PER_CHUNK 500
 
 typedef enum CancelResult
 {
-	CANCEL_ENDED,	/* the run is CANCELLED now */
-	CANCEL_ASKED,	/* the run's worker is requested to stop */
-	CANCEL_NOTHING, /* the run has ended, or had a request before */
-	CANCEL_BUSY		/* another transaction has the run locked */
+	CANCEL_ENDED,	  /* the run is CANCELLED now */
+	CANCEL_REQUESTED, /* the run's worker is requested to stop */
+	CANCEL_NOTHING,	  /* the run has ended, or had a request before */
+	CANCEL_BUSY		  /* another transaction has the run locked */
 } CancelResult;
 
 /*
@@ -63,7 +63,7 @@ typedef enum CancelResult
 
 /* The lock that cancelling needs, judged by the lease before it is locked. */
 static LockTupleMode
-mode_for(TupleTableSlot *message)
+lock_mode_for_message(TupleTableSlot *message)
 {
 	return pgqrs_lease_is_live(message, pgqrs_clock()) ? LockTupleNoKeyExclusive :
 														 LockTupleExclusive;
@@ -84,7 +84,7 @@ lock_run(PgqrsRunRows *rows, LockWaitPolicy wait)
 }
 
 static void
-set_reason(PgqrsRow *run, const char *reason)
+set_cancel_reason(PgqrsRow *run, const char *reason)
 {
 	pgqrs_set(run, Runs_cancel_requested_at, TimestampTzGetDatum(pgqrs_clock()));
 	if (reason != NULL)
@@ -97,7 +97,7 @@ set_reason(PgqrsRow *run, const char *reason)
  * the run.
  */
 static CancelResult
-ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
+request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 {
 	PgqrsRow row;
 
@@ -106,7 +106,7 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
 		return CANCEL_NOTHING;
 	pgqrs_row_copy(&row, rows->runs, rows->run);
-	set_reason(&row, reason);
+	set_cancel_reason(&row, reason);
 	pgqrs_row_update(rows->runs, rows->run, &row);
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
@@ -116,7 +116,7 @@ ask(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
-	return CANCEL_ASKED;
+	return CANCEL_REQUESTED;
 }
 
 /* Ends the run; the message is locked exclusively. */
@@ -150,7 +150,7 @@ cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
 {
 	if (mode != LockTupleExclusive ||
 		pgqrs_lease_is_live(rows->message, pgqrs_clock()))
-		return ask(rows, reason, wait);
+		return request_cancel(rows, reason, wait);
 	end_cancelled(rows, reason, PGQRS_NULL);
 	return CANCEL_ENDED;
 }
@@ -160,7 +160,7 @@ cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
  * locked here.  So no step is open, and the stronger lock is free.
  */
 static LockTupleMode
-lock_given_up(PgqrsRunRows *rows)
+lock_released_message(PgqrsRunRows *rows)
 {
 	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
 					   LockWaitBlock) != ROW_LOCKED)
@@ -169,14 +169,14 @@ lock_given_up(PgqrsRunRows *rows)
 }
 
 /* The arguments and the result of one attempt of pgqrs_cancel(). */
-typedef struct Cancelling
+typedef struct CancelAttempt
 {
 	int64 run_id;
 	const char *reason;
 	LockTupleMode mode;	 /* of the message's lock */
 	CancelResult result; /* CANCEL_BUSY: the run's row is locked */
 	PgqrsRunStatus status;
-} Cancelling;
+} CancelAttempt;
 
 /*
  * Locks the run as cancelling needs, and cancels it: PQ003, 42501.  False if
@@ -185,7 +185,7 @@ typedef struct Cancelling
 static bool
 cancel_run(void *arg)
 {
-	Cancelling *c = arg;
+	CancelAttempt *c = arg;
 	LockTupleMode mode = c->mode;
 	PgqrsRunRows rows;
 
@@ -195,7 +195,7 @@ cancel_run(void *arg)
 	if (rows.has_message)
 	{
 		if (mode != LockTupleExclusive && pgqrs_is_null(rows.message, Messages_lease))
-			mode = lock_given_up(&rows);
+			mode = lock_released_message(&rows);
 		c->result = cancel_locked(&rows, mode, c->reason,
 								  c->mode == LockTupleExclusive ? LockWaitBlock :
 																  LockWaitSkip);
@@ -213,7 +213,7 @@ cancel_run(void *arg)
 static bool
 wait_for_run(void *arg)
 {
-	const Cancelling *c = arg;
+	const CancelAttempt *c = arg;
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, true);
 
 	(void) pgqrs_row_fetch_locked(runs, c->run_id, LockTupleNoKeyExclusive,
@@ -223,7 +223,7 @@ wait_for_run(void *arg)
 }
 
 static void
-apart(bool (*work)(void *), Cancelling *c)
+in_subtransaction(bool (*work)(void *), CancelAttempt *c)
 {
 	ErrorData *error = pgqrs_subtransaction(work, c);
 
@@ -234,14 +234,14 @@ apart(bool (*work)(void *), Cancelling *c)
 
 /* The lock that cancelling the run needs at this moment. */
 static LockTupleMode
-mode_for_run(int64 run_id)
+lock_mode_for_run(int64 run_id)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *message = pgqrs_table_slot(messages);
 	LockTupleMode mode = LockTupleExclusive;
 
 	if (pgqrs_row_fetch_id(messages, run_id, message))
-		mode = mode_for(message);
+		mode = lock_mode_for_message(message);
 	pgqrs_table_close(messages);
 	return mode;
 }
@@ -251,27 +251,27 @@ mode_for_run(int64 run_id)
  * writes the run's row, so that no lock has to be released and retaken.
  */
 static void
-cancel_waiting(Cancelling *c)
+cancel_and_wait(CancelAttempt *c)
 {
 	for (;;)
 	{
-		c->mode = mode_for_run(c->run_id);
+		c->mode = lock_mode_for_run(c->run_id);
 		if (c->mode == LockTupleExclusive)
 			(void) cancel_run(c);
 		else
-			apart(cancel_run, c);
+			in_subtransaction(cancel_run, c);
 		if (c->result != CANCEL_BUSY)
 			return;
-		apart(wait_for_run, c);
+		in_subtransaction(wait_for_run, c);
 	}
 }
 
 PgqrsRunStatus
 pgqrs_cancel(int64 run_id, const char *reason)
 {
-	Cancelling c = {.run_id = run_id, .reason = reason};
+	CancelAttempt c = {.run_id = run_id, .reason = reason};
 
-	cancel_waiting(&c);
+	cancel_and_wait(&c);
 	pgqrs_cancel_children(run_id);
 	return c.status;
 }
@@ -309,7 +309,7 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 
 /* Reads the queue and the run of the locked message in the slot. */
 static bool
-read_run(PgqrsRunRows *rows)
+fetch_run_of_message(PgqrsRunRows *rows)
 {
 	rows->has_message = true;
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
@@ -326,7 +326,7 @@ try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
 {
 	while (pgqrs_row_fetch_id(rows->messages, run_id, rows->message))
 	{
-		LockTupleMode mode = mode_for(rows->message);
+		LockTupleMode mode = lock_mode_for_message(rows->message);
 
 		switch (pgqrs_row_lock(rows->messages, rows->message, mode, LockWaitSkip))
 		{
@@ -337,7 +337,7 @@ try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
 			case ROW_LOCKED:
 				break;
 		}
-		if (!read_run(rows))
+		if (!fetch_run_of_message(rows))
 			return CANCEL_NOTHING;
 		if (pgqrs_row_update_waits(rows->run))
 			return CANCEL_BUSY;
@@ -347,7 +347,7 @@ try_cancel(PgqrsRunRows *rows, int64 run_id, const char *reason)
 }
 
 bool
-pgqrs_cancel_try(int64 run_id, const char *reason)
+pgqrs_cancel_without_waiting(int64 run_id, const char *reason)
 {
 	PgqrsRunRows rows;
 	CancelResult result;
@@ -361,14 +361,14 @@ pgqrs_cancel_try(int64 run_id, const char *reason)
 }
 
 void
-pgqrs_cancel_finish(int64 run_id)
+pgqrs_cancel_end_requested(int64 run_id)
 {
 	PgqrsRunRows rows;
 
 	pgqrs_run_open(&rows);
 	if (pgqrs_row_fetch_locked(rows.messages, run_id, LockTupleExclusive,
 							   rows.message) &&
-		read_run(&rows))
+		fetch_run_of_message(&rows))
 		end_cancelled(&rows, NULL, PGQRS_NULL);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
@@ -378,14 +378,14 @@ void
 pgqrs_cancel_or_release(int64 message_id, int64 lease, int64 delay)
 {
 	if (!pgqrs_message_release(message_id, lease, delay))
-		pgqrs_cancel_finish(message_id);
+		pgqrs_cancel_end_requested(message_id);
 }
 
 void
 pgqrs_cancel_or_set_visibility(int64 message_id, TimestampTz visible_after)
 {
 	if (!pgqrs_message_set_visibility(message_id, visible_after))
-		pgqrs_cancel_finish(message_id);
+		pgqrs_cancel_end_requested(message_id);
 }
 
 /*
@@ -419,15 +419,15 @@ mark_deleted(PgqrsRunRows *rows, int64 run_id, const char *reason)
  * replay, it locks the dead letter before the run.
  */
 static void
-dismiss_letter(int64 run_id)
+dismiss_dead_letter(int64 run_id)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-	TupleTableSlot *letter = pgqrs_table_slot(archive);
+	TupleTableSlot *archived = pgqrs_table_slot(archive);
 
-	if (pgqrs_row_fetch_locked(archive, run_id, LockTupleExclusive, letter) &&
-		pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(letter, Archive_outcome)) ==
+	if (pgqrs_row_fetch_locked(archive, run_id, LockTupleExclusive, archived) &&
+		pgqrs_enum_value(ENUM_OUTCOME, pgqrs_get(archived, Archive_outcome)) ==
 			OUTCOME_DEAD)
-		pgqrs_message_dismiss(archive, letter);
+		pgqrs_message_dismiss(archive, archived);
 	pgqrs_table_close(archive);
 }
 
@@ -446,7 +446,7 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 		if (rows.has_message)
 			end_cancelled(&rows, reason, PGQRS_NULL);
 		else
-			dismiss_letter(run_id);
+			dismiss_dead_letter(run_id);
 	} while (!mark_deleted(&rows, run_id, reason));
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
@@ -458,7 +458,7 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 
 /* Whether the run in the slot matches the filter in all but its error. */
 static bool
-matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
+matches_filter(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 {
 	TimestampTz created = pgqrs_get_time(rows->run, Runs_created_at);
 
@@ -478,7 +478,7 @@ matches(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
 
 /* The ids of a workflow's live runs after filter->after_run_id, ascending. */
 static PgqrsInt64List
-find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
+find_live_runs(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 {
 	PgqrsKey key = {CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
 	PgqrsInt64List ids = {0};
@@ -503,7 +503,8 @@ find_live(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
 
 /* Up to max matching runs; *more: further runs match. */
 static PgqrsInt64List
-find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
+find_matching_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max,
+				   bool *more)
 {
 	PgqrsRunRows rows;
 	PgqrsInt64List live;
@@ -511,12 +512,12 @@ find_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max, bool *more)
 
 	*more = false;
 	pgqrs_run_open(&rows);
-	live = find_live(&rows, queue_id, filter);
+	live = find_live_runs(&rows, queue_id, filter);
 	for (int i = 0; i < live.count && !*more; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!pgqrs_row_fetch_id(rows.runs, live.values[i], rows.run) ||
-			!matches(&rows, filter))
+			!matches_filter(&rows, filter))
 			continue;
 		if (found < max)
 			live.values[found++] = live.values[i];
@@ -542,14 +543,15 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 		CancelResult result = CANCEL_NOTHING;
 
 		CHECK_FOR_INTERRUPTS();
-		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) && matches(&rows, filter))
+		if (pgqrs_row_fetch_id(rows.runs, ids[i], rows.run) &&
+			matches_filter(&rows, filter))
 		{
-			Cancelling c = {.run_id = ids[i], .reason = reason};
+			CancelAttempt c = {.run_id = ids[i], .reason = reason};
 
-			cancel_waiting(&c);
+			cancel_and_wait(&c);
 			result = c.result;
 		}
-		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
+		if (result == CANCEL_ENDED || result == CANCEL_REQUESTED)
 			cancelled++;
 		if (result != CANCEL_ENDED)
 			ids[i] = 0;
@@ -572,14 +574,15 @@ pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
 
 	pgqrs_require_writable();
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, &workflow);
-	ids = find_runs(workflow.workflow_id, filter, max_rows, &more);
+	ids = find_matching_runs(workflow.workflow_id, filter, max_rows, &more);
 	if (more && ids.count > 0)
 		result.last = ids.values[ids.count - 1];
-	for (int i = 0; i < ids.count; i += CHUNK)
+	for (int i = 0; i < ids.count; i += RUNS_PER_CHUNK)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
 
-		result.changed += cancel_chunk(ids.values + i, Min(CHUNK, ids.count - i),
+		result.changed += cancel_chunk(ids.values + i,
+									   Min(RUNS_PER_CHUNK, ids.count - i),
 									   filter, reason);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
@@ -597,29 +600,29 @@ pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
  * Families
  */
 
-typedef struct Family
+typedef struct FamilyVisit
 {
 	PgqrsRunRows rows;
 	PgqrsTable *archive;
-	TupleTableSlot *letter;
+	TupleTableSlot *archived;
 	PgqrsInt64List parents; /* ended runs that may have left children */
-	int may_look;
-	int may_cancel;
+	int read_budget;
+	int cancel_budget;
 	int cancelled;
-	bool passed_over; /* a row in quarantine */
+	bool quarantined; /* a row in quarantine */
 	bool busy;		  /* a row that another transaction has locked */
-} Family;
+} FamilyVisit;
 
 static void
-open_family(Family *f)
+open_family_tables(FamilyVisit *f)
 {
 	pgqrs_run_open(&f->rows);
 	f->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-	f->letter = pgqrs_table_slot(f->archive);
+	f->archived = pgqrs_table_slot(f->archive);
 }
 
 static void
-close_family(Family *f)
+close_family_tables(FamilyVisit *f)
 {
 	pgqrs_table_close(f->archive);
 	pgqrs_run_close(&f->rows);
@@ -631,27 +634,27 @@ close_family(Family *f)
  * children with greater ids.
  */
 static bool
-lock_note(Family *f, int64 parent, int64 *after)
+lock_children_note(FamilyVisit *f, int64 parent, int64 *after)
 {
 	char *note;
 	const char *position;
 
-	if (!pgqrs_row_fetch_id(f->archive, parent, f->letter) ||
-		pgqrs_is_null(f->letter, Archive_waiting_for))
+	if (!pgqrs_row_fetch_id(f->archive, parent, f->archived) ||
+		pgqrs_is_null(f->archived, Archive_waiting_for))
 		return false;
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, parent))
 	{
-		f->passed_over = true;
+		f->quarantined = true;
 		return false;
 	}
-	if (pgqrs_row_lock(f->archive, f->letter, LockTupleNoKeyExclusive,
+	if (pgqrs_row_lock(f->archive, f->archived, LockTupleNoKeyExclusive,
 					   LockWaitSkip) != ROW_LOCKED)
 	{
 		f->busy = true;
 		return false;
 	}
-	note = TextDatumGetCString(pgqrs_get(f->letter, Archive_waiting_for));
-	position = pgqrs_run_wakeup_waits_for(note, PGQRS_LEFT_CHILDREN);
+	note = TextDatumGetCString(pgqrs_get(f->archived, Archive_waiting_for));
+	position = pgqrs_run_wakeup_waits_for(note, PGQRS_CHILDREN_LEFT);
 	if (position == NULL)
 		elog(ERROR, "archived message " INT64_FORMAT " has the note \"%s\"",
 			 parent, note);
@@ -664,22 +667,22 @@ lock_note(Family *f, int64 parent, int64 *after)
  * 0.
  */
 static void
-write_note(Family *f, int64 after)
+write_children_note(FamilyVisit *f, int64 after)
 {
 	PgqrsRow row;
 
-	pgqrs_row_copy(&row, f->archive, f->letter);
+	pgqrs_row_copy(&row, f->archive, f->archived);
 	if (after < 0)
 		pgqrs_set_null(&row, Archive_waiting_for);
 	else
 		pgqrs_set(&row, Archive_waiting_for,
 				  CStringGetTextDatum(
-					  psprintf(PGQRS_LEFT_CHILDREN INT64_FORMAT, after)));
-	pgqrs_row_update(f->archive, f->letter, &row);
+					  psprintf(PGQRS_CHILDREN_LEFT INT64_FORMAT, after)));
+	pgqrs_row_update(f->archive, f->archived, &row);
 }
 
 static bool
-goes_on(TupleTableSlot *run)
+run_continues(TupleTableSlot *run)
 {
 	return !pgqrs_run_is_terminal(pgqrs_run_status(run)) &&
 		pgqrs_is_null(run, Runs_cancel_requested_at);
@@ -689,7 +692,7 @@ goes_on(TupleTableSlot *run)
 static bool
 follows_parent(TupleTableSlot *run)
 {
-	return goes_on(run) && !pgqrs_is_null(run, Runs_on_parent_end) &&
+	return run_continues(run) && !pgqrs_is_null(run, Runs_on_parent_end) &&
 		pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(run, Runs_on_parent_end)) ==
 		PARENT_END_CANCEL;
 }
@@ -699,7 +702,8 @@ follows_parent(TupleTableSlot *run)
  * after.
  */
 static void
-add_joined(Family *f, int64 parent, int64 from, int64 to, PgqrsInt64List *children)
+add_joined(FamilyVisit *f, int64 parent, int64 from, int64 to,
+		   PgqrsInt64List *children)
 {
 	PgqrsInt64List ids = {0};
 
@@ -707,7 +711,7 @@ add_joined(Family *f, int64 parent, int64 from, int64 to, PgqrsInt64List *childr
 	for (int i = 0; i < ids.count; i++)
 		if ((to < 0 || ids.values[i] <= to) &&
 			pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) &&
-			goes_on(f->rows.run))
+			run_continues(f->rows.run))
 			pgqrs_int64_list_add(children, ids.values[i]);
 }
 
@@ -717,7 +721,7 @@ add_joined(Family *f, int64 parent, int64 from, int64 to, PgqrsInt64List *childr
  * after all of them.
  */
 static void
-add_children(Family *f, int64 parent, int64 *after, PgqrsInt64List *children)
+add_children(FamilyVisit *f, int64 parent, int64 *after, PgqrsInt64List *children)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
@@ -728,10 +732,10 @@ add_children(Family *f, int64 parent, int64 *after, PgqrsInt64List *children)
 	bool more = true;
 
 	pgqrs_scan_begin(&scan, f->rows.runs, INDEX_RUNS_PARENT, lengthof(keys), keys);
-	while (f->may_look > 0 && children->count < f->may_cancel &&
+	while (f->read_budget > 0 && children->count < f->cancel_budget &&
 		   (more = pgqrs_scan_next(&scan, f->rows.run)))
 	{
-		f->may_look--;
+		f->read_budget--;
 		*after = pgqrs_get_int64(f->rows.run, Runs_run_id);
 		if (follows_parent(f->rows.run))
 			pgqrs_int64_list_add(children, *after);
@@ -748,33 +752,33 @@ add_children(Family *f, int64 parent, int64 *after, PgqrsInt64List *children)
  * time, so that the second one sees the first.
  */
 static CancelResult
-look_at_parents(PgqrsRunRows *rows, int64 child)
+check_other_parents(PgqrsRunRows *rows, int64 child)
 {
 	if (!pgqrs_family_is_shared(child))
-		return CANCEL_ASKED;
+		return CANCEL_REQUESTED;
 	if (!pgqrs_row_fetch_id(rows->messages, child, rows->message))
 		return CANCEL_NOTHING;
 	if (pgqrs_row_lock(rows->messages, rows->message, LockTupleNoKeyExclusive,
 					   LockWaitSkip) != ROW_LOCKED)
 		return CANCEL_BUSY;
 	if (!pgqrs_row_fetch_id(rows->runs, child, rows->run) ||
-		pgqrs_family_is_held(rows->runs, rows->run))
+		pgqrs_family_is_needed(rows->runs, rows->run))
 		return CANCEL_NOTHING;
-	return CANCEL_ASKED;
+	return CANCEL_REQUESTED;
 }
 
 static CancelResult
-cancel_child(Family *f, int64 child, int64 parent)
+cancel_child(FamilyVisit *f, int64 child, int64 parent)
 {
 	CancelResult result;
 
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, child))
 	{
-		f->passed_over = true;
+		f->quarantined = true;
 		return CANCEL_BUSY;
 	}
-	result = look_at_parents(&f->rows, child);
-	if (result == CANCEL_ASKED)
+	result = check_other_parents(&f->rows, child);
+	if (result == CANCEL_REQUESTED)
 		result = try_cancel(&f->rows, child,
 							psprintf("run " INT64_FORMAT ", its parent, has ended",
 									 parent));
@@ -785,13 +789,13 @@ cancel_child(Family *f, int64 child, int64 parent)
 
 /* Cancels children of one ended run; those that have ended now are next. */
 static void
-cancel_family(Family *f, int64 parent)
+cancel_family(FamilyVisit *f, int64 parent)
 {
 	PgqrsInt64List children = {0};
 	int64 after;
 	int64 first_busy = 0;
 
-	if (!lock_note(f, parent, &after))
+	if (!lock_children_note(f, parent, &after))
 		return;
 	add_children(f, parent, &after, &children);
 	for (int i = 0; i < children.count; i++)
@@ -802,85 +806,85 @@ cancel_family(Family *f, int64 parent)
 		CHECK_FOR_INTERRUPTS();
 		if (result == CANCEL_BUSY && (first_busy == 0 || child < first_busy))
 			first_busy = child;
-		if (result == CANCEL_ENDED || result == CANCEL_ASKED)
+		if (result == CANCEL_ENDED || result == CANCEL_REQUESTED)
 		{
-			f->may_cancel--;
+			f->cancel_budget--;
 			f->cancelled++;
 		}
 		if (result == CANCEL_ENDED)
 			pgqrs_int64_list_add(&f->parents, child);
 	}
-	write_note(f, first_busy != 0 ? first_busy - 1 : after);
+	write_children_note(f, first_busy != 0 ? first_busy - 1 : after);
 }
 
 /* Visits the families of the parents, of their children, and so on. */
 static void
-cancel_families(Family *f)
+cancel_families(FamilyVisit *f)
 {
 	for (int i = 0;
-		 i < f->parents.count && f->may_look > 0 && f->may_cancel > 0; i++)
+		 i < f->parents.count && f->read_budget > 0 && f->cancel_budget > 0; i++)
 		cancel_family(f, f->parents.values[i]);
 }
 
 void
 pgqrs_cancel_children(int64 run_id)
 {
-	Family f = {
-		.may_look = MAX_CHILDREN_LOOKED,
-		.may_cancel = MAX_CHILDREN_CANCELLED,
+	FamilyVisit f = {
+		.read_budget = MAX_CHILDREN_READ,
+		.cancel_budget = MAX_CHILDREN_CANCELLED,
 	};
 
-	open_family(&f);
+	open_family_tables(&f);
 	pgqrs_int64_list_add(&f.parents, run_id);
 	cancel_families(&f);
-	close_family(&f);
+	close_family_tables(&f);
 }
 
 /* Up to max ended runs that have left children. */
 static PgqrsInt64List
-find_families(Family *f, int max)
+find_parents_with_children(FamilyVisit *f, int max)
 {
 	PgqrsInt64List parents = {0};
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, f->archive, INDEX_ARCHIVE_WAITING, 0, NULL);
-	while (parents.count < max && pgqrs_scan_next(&scan, f->letter))
+	while (parents.count < max && pgqrs_scan_next(&scan, f->archived))
 		pgqrs_int64_list_add(&parents,
-							 pgqrs_get_int64(f->letter, Archive_message_id));
+							 pgqrs_get_int64(f->archived, Archive_message_id));
 	pgqrs_scan_end(&scan);
 	return parents;
 }
 
 /* When the next batch is due; full: this batch reached its limits. */
 static TimestampTz
-next_look(Family *f, bool full)
+next_visit_at(FamilyVisit *f, bool full)
 {
 	TimestampTz now = pgqrs_clock();
 
-	if (find_families(f, 1).count == 0)
+	if (find_parents_with_children(f, 1).count == 0)
 		return DT_NOEND;
 	/* row locks are short */
 	if (f->busy)
-		return now + RETRY;
+		return now + BUSY_RETRY;
 	/* rows in quarantine may have filled the batch, or be all that is left */
-	if (f->passed_over)
-		return now + (full ? RETRY : PGQRS_QUARANTINE_PAUSE);
+	if (f->quarantined)
+		return now + (full ? BUSY_RETRY : PGQRS_QUARANTINE_PAUSE);
 	/* more families, or those that were added during the batch */
-	return full ? 0 : now + RETRY;
+	return full ? 0 : now + BUSY_RETRY;
 }
 
 int
-pgqrs_cancel_left(int max_rows, TimestampTz *next)
+pgqrs_cancel_remaining_children(int max_rows, TimestampTz *next)
 {
-	Family f = {.may_look = MAX_CHILDREN_LOOKED, .may_cancel = max_rows};
+	FamilyVisit f = {.read_budget = MAX_CHILDREN_READ, .cancel_budget = max_rows};
 	bool full;
 
-	open_family(&f);
-	f.parents = find_families(&f, max_rows);
+	open_family_tables(&f);
+	f.parents = find_parents_with_children(&f, max_rows);
 	full = f.parents.count == max_rows;
 	cancel_families(&f);
-	full |= f.may_look <= 0 || f.may_cancel <= 0;
-	*next = next_look(&f, full);
-	close_family(&f);
+	full |= f.read_budget <= 0 || f.cancel_budget <= 0;
+	*next = next_visit_at(&f, full);
+	close_family_tables(&f);
 	return f.cancelled;
 }

@@ -39,7 +39,7 @@ extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
  * false: another transaction has the run locked.  A run that has ended stays as
  * it is.
  */
-extern bool pgqrs_cancel_try(int64 run_id, const char *reason);
+extern bool pgqrs_cancel_without_waiting(int64 run_id, const char *reason);
 
 /* Cancels up to max_rows runs that match, in ascending order. */
 extern PgqrsCancelled pgqrs_cancel_many(const char *workflow,
@@ -54,7 +54,7 @@ extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease,
  * Ends a run that was requested to stop; the caller has its message locked
  * exclusively.
  */
-extern void pgqrs_cancel_finish(int64 run_id);
+extern void pgqrs_cancel_end_requested(int64 run_id);
 
 /*
  * pgqrs_message_release() and pgqrs_message_set_visibility(), which end a run
@@ -79,6 +79,6 @@ extern void pgqrs_cancel_children(int64 run_id);
  * returns their number.  *next: when the next pass is due, 0: at once,
  * DT_NOEND: never.
  */
-extern int pgqrs_cancel_left(int max_rows, TimestampTz *next);
+extern int pgqrs_cancel_remaining_children(int max_rows, TimestampTz *next);
 
 #endif /* PGQRS_CANCEL_H */

@@ -73,7 +73,7 @@ failed_by(const PgqrsStepRows *s)
 
 /* Sets what the child's trigger inherits from the parent. */
 static void
-fill_parent(PgqrsStepRows *s, PgqrsNewRun *r)
+set_parent(PgqrsStepRows *s, PgqrsNewRun *r)
 {
 	TupleTableSlot *message = s->run.message;
 
@@ -105,7 +105,7 @@ parent_priority(PgqrsStepRows *s)
 
 /* The child whose id the step stores; 0: none. */
 static int64
-noted_child(const PgqrsStepRows *s)
+stored_child(const PgqrsStepRows *s)
 {
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 	int64 child = 0;
@@ -117,7 +117,7 @@ noted_child(const PgqrsStepRows *s)
 
 /* The number of children whose ids the step stores, and the ids; -1: no ids. */
 static int
-noted_children(const PgqrsStepRows *s, int64 **ids)
+stored_children(const PgqrsStepRows *s, int64 **ids)
 {
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 	int count;
@@ -182,12 +182,12 @@ is_stopping(PgqrsStepRows *s)
 static bool
 has_stopped(PgqrsStepRows *s)
 {
-	return is_stopping(s) && child_state(s, noted_child(s)) == CHILD_FAILED;
+	return is_stopping(s) && child_state(s, stored_child(s)) == CHILD_FAILED;
 }
 
 /* The number of children's steps for which the condition holds. */
 static int
-count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
+count_child_steps(PgqrsStepRows *s, int count, bool (*condition)(PgqrsStepRows *))
 {
 	PgqrsStepRows one = *s;
 	int found = 0;
@@ -198,7 +198,7 @@ count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
 		CHECK_FOR_INTERRUPTS();
 		one.step_id = psprintf("%s[%d]", s->step_id, i + 1);
 		pgqrs_step_fetch(&one);
-		if (is_so(&one))
+		if (condition(&one))
 			found++;
 	}
 	return found;
@@ -206,7 +206,7 @@ count_steps(PgqrsStepRows *s, int count, bool (*is_so)(PgqrsStepRows *))
 
 /* Stores the child in the existing step, which stays RUNNING. */
 static void
-note_child(PgqrsStepRows *s, int64 child, bool stopping)
+store_child(PgqrsStepRows *s, int64 child, bool stopping)
 {
 	Datum input = pgqrs_json_run(child, stopping ? STOPPING : NULL);
 
@@ -218,7 +218,7 @@ note_child(PgqrsStepRows *s, int64 child, bool stopping)
 
 /* Ends the RUNNING step with SUCCESS, without a child. */
 static void
-finish_without(PgqrsStepRows *s, Datum output)
+finish_without_child(PgqrsStepRows *s, Datum output)
 {
 	pgqrs_step_fetch(s);
 	pgqrs_wait_step_finish(s, STEP_SUCCESS, PGQRS_NULL, pgqrs_value(output),
@@ -231,17 +231,17 @@ finish_without(PgqrsStepRows *s, Datum output)
  * the step, read it again.
  */
 static bool
-start(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
+start_child(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
 {
 	ChildState state;
 
-	*child = noted_child(s);
+	*child = stored_child(s);
 	if (!pgqrs_wait_step_start(s, PGQRS_NULL))
 		return false;
 	state = child_state(s, *child);
 	if (state == CHILD_FAILED)
 	{
-		fill_parent(s, r);
+		set_parent(s, r);
 		*child = pgqrs_run_trigger(workflow, r);
 		refuse_self(s, *child);
 		if (r->failed_by != 0)
@@ -252,10 +252,10 @@ start(PgqrsStepRows *s, const char *workflow, PgqrsNewRun *r, int64 *child)
 		if (state != CHILD_FAILED || r->idempotency_key != NULL)
 			pgqrs_family_join(s->run.runs, s->run.messages, *child, s->run_id,
 							  s->step_id, r->on_parent_end);
-		note_child(s, *child, state == CHILD_STOPPING);
+		store_child(s, *child, state == CHILD_STOPPING);
 	}
 	else
-		finish_without(s, pgqrs_json_null());
+		finish_without_child(s, pgqrs_json_null());
 	return true;
 }
 
@@ -271,7 +271,7 @@ is_started(const PgqrsStepRows *s)
  * child if its first one has stopped.
  */
 static bool
-starts(PgqrsStepRows *s)
+has_to_start(PgqrsStepRows *s)
 {
 	s->any_move = s->run.has_message && has_stopped(s);
 	return s->any_move || !is_started(s);
@@ -292,12 +292,12 @@ pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
 		r->priority = parent_priority(&s);
 	for (;;)
 	{
-		if (!starts(&s))
+		if (!has_to_start(&s))
 		{
-			child = noted_child(&s);
+			child = stored_child(&s);
 			break;
 		}
-		if (start(&s, workflow, r, &child))
+		if (start_child(&s, workflow, r, &child))
 			break;
 		pgqrs_step_fetch(&s);
 	}
@@ -310,7 +310,7 @@ pgqrs_child_start(int64 run_id, int64 lease, const char *step_id,
  */
 
 static char **
-step_ids(const char *step_id, int count)
+child_step_ids(const char *step_id, int count)
 {
 	char **ids = palloc(count * sizeof(char *));
 
@@ -322,7 +322,7 @@ step_ids(const char *step_id, int count)
 
 /* Stores the steps of children that were just started. */
 static void
-add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
+insert_child_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 {
 	PgqrsStepRows one = *s;
 
@@ -346,8 +346,8 @@ add_steps(PgqrsStepRows *s, char **steps, const int64 *ids, int count)
 
 /* Starts the failed children of a replayed run again. */
 static void
-restart(PgqrsStepRows *s, char **steps, const char *workflow, PgqrsNewRun *r,
-		const PgqrsNewChildren *c, int64 *ids)
+restart_children(PgqrsStepRows *s, char **steps, const char *workflow,
+				 PgqrsNewRun *r, const PgqrsNewChildren *c, int64 *ids)
 {
 	PgqrsStepRows one = *s;
 
@@ -359,9 +359,9 @@ restart(PgqrsStepRows *s, char **steps, const char *workflow, PgqrsNewRun *r,
 		r->input = c->inputs[i];
 		r->idempotency_key = c->keys != NULL ? c->keys[i] : NULL;
 		pgqrs_step_fetch(&one);
-		if (!starts(&one))
+		if (!has_to_start(&one))
 			continue;
-		if (!start(&one, workflow, r, &ids[i]))
+		if (!start_child(&one, workflow, r, &ids[i]))
 			elog(ERROR, "step \"%s\" of run " INT64_FORMAT " changed under lock",
 				 steps[i], s->run_id);
 	}
@@ -379,7 +379,7 @@ refuse_count(const PgqrsStepRows *s, int started, int count)
 }
 
 static void
-note_children(PgqrsStepRows *s, const int64 *ids, int count, bool stopping)
+store_children(PgqrsStepRows *s, const int64 *ids, int count, bool stopping)
 {
 	Datum input = pgqrs_json_children(ids, count, stopping ? STOPPING : NULL);
 
@@ -391,19 +391,20 @@ note_children(PgqrsStepRows *s, const int64 *ids, int count, bool stopping)
 
 /* Ends a step without children with SUCCESS; false: read the step again. */
 static bool
-start_none(PgqrsStepRows *s)
+start_no_children(PgqrsStepRows *s)
 {
 	Datum input = pgqrs_json_children(NULL, 0, NULL);
 
 	if (!pgqrs_wait_step_start(s, pgqrs_value(input)))
 		return false;
-	finish_without(s, pgqrs_json_child_ends(NULL, 0));
+	finish_without_child(s, pgqrs_json_child_ends(NULL, 0));
 	return true;
 }
 
 /* A child with a key may be an existing run of another parent. */
 static void
-join_all(PgqrsStepRows *s, char **steps, const int64 *ids, const PgqrsNewChildren *c)
+join_keyed_children(PgqrsStepRows *s, char **steps, const int64 *ids,
+					const PgqrsNewChildren *c)
 {
 	for (int i = 0; i < c->count; i++)
 	{
@@ -420,37 +421,37 @@ join_all(PgqrsStepRows *s, char **steps, const int64 *ids, const PgqrsNewChildre
  * Starts all children, or again those that failed; false: read the step again.
  */
 static bool
-start_many(PgqrsStepRows *s, const char *workflow, const PgqrsNewChildren *c,
-		   int64 **ids)
+start_children(PgqrsStepRows *s, const char *workflow,
+			   const PgqrsNewChildren *c, int64 **ids)
 {
 	PgqrsNewRun r = c->run;
 	int count = c->count;
-	int before = noted_children(s, ids);
+	int before = stored_children(s, ids);
 	char **steps;
 
 	if (before >= 0 && before != count)
 		refuse_count(s, before, count);
 	if (count == 0)
-		return start_none(s);
-	steps = step_ids(s->step_id, count);
+		return start_no_children(s);
+	steps = child_step_ids(s->step_id, count);
 	if (!pgqrs_wait_step_start(s, PGQRS_NULL))
 		return false;
 	if (!c->own_priority)
 		r.priority = parent_priority(s);
-	fill_parent(s, &r);
+	set_parent(s, &r);
 	if (before < 0)
 	{
 		*ids = palloc(count * sizeof(int64));
 		r.parent_step_ids = steps;
 		pgqrs_run_trigger_batch(workflow, &r, count, c->inputs, c->keys, *ids);
 		if (c->keys != NULL)
-			join_all(s, steps, *ids, c);
-		add_steps(s, steps, *ids, count);
+			join_keyed_children(s, steps, *ids, c);
+		insert_child_steps(s, steps, *ids, count);
 	}
 	else
-		restart(s, steps, workflow, &r, c, *ids);
-	note_children(s, *ids, count,
-				  before >= 0 && count_steps(s, count, is_stopping) > 0);
+		restart_children(s, steps, workflow, &r, c, *ids);
+	store_children(s, *ids, count,
+				   before >= 0 && count_child_steps(s, count, is_stopping) > 0);
 	return true;
 }
 
@@ -469,13 +470,13 @@ pgqrs_child_start_many(int64 run_id, int64 lease, const char *step_id,
 		s.any_move = s.run.has_message && is_stopping(&s);
 		if (is_started(&s) && !s.any_move)
 		{
-			int before = noted_children(&s, ids);
+			int before = stored_children(&s, ids);
 
 			if (before != c->count)
 				refuse_count(&s, before, c->count);
 			break;
 		}
-		if (start_many(&s, workflow, c, ids))
+		if (start_children(&s, workflow, c, ids))
 			break;
 		pgqrs_step_fetch(&s);
 	}
@@ -503,7 +504,7 @@ require_many(const PgqrsStepRows *s)
 {
 	int64 *ids;
 
-	(void) noted_children(s, &ids);
+	(void) stored_children(s, &ids);
 }
 
 /*
@@ -511,7 +512,7 @@ require_many(const PgqrsStepRows *s)
  * stored one.
  */
 static Datum
-explain(PgqrsRunStatus status, TupleTableSlot *run)
+default_error(PgqrsRunStatus status, TupleTableSlot *run)
 {
 	if (status == RUN_CANCELLED && run != NULL &&
 		!pgqrs_is_null(run, Runs_cancel_reason))
@@ -524,7 +525,7 @@ explain(PgqrsRunStatus status, TupleTableSlot *run)
 }
 
 static Size
-size_of(TupleTableSlot *run, AttrNumber column)
+raw_size(TupleTableSlot *run, AttrNumber column)
 {
 	return pgqrs_is_null(run, column) ?
 		0 :
@@ -533,7 +534,7 @@ size_of(TupleTableSlot *run, AttrNumber column)
 
 /* Without copy only isnull of the result is valid. */
 static NullableDatum
-result_of(TupleTableSlot *run, AttrNumber column, bool copy)
+child_result(TupleTableSlot *run, AttrNumber column, bool copy)
 {
 	return copy ? pgqrs_get_copy(run, column) : pgqrs_get_or_null(run, column);
 }
@@ -544,8 +545,8 @@ result_of(TupleTableSlot *run, AttrNumber column, bool copy)
  * payloads they are not copied.  size NULL: a single child, without that limit.
  */
 static bool
-read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
-		   PgqrsChildEnd *end)
+read_child_end(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
+			   PgqrsChildEnd *end)
 {
 	PgqrsRunStatus status = RUN_CANCELLED;
 	bool found = pgqrs_row_fetch_id(runs, child, run);
@@ -557,16 +558,16 @@ read_child(PgqrsTable *runs, TupleTableSlot *run, int64 child, Size *size,
 	if (!pgqrs_run_is_terminal(status))
 		return false;
 	if (found && size != NULL)
-		*size += size_of(run, Runs_output) + size_of(run, Runs_error);
+		*size += raw_size(run, Runs_output) + raw_size(run, Runs_error);
 	if (found)
 	{
 		bool copy = size == NULL || *size <= (Size) pgqrs_payload_max;
 
-		end->output = result_of(run, Runs_output, copy);
-		end->error = result_of(run, Runs_error, copy);
+		end->output = child_result(run, Runs_output, copy);
+		end->error = child_result(run, Runs_error, copy);
 	}
 	if (status != RUN_SUCCESS && end->error.isnull)
-		end->error = pgqrs_value(explain(status, found ? run : NULL));
+		end->error = pgqrs_value(default_error(status, found ? run : NULL));
 	return true;
 }
 
@@ -582,7 +583,7 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 {
 	PgqrsChildEnd end;
 
-	if (!read_child(runs, run, child, NULL, &end))
+	if (!read_child_end(runs, run, child, NULL, &end))
 		return false;
 	pgqrs_set(step, Steps_status,
 			  pgqrs_enum_datum(ENUM_STEP_STATUS,
@@ -597,11 +598,11 @@ pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run, int64 child,
 
 /* Reads the child's end from the finished step. */
 static void
-answer(const PgqrsStepRows *s, PgqrsChildEnd *end)
+read_stored_end(const PgqrsStepRows *s, PgqrsChildEnd *end)
 {
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 
-	end->run_id = noted_child(s);
+	end->run_id = stored_child(s);
 	end->status = input.isnull ? NULL : pgqrs_json_text(input.value, "status");
 	end->output = pgqrs_step_value(s, Steps_output);
 	end->error = pgqrs_step_value(s, Steps_error);
@@ -616,17 +617,17 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_CHILD);
 	require_started(&s);
 	if (pgqrs_step_is_finished(&s))
-		answer(&s, end);
+		read_stored_end(&s, end);
 	else if (!has_stopped(&s) &&
-			 read_child(s.run.runs, pgqrs_table_slot(s.run.runs),
-						noted_child(&s), NULL, end))
+			 read_child_end(s.run.runs, pgqrs_table_slot(s.run.runs),
+							stored_child(&s), NULL, end))
 		pgqrs_wait_step_finish(&s, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
 							   pgqrs_value(pgqrs_json_run(end->run_id, end->status)),
 							   end->output, end->error);
 	else
 	{
-		pgqrs_wait_step_park(&s, PGQRS_WAIT_CHILD, step_id, DT_NOEND,
-							 PGQRS_NULL, PGQRS_NULL);
+		pgqrs_wait_step_suspend(&s, PGQRS_WAIT_CHILD, step_id, DT_NOEND,
+								PGQRS_NULL, PGQRS_NULL);
 		done = false;
 	}
 	pgqrs_wait_step_close(&s);
@@ -634,14 +635,14 @@ pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd 
 }
 
 /* The ends of children that were started together. */
-typedef struct Ends
+typedef struct ChildEnds
 {
 	PgqrsChildEnd *ends;
 	int count;
 	int ended;
 	int succeeded;
 	Size size; /* of all outputs and errors */
-} Ends;
+} ChildEnds;
 
 /*
  * Reads the ends of the children; needs all: stops at the first that has not
@@ -649,14 +650,14 @@ typedef struct Ends
  * not copied.
  */
 static void
-read_children(PgqrsStepRows *s, const int64 *ids, bool all, Ends *e)
+read_child_ends(PgqrsStepRows *s, const int64 *ids, bool all, ChildEnds *e)
 {
 	TupleTableSlot *run = pgqrs_table_slot(s->run.runs);
 
 	for (int i = e->count - 1; i >= 0; i--)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (read_child(s->run.runs, run, ids[i], &e->size, &e->ends[i]))
+		if (read_child_end(s->run.runs, run, ids[i], &e->size, &e->ends[i]))
 		{
 			e->ended++;
 			if (has_succeeded(&e->ends[i]))
@@ -679,7 +680,7 @@ truncate_value(NullableDatum *value)
  * truncated.
  */
 static Datum
-results_of(const Ends *e)
+child_ends_json(const ChildEnds *e)
 {
 	for (int i = 0; e->size > (Size) pgqrs_payload_max && i < e->count; i++)
 	{
@@ -697,7 +698,7 @@ results_of(const Ends *e)
  * later calls return again.
  */
 static NullableDatum
-answer_for_any(const PgqrsStepRows *s)
+result_for_any(const PgqrsStepRows *s)
 {
 	NullableDatum input = PGQRS_NULL;
 
@@ -707,18 +708,18 @@ answer_for_any(const PgqrsStepRows *s)
 }
 
 static bool
-is_answered_for_all(const PgqrsStepRows *s)
+is_finished_for_all(const PgqrsStepRows *s)
 {
-	NullableDatum any = answer_for_any(s);
+	NullableDatum any = result_for_any(s);
 
 	return pgqrs_step_is_finished(s) &&
 		(any.isnull || !pgqrs_json_is_null(any.value));
 }
 
 static NullableDatum
-answer_many(const PgqrsStepRows *s, bool all)
+stored_results(const PgqrsStepRows *s, bool all)
 {
-	NullableDatum any = all ? PGQRS_NULL : answer_for_any(s);
+	NullableDatum any = all ? PGQRS_NULL : result_for_any(s);
 
 	return any.isnull || pgqrs_json_is_null(any.value) ?
 		pgqrs_step_value(s, Steps_output) :
@@ -727,7 +728,7 @@ answer_many(const PgqrsStepRows *s, bool all)
 
 /* Ends the common step, or ends it again for "all" after it ended for "any". */
 static void
-finish_many(PgqrsStepRows *s, Datum results, bool all, bool well)
+finish_many(PgqrsStepRows *s, Datum results, bool all, bool succeeded)
 {
 	Datum error = pgqrs_json_error("child_failed", "a child did not succeed");
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
@@ -738,31 +739,31 @@ finish_many(PgqrsStepRows *s, Datum results, bool all, bool well)
 										 again ? pgqrs_step_value(s, Steps_output) :
 												 PGQRS_NULL);
 	s->any_move = again;
-	pgqrs_wait_step_finish(s, well ? STEP_SUCCESS : STEP_ERROR, input,
+	pgqrs_wait_step_finish(s, succeeded ? STEP_SUCCESS : STEP_ERROR, input,
 						   pgqrs_value(results),
-						   well ? PGQRS_NULL : pgqrs_value(error));
+						   succeeded ? PGQRS_NULL : pgqrs_value(error));
 }
 
 /* True if enough children have ended; otherwise suspends the run. */
 static bool
-finish_or_park(PgqrsStepRows *s, bool all, NullableDatum *results)
+finish_or_suspend(PgqrsStepRows *s, bool all, NullableDatum *results)
 {
 	int64 *ids;
-	Ends e = {.count = noted_children(s, &ids)};
+	ChildEnds e = {.count = stored_children(s, &ids)};
 	int needed = all ? e.count : 1;
 
 	e.ends = palloc0(e.count * sizeof(PgqrsChildEnd));
-	read_children(s, ids, all, &e);
+	read_child_ends(s, ids, all, &e);
 	/* a child that has stopped is started again before its end counts */
 	if (says_stopping(s))
-		e.ended -= count_steps(s, e.count, has_stopped);
+		e.ended -= count_child_steps(s, e.count, has_stopped);
 	if (e.ended < needed)
 	{
-		pgqrs_wait_step_park(s, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
-							 s->step_id, DT_NOEND, PGQRS_NULL, PGQRS_NULL);
+		pgqrs_wait_step_suspend(s, all ? PGQRS_WAIT_ALL_CHILDREN : PGQRS_WAIT_ANY_CHILD,
+								s->step_id, DT_NOEND, PGQRS_NULL, PGQRS_NULL);
 		return false;
 	}
-	*results = pgqrs_value(results_of(&e));
+	*results = pgqrs_value(child_ends_json(&e));
 	finish_many(s, results->value, all, e.succeeded >= needed);
 	return true;
 }
@@ -771,7 +772,7 @@ bool
 pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id, bool all,
 					   NullableDatum *results)
 {
-	bool (*is_answered)(const PgqrsStepRows *) = all ? is_answered_for_all :
+	bool (*is_answered)(const PgqrsStepRows *) = all ? is_finished_for_all :
 													   pgqrs_step_is_finished;
 	PgqrsStepRows s;
 	bool done = true;
@@ -781,9 +782,9 @@ pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id, bool all,
 	require_started(&s);
 	require_many(&s);
 	if (is_answered(&s))
-		*results = answer_many(&s, all);
+		*results = stored_results(&s, all);
 	else
-		done = finish_or_park(&s, all, results);
+		done = finish_or_suspend(&s, all, results);
 	pgqrs_wait_step_close(&s);
 	return done;
 }

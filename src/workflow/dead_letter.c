@@ -35,7 +35,7 @@ typedef struct Replay
 } Replay;
 
 static void
-open_tables(Replay *r)
+open_replay_tables(Replay *r)
 {
 	r->messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	r->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
@@ -48,7 +48,7 @@ open_tables(Replay *r)
 }
 
 static void
-close_tables(Replay *r)
+close_replay_tables(Replay *r)
 {
 	pgqrs_table_close(r->runs);
 	pgqrs_table_close(r->archive);
@@ -278,7 +278,7 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 {
 	Replay r;
 
-	open_tables(&r);
+	open_replay_tables(&r);
 	r.payload = payload;
 	lock_dead_letter(&r, message_id);
 	if (!payload.isnull && !pgqrs_is_null(r.archived, Archive_run_id))
@@ -307,7 +307,7 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 					 errdetail("The message's run was deleted, or its status is not ERROR."),
 					 errhint("Look at the run with pgqrs_get_run().")));
 	}
-	close_tables(&r);
+	close_replay_tables(&r);
 }
 
 /*
@@ -364,10 +364,10 @@ pgqrs_dead_letter_dismiss(int64 message_id)
 {
 	Replay r;
 
-	open_tables(&r);
+	open_replay_tables(&r);
 	lock_dead_letter(&r, message_id);
 	pgqrs_message_dismiss(r.archive, r.archived);
-	close_tables(&r);
+	close_replay_tables(&r);
 }
 
 /* A replay or purge of many dead letters. */
@@ -391,12 +391,12 @@ run_bulk_visit(void *arg)
 	PgqrsQueue queue;
 
 	pgqrs_quarantine_begin();
-	open_tables(&r);
+	open_replay_tables(&r);
 	r.error_type = bulk->error_type;
 	pgqrs_queue_require(bulk->queue, PRIVILEGE_ADMIN, &queue);
 	bulk->count = visit_dead_letters(&r, &queue, bulk->max_rows, before,
 									 bulk->visit);
-	close_tables(&r);
+	close_replay_tables(&r);
 	return true;
 }
 

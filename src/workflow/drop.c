@@ -244,7 +244,7 @@ await_senders(void)
 }
 
 static bool
-has_outbox(TupleTableSlot *workflow, const char *name)
+workflow_has_outbox(TupleTableSlot *workflow, const char *name)
 {
 	return !pgqrs_is_null(workflow, Workflows_outbox_queue) &&
 		strcmp(TextDatumGetCString(pgqrs_get(workflow, Workflows_outbox_queue)),
@@ -252,7 +252,7 @@ has_outbox(TupleTableSlot *workflow, const char *name)
 }
 
 static bool
-is_outbox(const char *name)
+is_outbox_of_any(const char *name)
 {
 	PgqrsTable *workflows = pgqrs_table_open(TABLE_WORKFLOWS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workflows);
@@ -261,7 +261,7 @@ is_outbox(const char *name)
 
 	pgqrs_scan_begin_table(&scan, workflows);
 	while (!found && pgqrs_scan_next(&scan, slot))
-		found = has_outbox(slot, name);
+		found = workflow_has_outbox(slot, name);
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workflows);
 	return found;
@@ -285,9 +285,9 @@ clear_outboxes(const char *name)
 	{
 		int64 id = pgqrs_get_int64(slot, Workflows_workflow_id);
 
-		if (!has_outbox(slot, name) ||
+		if (!workflow_has_outbox(slot, name) ||
 			!pgqrs_row_fetch_locked(workflows, id, LockTupleNoKeyExclusive, locked) ||
-			!has_outbox(locked, name))
+			!workflow_has_outbox(locked, name))
 			continue;
 		pgqrs_row_copy(&row, workflows, locked);
 		pgqrs_set_null(&row, Workflows_outbox_queue);
@@ -305,34 +305,34 @@ clear_outboxes(const char *name)
 static void
 refuse_in_use(int64 id, bool is_workflow, const char *name)
 {
-	const char *what = NULL;
+	const char *reason = NULL;
 
 	if (is_workflow)
 	{
 		if (pgqrs_table_has_row(TABLE_RUNS, INDEX_RUNS_WORKFLOW, id))
-			what = "The workflow has runs.";
+			reason = "The workflow has runs.";
 		else if (pgqrs_schedule_exists_for(name))
-			what = "The workflow has schedules.";
+			reason = "The workflow has schedules.";
 	}
 	else if (pgqrs_table_has_row(TABLE_MESSAGES, INDEX_MESSAGES_CLAIM, id))
-		what = "The queue has messages.";
+		reason = "The queue has messages.";
 	else if (pgqrs_queue_has_archived(id))
-		what = "The queue has archived messages.";
-	else if (is_outbox(name))
-		what = "The queue is the outbox of a workflow.";
+		reason = "The queue has archived messages.";
+	else if (is_outbox_of_any(name))
+		reason = "The queue is the outbox of a workflow.";
 
-	if (what != NULL)
+	if (reason != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_IN_USE),
 				 is_workflow ? errmsg("workflow \"%s\" is in use", name) :
 							   errmsg("queue \"%s\" is in use", name),
-				 errdetail_internal("%s", what),
+				 errdetail_internal("%s", reason),
 				 errhint("Pass force => true to delete everything that belongs to it.")));
 }
 
 /* Retention removes the queue's rows in the background. */
 static void
-mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
+mark_queue_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 {
 	PgqrsRow row;
 
@@ -349,14 +349,15 @@ mark_deleted(PgqrsTable *queues, TupleTableSlot *queue)
  * message can arrive.
  */
 static void
-delete_locked(PgqrsTable *queues, TupleTableSlot *queue, const char *name, bool force)
+delete_locked_queue(PgqrsTable *queues, TupleTableSlot *queue, const char *name,
+					bool force)
 {
 	int64 id = pgqrs_get_int64(queue, Queues_queue_id);
 	bool is_workflow = DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 
 	if (force)
 	{
-		mark_deleted(queues, queue);
+		mark_queue_deleted(queues, queue);
 		if (is_workflow)
 			pgqrs_schedule_drop_for(name);
 		else
@@ -392,7 +393,7 @@ pgqrs_queue_delete(const char *name, bool force)
 					 errmsg("queue \"%s\" cannot be deleted", name),
 					 errdetail("The queue belongs to the workflow of this name."),
 					 errhint("Delete the workflow with pgqrs_delete_workflow(), or pass force => true to delete it with its runs.")));
-		delete_locked(queues, queue, name, force);
+		delete_locked_queue(queues, queue, name, force);
 	}
 	pgqrs_table_close(queues);
 	return found;
@@ -409,7 +410,7 @@ pgqrs_workflow_delete(const char *name, bool force)
 	found = pgqrs_queue_lock(queues, name, LockTupleExclusive, queue) &&
 		DatumGetBool(pgqrs_get(queue, Queues_is_workflow));
 	if (found)
-		delete_locked(queues, queue, name, force);
+		delete_locked_queue(queues, queue, name, force);
 	pgqrs_table_close(queues);
 	return found;
 }

@@ -24,15 +24,16 @@
 /* A cycle is searched for among so many ancestors. */
 #define MAX_ANCESTORS 1000
 
-typedef struct Parents
+typedef struct ParentsScan
 {
 	PgqrsTable *table;
 	TupleTableSlot *slot;
 	PgqrsScan scan;
-} Parents;
+} ParentsScan;
 
 static void
-begin(Parents *p, PgqrsIndexId index, int nkeys, const PgqrsKey *keys, bool write)
+begin_parents_scan(ParentsScan *p, PgqrsIndexId index, int nkeys,
+				   const PgqrsKey *keys, bool write)
 {
 	p->table = pgqrs_table_open(TABLE_PARENTS, write);
 	p->slot = pgqrs_table_slot(p->table);
@@ -40,29 +41,29 @@ begin(Parents *p, PgqrsIndexId index, int nkeys, const PgqrsKey *keys, bool writ
 }
 
 static void
-begin_parents(Parents *p, int64 run_id, bool write)
+begin_parents_of_run(ParentsScan *p, int64 run_id, bool write)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
 
-	begin(p, INDEX_PARENTS_PKEY, 1, &key, write);
+	begin_parents_scan(p, INDEX_PARENTS_PKEY, 1, &key, write);
 }
 
 static bool
-next(Parents *p)
+next_parent(ParentsScan *p)
 {
 	CHECK_FOR_INTERRUPTS();
 	return pgqrs_scan_next(&p->scan, p->slot);
 }
 
 static void
-end(Parents *p)
+end_parents_scan(ParentsScan *p)
 {
 	pgqrs_scan_end(&p->scan);
 	pgqrs_table_close(p->table);
 }
 
 static int64
-parent_of(Parents *p)
+scanned_parent(ParentsScan *p)
 {
 	return pgqrs_get_int64(p->slot, Parents_parent_run_id);
 }
@@ -75,15 +76,15 @@ parent_of(Parents *p)
 static void
 add_parents(PgqrsTable *runs, TupleTableSlot *run, int64 run_id, PgqrsInt64List *ids)
 {
-	Parents p;
+	ParentsScan p;
 
 	if (pgqrs_row_fetch_id(runs, run_id, run) &&
 		!pgqrs_is_null(run, Runs_parent_run_id))
 		pgqrs_int64_list_add(ids, pgqrs_get_int64(run, Runs_parent_run_id));
-	begin_parents(&p, run_id, false);
-	while (next(&p))
-		pgqrs_int64_list_add(ids, parent_of(&p));
-	end(&p);
+	begin_parents_of_run(&p, run_id, false);
+	while (next_parent(&p))
+		pgqrs_int64_list_add(ids, scanned_parent(&p));
+	end_parents_scan(&p);
 }
 
 /*
@@ -111,7 +112,8 @@ refuse_ancestor(PgqrsTable *runs, int64 run_id, int64 parent)
 }
 
 static void
-insert(int64 run_id, int64 parent, const char *step_id, PgqrsParentEnd on_parent_end)
+insert_parent(int64 run_id, int64 parent, const char *step_id,
+			  PgqrsParentEnd on_parent_end)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_PARENTS, true);
 	PgqrsRow row;
@@ -142,7 +144,7 @@ pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
 		(void) pgqrs_row_fetch_locked(messages, run_id, LockTupleKeyShare,
 									  pgqrs_table_slot(messages));
 	}
-	insert(run_id, parent, step_id, on_parent_end);
+	insert_parent(run_id, parent, step_id, on_parent_end);
 }
 
 /*
@@ -152,12 +154,12 @@ pgqrs_family_join(PgqrsTable *runs, PgqrsTable *messages, int64 run_id,
 void
 pgqrs_family_wake_parents(int64 run_id)
 {
-	Parents p;
+	ParentsScan p;
 
-	begin_parents(&p, run_id, false);
-	while (next(&p))
-		pgqrs_run_wakeup_sent(parent_of(&p));
-	end(&p);
+	begin_parents_of_run(&p, run_id, false);
+	while (next_parent(&p))
+		pgqrs_run_wakeup_sent(scanned_parent(&p));
+	end_parents_scan(&p);
 }
 
 bool
@@ -186,18 +188,18 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
 		{2, BTGreaterStrategyNumber, Int64GetDatum(after)},
 	};
-	Parents p;
+	ParentsScan p;
 
-	begin(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
-	while (next(&p))
+	begin_parents_scan(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
+	while (next_parent(&p))
 		if (!abandons(p.slot, Parents_on_parent_end))
 			pgqrs_int64_list_add(ids, pgqrs_get_int64(p.slot, Parents_run_id));
-	end(&p);
+	end_parents_scan(&p);
 }
 
 /* Whether the parent has not ended, or has ended with SUCCESS. */
 static bool
-holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
+parent_keeps_run(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
 {
 	PgqrsRunStatus status;
 
@@ -208,22 +210,22 @@ holds(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
 }
 
 bool
-pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run)
+pgqrs_family_is_needed(PgqrsTable *runs, TupleTableSlot *run)
 {
 	int64 run_id = pgqrs_get_int64(run, Runs_run_id);
 	TupleTableSlot *slot = pgqrs_table_slot(runs);
 	bool held;
-	Parents p;
+	ParentsScan p;
 
 	if (pgqrs_is_null(run, Runs_parent_run_id) || abandons(run, Runs_on_parent_end) ||
-		holds(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id)))
+		parent_keeps_run(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id)))
 		return true;
 	held = false;
-	begin_parents(&p, run_id, false);
-	while (!held && next(&p))
+	begin_parents_of_run(&p, run_id, false);
+	while (!held && next_parent(&p))
 		held = abandons(p.slot, Parents_on_parent_end) ||
-			holds(runs, slot, parent_of(&p));
-	end(&p);
+			parent_keeps_run(runs, slot, scanned_parent(&p));
+	end_parents_scan(&p);
 	return held;
 }
 
@@ -235,7 +237,7 @@ pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run)
  * Whether the run has not ended, or is a failed one that a replay may continue.
  */
 static bool
-may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
+parent_may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
 {
 	return pgqrs_row_fetch_id(runs, run_id, slot) &&
 		(pgqrs_run_status(slot) == RUN_ERROR ||
@@ -243,19 +245,19 @@ may_ask(PgqrsTable *runs, TupleTableSlot *slot, int64 run_id)
 }
 
 bool
-pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run)
+pgqrs_family_may_be_asked_for(PgqrsTable *runs, TupleTableSlot *run)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(runs);
 	bool asked = !pgqrs_is_null(run, Runs_parent_run_id) &&
-		may_ask(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id));
-	Parents p;
+		parent_may_ask(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id));
+	ParentsScan p;
 
 	if (!asked)
 	{
-		begin_parents(&p, pgqrs_get_int64(run, Runs_run_id), false);
-		while (!asked && next(&p))
-			asked = may_ask(runs, slot, parent_of(&p));
-		end(&p);
+		begin_parents_of_run(&p, pgqrs_get_int64(run, Runs_run_id), false);
+		while (!asked && next_parent(&p))
+			asked = parent_may_ask(runs, slot, scanned_parent(&p));
+		end_parents_scan(&p);
 	}
 	return asked;
 }
@@ -263,15 +265,15 @@ pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run)
 int
 pgqrs_family_remove(int64 run_id)
 {
-	Parents p;
+	ParentsScan p;
 	int count = 0;
 
-	begin_parents(&p, run_id, true);
-	while (next(&p))
+	begin_parents_of_run(&p, run_id, true);
+	while (next_parent(&p))
 	{
 		pgqrs_row_delete(p.table, p.slot);
 		count++;
 	}
-	end(&p);
+	end_parents_scan(&p);
 	return count;
 }

@@ -40,10 +40,10 @@ extern bool pgqrs_family_is_shared(int64 run_id);
  * or has ended with SUCCESS, one joined with on_parent_end abandon, or the run
  * was triggered without a parent.  The caller has the run's message locked.
  */
-extern bool pgqrs_family_is_held(PgqrsTable *runs, TupleTableSlot *run);
+extern bool pgqrs_family_is_needed(PgqrsTable *runs, TupleTableSlot *run);
 
 /* Whether a parent that may continue may still ask for the run's result. */
-extern bool pgqrs_family_is_asked_for(PgqrsTable *runs, TupleTableSlot *run);
+extern bool pgqrs_family_may_be_asked_for(PgqrsTable *runs, TupleTableSlot *run);
 
 /*
  * Removes the additional parents of a run that is removed; returns their

@@ -27,7 +27,7 @@
 #include "workflow/workflow.h"
 
 static PgqrsRunStatus
-run_status(const PgqrsRow *run)
+status_of_row(const PgqrsRow *run)
 {
 	return pgqrs_enum_value(ENUM_RUN_STATUS, run->values[Runs_status - 1]);
 }
@@ -110,7 +110,7 @@ put_event_data(PgqrsJson *json, const PgqrsQueue *workflow, const PgqrsRow *run,
 						 DatumGetInt64(run->values[Runs_run_id - 1]));
 	pgqrs_json_put_text(json, "workflow", workflow->name);
 	pgqrs_json_put_text(json, "status",
-						pgqrs_enum_label(ENUM_RUN_STATUS, run_status(run)));
+						pgqrs_enum_label(ENUM_RUN_STATUS, status_of_row(run)));
 	if (!run->nulls[Runs_parent_run_id - 1])
 		pgqrs_json_put_int64(json, "parent_run_id",
 							 DatumGetInt64(run->values[Runs_parent_run_id - 1]));
@@ -139,7 +139,7 @@ make_event(const PgqrsQueue *workflow, const PgqrsRow *run, int64 id, bool whole
 	pgqrs_json_put_text(&json, "specversion", "1.0");
 	pgqrs_json_put_text(&json, "id", psprintf(INT64_FORMAT, id));
 	pgqrs_json_put_text(&json, "source", event_source(workflow));
-	pgqrs_json_put_text(&json, "type", event_type(run_status(run)));
+	pgqrs_json_put_text(&json, "type", event_type(status_of_row(run)));
 	pgqrs_json_put_text(&json, "subject",
 						psprintf(INT64_FORMAT,
 								 DatumGetInt64(run->values[Runs_run_id - 1])));

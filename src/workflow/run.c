@@ -38,7 +38,7 @@
 /*
  * Reads of a live run's message before it counts as missing: replays are rare.
  */
-#define MAX_LOOKS 100
+#define MAX_MISSES 100
 
 PgqrsRunStatus
 pgqrs_run_status(TupleTableSlot *run)
@@ -190,7 +190,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 }
 
 static void
-fill_parent(PgqrsRow *row, const PgqrsNewRun *r)
+fill_parent_columns(PgqrsRow *row, const PgqrsNewRun *r)
 {
 	pgqrs_set(row, Runs_parent_run_id, Int64GetDatum(r->parent_run_id));
 	pgqrs_set(row, Runs_parent_step_id, CStringGetTextDatum(r->parent_step_id));
@@ -215,7 +215,7 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 	if (!message->nulls[Messages_deadline_at - 1])
 		pgqrs_set(row, Runs_deadline_at, message->values[Messages_deadline_at - 1]);
 	if (r->parent_run_id != 0)
-		fill_parent(row, r);
+		fill_parent_columns(row, r);
 	if (r->rerun_of != 0)
 		pgqrs_set(row, Runs_rerun_of, Int64GetDatum(r->rerun_of));
 	if (r->schedule_slot != 0)
@@ -235,8 +235,9 @@ fill_run(PgqrsRow *row, PgqrsTable *runs, const PgqrsWorkflow *workflow,
 
 /* Fills the rows of a new run and of its message. */
 static void
-fill_rows(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-		  const PgqrsNewRun *r, int64 id, PgqrsRow *message, PgqrsRow *run)
+fill_run_and_message(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+					 const PgqrsNewRun *r, int64 id, PgqrsRow *message,
+					 PgqrsRow *run)
 {
 	PgqrsNewMessage m = {
 		.when = r->when,
@@ -275,7 +276,7 @@ pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message, PgqrsTable *runs
 }
 
 static void
-note_created(const PgqrsNewRun *r, int64 id)
+audit_created(const PgqrsNewRun *r, int64 id)
 {
 	pgqrs_event(EVENT_CREATED, id, .parent_run_id = r->parent_run_id,
 				.rerun_of = r->rerun_of);
@@ -294,18 +295,18 @@ insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	PgqrsRow message;
 	PgqrsRow run;
 
-	fill_rows(rows, workflow, r, id, &message, &run);
+	fill_run_and_message(rows, workflow, r, id, &message, &run);
 	pgqrs_row_insert(rows->runs, &run);
 	pgqrs_row_insert(rows->messages, &message);
-	note_created(r, id);
+	audit_created(r, id);
 }
 
 /*
  * Stores a run unless its key is taken; the row that holds the key goes first.
  */
 static bool
-insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-			 const PgqrsRow *message, const PgqrsRow *run)
+insert_run_with_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+					const PgqrsRow *message, const PgqrsRow *run)
 {
 	if (workflow->key_scope == KEY_ACTIVE)
 	{
@@ -328,8 +329,8 @@ insert_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
  * waits for its end.
  */
 static bool
-find_by_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, const char *key,
-			int64 *id)
+find_or_await_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+				  const char *key, int64 *id)
 {
 	bool active = workflow->key_scope == KEY_ACTIVE;
 	Datum keys[2] = {Int64GetDatum(workflow->workflow_id), CStringGetTextDatum(key)};
@@ -359,15 +360,15 @@ static bool
 release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 {
 	PgqrsTable *archive;
-	TupleTableSlot *letter;
+	TupleTableSlot *archived;
 	bool released = false;
 	PgqrsRow row;
 
 	if (r->failed_by == 0)
 		return false;
 	archive = pgqrs_table_open(TABLE_ARCHIVE, true);
-	letter = pgqrs_table_slot(archive);
-	if (pgqrs_row_fetch_locked(archive, id, LockTupleExclusive, letter) &&
+	archived = pgqrs_table_slot(archive);
+	if (pgqrs_row_fetch_locked(archive, id, LockTupleExclusive, archived) &&
 		pgqrs_row_fetch_locked(rows->runs, id, LockTupleNoKeyExclusive, rows->run) &&
 		(pgqrs_run_status(rows->run) == RUN_ERROR ||
 		 pgqrs_run_status(rows->run) == RUN_CANCELLED) &&
@@ -377,10 +378,10 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 		pgqrs_set(&row, Runs_key_scope,
 				  pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_ACTIVE));
 		pgqrs_row_update(rows->runs, rows->run, &row);
-		pgqrs_row_copy(&row, archive, letter);
+		pgqrs_row_copy(&row, archive, archived);
 		pgqrs_set(&row, Archive_idempotency_key,
 				  CStringGetTextDatum(r->idempotency_key));
-		pgqrs_row_update(archive, letter, &row);
+		pgqrs_row_update(archive, archived, &row);
 		released = true;
 	}
 	pgqrs_table_close(archive);
@@ -392,8 +393,8 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
  * of the run that has the key, or 0 as on_duplicate asks.
  */
 static int64
-trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-			  const PgqrsNewRun *r, int64 id)
+trigger_with_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+				 const PgqrsNewRun *r, int64 id)
 {
 	PgqrsRow message;
 	PgqrsRow run;
@@ -401,7 +402,7 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 
 	for (;;)
 	{
-		if (find_by_key(rows, workflow, r->idempotency_key, &other))
+		if (find_or_await_key(rows, workflow, r->idempotency_key, &other))
 		{
 			if (release_key(rows, r, other))
 				continue;
@@ -416,10 +417,10 @@ trigger_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		}
 		if (id == 0)
 			id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
-		fill_rows(rows, workflow, r, id, &message, &run);
-		if (insert_keyed(rows, workflow, &message, &run))
+		fill_run_and_message(rows, workflow, r, id, &message, &run);
+		if (insert_run_with_key(rows, workflow, &message, &run))
 		{
-			note_created(r, id);
+			audit_created(r, id);
 			return id;
 		}
 	}
@@ -471,7 +472,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 	pgqrs_run_open(&rows);
 	prepare_trigger(name, r, &workflow);
 	if (r->idempotency_key != NULL)
-		id = trigger_keyed(&rows, &workflow, r, 0);
+		id = trigger_with_key(&rows, &workflow, r, 0);
 	else
 	{
 		id = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
@@ -483,7 +484,7 @@ pgqrs_run_trigger(const char *name, PgqrsNewRun *r)
 
 /* Sets the arguments that differ between the items of a batch. */
 static void
-set_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
+set_batch_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
 {
 	r->input = inputs[item];
 	r->idempotency_key = keys != NULL ? keys[item] : NULL;
@@ -496,9 +497,9 @@ set_item(PgqrsNewRun *r, const NullableDatum *inputs, char **keys, int item)
  * for each other.
  */
 static void
-trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-					PgqrsNewRun *r, int count, const NullableDatum *inputs,
-					char **keys, int64 *ids)
+trigger_batch_with_keys(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
+						PgqrsNewRun *r, int count, const NullableDatum *inputs,
+						char **keys, int64 *ids)
 {
 	int *order = pgqrs_key_order(keys, count);
 
@@ -506,9 +507,9 @@ trigger_batch_keyed(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	{
 		int item = order[i];
 
-		set_item(r, inputs, keys, item);
+		set_batch_item(r, inputs, keys, item);
 		if (r->idempotency_key != NULL)
-			ids[item] = trigger_keyed(rows, workflow, r, ids[item]);
+			ids[item] = trigger_with_key(rows, workflow, r, ids[item]);
 		else
 			insert_run(rows, workflow, r, ids[item]);
 	}
@@ -525,15 +526,15 @@ trigger_batch_plain(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 
 	for (int i = 0; i < count; i++)
 	{
-		set_item(r, inputs, NULL, i);
-		fill_rows(rows, workflow, r, ids[i], &messages[i], &runs[i]);
+		set_batch_item(r, inputs, NULL, i);
+		fill_run_and_message(rows, workflow, r, ids[i], &messages[i], &runs[i]);
 	}
 	pgqrs_row_insert_many(rows->runs, runs, count);
 	pgqrs_row_insert_many(rows->messages, messages, count);
 	for (int i = 0; i < count; i++)
 	{
-		set_item(r, inputs, NULL, i);
-		note_created(r, ids[i]);
+		set_batch_item(r, inputs, NULL, i);
+		audit_created(r, ids[i]);
 	}
 	pfree(runs);
 	pfree(messages);
@@ -553,7 +554,7 @@ pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 	for (int i = 0; i < count; i++)
 		ids[i] = pgqrs_next_id(SEQUENCE_MESSAGE_ID);
 	if (keys != NULL)
-		trigger_batch_keyed(&rows, &workflow, r, count, inputs, keys, ids);
+		trigger_batch_with_keys(&rows, &workflow, r, count, inputs, keys, ids);
 	else
 		trigger_batch_plain(&rows, &workflow, r, count, inputs, ids);
 	pgqrs_run_close(&rows);
@@ -598,7 +599,7 @@ static void
 require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 			LockTupleMode mode, bool delete_message, const int64 *lease)
 {
-	for (int misses = 0; misses < MAX_LOOKS;)
+	for (int misses = 0; misses < MAX_MISSES;)
 	{
 		rows->has_message = pgqrs_row_fetch_id(rows->messages, run_id,
 											   rows->message);
@@ -722,7 +723,7 @@ pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
 
 /* The outcome of the run's message. */
 static PgqrsOutcome
-outcome_of(PgqrsRunStatus status)
+outcome_of_status(PgqrsRunStatus status)
 {
 	switch (status)
 	{
@@ -740,7 +741,7 @@ outcome_of(PgqrsRunStatus status)
  * cancelled are left; cancel.c cancels them.
  */
 static void
-leave_children(PgqrsRunRows *rows)
+note_children_left(PgqrsRunRows *rows)
 {
 	Datum id = pgqrs_get(rows->run, Runs_run_id);
 	PgqrsTable *archive = rows->messages->archive;
@@ -757,7 +758,7 @@ leave_children(PgqrsRunRows *rows)
 			 DatumGetInt64(id));
 	pgqrs_row_copy(&row, archive, slot);
 	pgqrs_set(&row, Archive_waiting_for,
-			  CStringGetTextDatum(PGQRS_LEFT_CHILDREN "0"));
+			  CStringGetTextDatum(PGQRS_CHILDREN_LEFT "0"));
 	pgqrs_row_update(archive, slot, &row);
 	pgqrs_xact_request_duty(DUTY_CHILDREN, 0);
 }
@@ -772,7 +773,7 @@ cancel_reason(const PgqrsRow *row)
 
 /* row: the row version that ends the run */
 static void
-note_end(const PgqrsRow *row, PgqrsRunStatus status, NullableDatum error)
+audit_end(const PgqrsRow *row, PgqrsRunStatus status, NullableDatum error)
 {
 	static const PgqrsEventKind kinds[RUN_STATUS_COUNT] = {
 		[RUN_SUCCESS] = EVENT_FINISHED,
@@ -812,11 +813,11 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 	if (!rows->message_deleted)
 		pgqrs_row_delete(rows->messages, rows->message);
 	pgqrs_message_archive_deleted(rows->messages, rows->message, &rows->queue,
-								  outcome_of(status), rows->failures, error);
-	note_end(row, status, error);
+								  outcome_of_status(status), rows->failures, error);
+	audit_end(row, status, error);
 	pgqrs_outbox_send(rows->messages, &rows->queue, row);
 	if (status != RUN_SUCCESS)
-		leave_children(rows);
+		note_children_left(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
 		pgqrs_run_wakeup_sent(pgqrs_get_int64(rows->run, Runs_parent_run_id));
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
@@ -934,7 +935,7 @@ pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 }
 
 void
-pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
+pgqrs_run_schedule_retry(PgqrsRunRows *rows, TimestampTz visible_after, Datum error)
 {
 	PgqrsRow row;
 
@@ -990,7 +991,7 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	pgqrs_set(&row, Runs_failures, Int32GetDatum(failures));
 	if (retry)
 	{
-		pgqrs_run_give_up(&rows, *retry_at, error);
+		pgqrs_run_schedule_retry(&rows, *retry_at, error);
 		pgqrs_row_update(rows.runs, rows.run, &row);
 	}
 	else

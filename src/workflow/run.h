@@ -187,7 +187,7 @@ extern bool pgqrs_run_may_retry(PgqrsRunRows *rows, int failures,
 extern void pgqrs_run_forget_crashes(PgqrsRunRows *rows);
 
 /* Ends the lease; the run may be claimed again at the retry. */
-extern void pgqrs_run_give_up(PgqrsRunRows *rows, TimestampTz visible_after,
-							  Datum error);
+extern void pgqrs_run_schedule_retry(PgqrsRunRows *rows,
+									 TimestampTz visible_after, Datum error);
 
 #endif /* PGQRS_RUN_H */

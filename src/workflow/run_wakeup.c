@@ -32,7 +32,7 @@
 #include "workflow/step.h"
 
 /* The tables that tell whether a run's wait is over. */
-typedef struct Parked
+typedef struct WaitTables
 {
 	PgqrsTable *messages;
 	PgqrsTable *runs;
@@ -42,7 +42,7 @@ typedef struct Parked
 	TupleTableSlot *run;
 	TupleTableSlot *step;
 	TupleTableSlot *signal;
-} Parked;
+} WaitTables;
 
 const char *
 pgqrs_run_wakeup_waits_for(const char *waiting_for, const char *kind)
@@ -53,7 +53,7 @@ pgqrs_run_wakeup_waits_for(const char *waiting_for, const char *kind)
 }
 
 static void
-open_tables(Parked *p)
+open_wait_tables(WaitTables *p)
 {
 	p->messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	p->runs = pgqrs_table_open(TABLE_RUNS, false);
@@ -66,7 +66,7 @@ open_tables(Parked *p)
 }
 
 static void
-close_tables(Parked *p)
+close_wait_tables(WaitTables *p)
 {
 	pgqrs_table_close(p->signals);
 	pgqrs_table_close(p->steps);
@@ -89,27 +89,27 @@ pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,
 
 /* A run without a row has ended. */
 static bool
-has_ended(Parked *p, int64 run_id)
+run_has_ended(WaitTables *p, int64 run_id)
 {
 	return !pgqrs_row_fetch_id(p->runs, run_id, p->run) ||
 		pgqrs_run_is_terminal(pgqrs_run_status(p->run));
 }
 
 static bool
-fetch_step(Parked *p, int64 run_id, const char *step_id)
+fetch_wait_step(WaitTables *p, int64 run_id, const char *step_id)
 {
 	return pgqrs_step_fetch_row(p->steps, run_id, step_id, p->step) &&
 		!pgqrs_is_null(p->step, Steps_input);
 }
 
 static bool
-child_ended(Parked *p, int64 run_id, const char *step_id)
+child_has_ended(WaitTables *p, int64 run_id, const char *step_id)
 {
 	int64 child;
 
-	return fetch_step(p, run_id, step_id) &&
+	return fetch_wait_step(p, run_id, step_id) &&
 		pgqrs_json_int64(pgqrs_get(p->step, Steps_input), "run_id", &child) &&
-		has_ended(p, child);
+		run_has_ended(p, child);
 }
 
 /*
@@ -117,18 +117,18 @@ child_ended(Parked *p, int64 run_id, const char *step_id)
  * no other child has to be read.  It is one of the awaited children as long as
  * the step belongs to the same delivery.
  */
-typedef struct Witness
+typedef struct LiveChild
 {
 	int64 run_id; /* of the parent */
 	int64 lease;  /* of the step */
 	int64 child;
-} Witness;
+} LiveChild;
 
-static Witness witness;
+static LiveChild live_child;
 
 /* A stride that visits all of count places, spread evenly over them. */
 static int
-stride_of(int count)
+stride_over(int count)
 {
 	int stride = Max(1, (int) (count * 0.618));
 	int a = stride;
@@ -150,7 +150,7 @@ stride_of(int count)
  * so that it finds a deciding child early even where there are few.
  */
 static bool
-children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
+children_have_ended(WaitTables *p, int64 run_id, const char *step_id, bool all)
 {
 	Datum input;
 	int64 lease;
@@ -158,28 +158,28 @@ children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 	int stride;
 	int at;
 
-	if (!fetch_step(p, run_id, step_id))
+	if (!fetch_wait_step(p, run_id, step_id))
 		return false;
 	lease = pgqrs_get_int64(p->step, Steps_lease);
-	if (all && witness.run_id == run_id && witness.lease == lease &&
-		!has_ended(p, witness.child))
+	if (all && live_child.run_id == run_id && live_child.lease == lease &&
+		!run_has_ended(p, live_child.child))
 		return false;
 	input = PointerGetDatum(PG_DETOAST_DATUM(pgqrs_get(p->step, Steps_input)));
 	count = pgqrs_json_count(input, "run_ids");
 	if (count <= 0)
 		return all;
-	stride = stride_of(count);
+	stride = stride_over(count);
 	at = pg_prng_uint64_range(&pg_global_prng_state, 0, count - 1);
 	for (int i = 0; i < count; i++)
 	{
 		int64 child = pgqrs_json_element(input, "run_ids", at);
-		bool ended = has_ended(p, child);
+		bool ended = run_has_ended(p, child);
 
 		CHECK_FOR_INTERRUPTS();
 		if (ended != all)
 		{
 			if (all)
-				witness = (Witness){run_id, lease, child};
+				live_child = (LiveChild){run_id, lease, child};
 			return ended;
 		}
 		at = (at + stride) % count;
@@ -189,22 +189,25 @@ children_ended(Parked *p, int64 run_id, const char *step_id, bool all)
 
 /* Whether the condition that the message's run waits for holds. */
 static bool
-is_over(Parked *p)
+is_wait_over(WaitTables *p)
 {
 	int64 run_id = pgqrs_get_int64(p->message, Messages_message_id);
 	char *waiting_for = TextDatumGetCString(
 		pgqrs_get(p->message, Messages_waiting_for));
 	const char *what;
 
-	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_SIGNAL)) != NULL)
+	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_SIGNAL);
+	if (what != NULL)
 		return pgqrs_run_wakeup_find_signal(p->signals, p->signal, run_id, what);
-	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_CHILD)) != NULL)
-		return child_ended(p, run_id, what);
-	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN)) !=
-		NULL)
-		return children_ended(p, run_id, what, true);
-	if ((what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ANY_CHILD)) != NULL)
-		return children_ended(p, run_id, what, false);
+	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_CHILD);
+	if (what != NULL)
+		return child_has_ended(p, run_id, what);
+	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ALL_CHILDREN);
+	if (what != NULL)
+		return children_have_ended(p, run_id, what, true);
+	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ANY_CHILD);
+	if (what != NULL)
+		return children_have_ended(p, run_id, what, false);
 	return false;
 }
 
@@ -214,7 +217,7 @@ is_over(Parked *p)
 
 /* Makes the locked message claimable and clears waiting_for. */
 static void
-wake(Parked *p)
+wake_run(WaitTables *p)
 {
 	int64 queue_id = pgqrs_get_int64(p->message, Messages_queue_id);
 	TimestampTz now = pgqrs_floor_writer_clock(queue_id, 0, DT_NOBEGIN);
@@ -229,7 +232,7 @@ wake(Parked *p)
 }
 
 static bool
-is_parked(Parked *p)
+is_waiting(WaitTables *p)
 {
 	return !pgqrs_is_null(p->message, Messages_waiting_for) &&
 		pgqrs_is_null(p->message, Messages_lease);
@@ -248,19 +251,19 @@ typedef enum RecheckResult
  * and again under the lock.
  */
 static RecheckResult
-recheck(Parked *p, int64 run_id)
+recheck_run(WaitTables *p, int64 run_id)
 {
 	while (pgqrs_row_fetch_id(p->messages, run_id, p->message))
 	{
-		if (!is_parked(p) || !is_over(p))
+		if (!is_waiting(p) || !is_wait_over(p))
 			return RECHECK_NOTHING;
 		switch (pgqrs_row_lock(p->messages, p->message, LockTupleNoKeyExclusive,
 							   LockWaitSkip))
 		{
 			case ROW_LOCKED:
-				if (!is_parked(p) || !is_over(p))
+				if (!is_waiting(p) || !is_wait_over(p))
 					return RECHECK_NOTHING;
-				wake(p);
+				wake_run(p);
 				return RECHECK_WOKEN;
 			case ROW_BUSY:
 				return RECHECK_BUSY;
@@ -274,12 +277,12 @@ recheck(Parked *p, int64 run_id)
 bool
 pgqrs_run_wakeup_recheck(int64 run_id)
 {
-	Parked p;
+	WaitTables p;
 	RecheckResult result;
 
-	open_tables(&p);
-	result = recheck(&p, run_id);
-	close_tables(&p);
+	open_wait_tables(&p);
+	result = recheck_run(&p, run_id);
+	close_wait_tables(&p);
 	return result != RECHECK_BUSY;
 }
 
@@ -291,18 +294,18 @@ pgqrs_run_wakeup_recheck(int64 run_id)
 void
 pgqrs_run_wakeup_sent(int64 run_id)
 {
-	Parked p;
+	WaitTables p;
 	RecheckResult result;
 
-	open_tables(&p);
-	result = recheck(&p, run_id);
-	close_tables(&p);
+	open_wait_tables(&p);
+	result = recheck_run(&p, run_id);
+	close_wait_tables(&p);
 	if (result == RECHECK_NOTHING || result == RECHECK_BUSY)
 		pgqrs_xact_wakeup_waiting_run(run_id);
 }
 
 void
-pgqrs_run_wakeup_parked(int64 run_id)
+pgqrs_run_wakeup_suspended(int64 run_id)
 {
 	pgqrs_xact_wakeup_waiting_run(run_id);
 }
@@ -311,18 +314,18 @@ pgqrs_run_wakeup_parked(int64 run_id)
  * Passes over all waiting runs
  */
 
-typedef struct Position
+typedef struct WaitPosition
 {
 	char waiting_for[PGQRS_WAIT_SIZE];
 	int64 run_id;
-} Position;
+} WaitPosition;
 
 /*
  * The next waiting runs after the position, which advances, or returns to the
  * start.
  */
 static int
-next_parked(Parked *p, Position *at, int max, int64 *ids)
+next_waiting_runs(WaitTables *p, WaitPosition *at, int max, int64 *ids)
 {
 	PgqrsKey key = {1, BTGreaterStrategyNumber,
 					CStringGetTextDatum(at->waiting_for), true,
@@ -345,12 +348,12 @@ next_parked(Parked *p, Position *at, int max, int64 *ids)
 	return count;
 }
 
-static Position reached;
+static WaitPosition pass_position;
 
 void
 pgqrs_run_wakeup_restart(void)
 {
-	memset(&reached, 0, sizeof(reached));
+	memset(&pass_position, 0, sizeof(pass_position));
 }
 
 /*
@@ -358,10 +361,10 @@ pgqrs_run_wakeup_restart(void)
  * worker.
  */
 static bool
-wake_if_over(Parked *p, int64 run_id)
+recheck_or_defer(WaitTables *p, int64 run_id)
 {
 	RecheckResult result = pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id) ?
-		recheck(p, run_id) :
+		recheck_run(p, run_id) :
 		RECHECK_BUSY;
 
 	if (result == RECHECK_BUSY)
@@ -372,24 +375,24 @@ wake_if_over(Parked *p, int64 run_id)
 int
 pgqrs_run_wakeup_pass(int max, bool *more)
 {
-	Position at = reached;
+	WaitPosition at = pass_position;
 	int64 *ids = palloc(max * sizeof(int64));
-	Parked p;
+	WaitTables p;
 	int count;
 	int woken = 0;
 
-	open_tables(&p);
-	count = next_parked(&p, &at, max, ids);
+	open_wait_tables(&p);
+	count = next_waiting_runs(&p, &at, max, ids);
 	pgqrs_int64_sort(ids, count);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (wake_if_over(&p, ids[i]))
+		if (recheck_or_defer(&p, ids[i]))
 			woken++;
 	}
-	close_tables(&p);
+	close_wait_tables(&p);
 	pfree(ids);
 	*more = count == max;
-	reached = at; /* not earlier: a pass that fails is repeated from its beginning */
+	pass_position = at; /* not earlier: a pass that fails is repeated from its beginning */
 	return woken;
 }

@@ -27,7 +27,7 @@
  * waiting_for in the archived message of an ended run whose children are to be
  * cancelled: those with a greater id than the one that follows.
  */
-#define PGQRS_LEFT_CHILDREN "children after "
+#define PGQRS_CHILDREN_LEFT "children after "
 
 /* The text after the given kind, or NULL if waiting_for is of another kind. */
 extern const char *pgqrs_run_wakeup_waits_for(const char *waiting_for,
@@ -46,7 +46,7 @@ extern bool pgqrs_run_wakeup_recheck(int64 run_id);
  * transaction commits.
  */
 extern void pgqrs_run_wakeup_sent(int64 run_id);
-extern void pgqrs_run_wakeup_parked(int64 run_id);
+extern void pgqrs_run_wakeup_suspended(int64 run_id);
 
 /* The oldest signal of that name that has not been consumed. */
 extern bool pgqrs_run_wakeup_find_signal(PgqrsTable *signals, TupleTableSlot *slot,

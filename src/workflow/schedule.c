@@ -466,7 +466,8 @@ static bool
 cancel_previous_run(Tick *tick)
 {
 	return !is_previous_run_live(tick) ||
-		pgqrs_cancel_try(tick->last_run_id, "the next run of its schedule is due");
+		pgqrs_cancel_without_waiting(tick->last_run_id,
+									 "the next run of its schedule is due");
 }
 
 static SlotResult

@@ -31,7 +31,7 @@ typedef struct SignalSender
 } SignalSender;
 
 static void
-lock_run(SignalSender *s, int64 run_id)
+lock_signalled_run(SignalSender *s, int64 run_id)
 {
 	PgqrsQueue queue;
 
@@ -46,7 +46,7 @@ lock_run(SignalSender *s, int64 run_id)
 }
 
 static void
-refuse_ended(SignalSender *s, int64 run_id)
+refuse_ended_run(SignalSender *s, int64 run_id)
 {
 	PgqrsRunStatus status = pgqrs_run_status(s->run);
 
@@ -60,7 +60,7 @@ refuse_ended(SignalSender *s, int64 run_id)
 }
 
 static bool
-find_by_key(SignalSender *s, int64 run_id, const char *key, int64 *id)
+find_signal_by_key(SignalSender *s, int64 run_id, const char *key, int64 *id)
 {
 	Datum keys[2] = {Int64GetDatum(run_id), CStringGetTextDatum(key)};
 
@@ -95,9 +95,9 @@ store_signal(SignalSender *s, int64 run_id, const PgqrsNewSignal *signal, int64 
 	do
 	{
 		if (signal->idempotency_key != NULL &&
-			find_by_key(s, run_id, signal->idempotency_key, id))
+			find_signal_by_key(s, run_id, signal->idempotency_key, id))
 			return false;
-		refuse_ended(s, run_id);
+		refuse_ended_run(s, run_id);
 		*id = pgqrs_next_id(SEQUENCE_SIGNAL_ID);
 		fill_signal(&row, s, run_id, *id, signal);
 		if (signal->idempotency_key == NULL)
@@ -120,7 +120,7 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
 	s.signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	s.run = pgqrs_table_slot(s.runs);
 	s.signal = pgqrs_table_slot(s.signals);
-	lock_run(&s, run_id);
+	lock_signalled_run(&s, run_id);
 	stored = store_signal(&s, run_id, signal, &id);
 	pgqrs_table_close(s.signals);
 	pgqrs_table_close(s.runs);
@@ -209,7 +209,7 @@ consume_or_wait(PgqrsStepRows *s, const char *name, int64 timeout,
 							   pgqrs_value(pgqrs_json_null()), pgqrs_value(error));
 		return SIGNAL_TIMED_OUT;
 	}
-	pgqrs_wait_step_park(s, PGQRS_WAIT_SIGNAL, name, deadline, input, PGQRS_NULL);
+	pgqrs_wait_step_suspend(s, PGQRS_WAIT_SIGNAL, name, deadline, input, PGQRS_NULL);
 	return SIGNAL_PARKED;
 }
 

@@ -35,7 +35,7 @@ typedef struct PgqrsSignalContent
 } PgqrsSignalContent;
 
 /*
- * Consumes the oldest signal of that name, or parks the run until one arrives.
+ * Consumes the oldest signal of that name, or makes the run wait until one arrives.
  * timeout: microseconds, < 0: none.  content: set if a signal was received.
  */
 extern PgqrsSignalResult pgqrs_signal_await(int64 run_id, int64 lease,

@@ -166,13 +166,13 @@ is_of_lease(const PgqrsStepRows *s)
 }
 
 static void
-set_status(PgqrsRow *row, PgqrsStepStatus status)
+set_step_status(PgqrsRow *row, PgqrsStepStatus status)
 {
 	pgqrs_set(row, Steps_status, pgqrs_enum_datum(ENUM_STEP_STATUS, status));
 }
 
 static void
-require_move(TupleTableSlot *step, PgqrsStepStatus to)
+require_step_move(TupleTableSlot *step, PgqrsStepStatus to)
 {
 	PgqrsStepStatus from = stored_status(step);
 
@@ -189,7 +189,7 @@ require_move(TupleTableSlot *step, PgqrsStepStatus to)
 }
 
 static void
-fill_first(PgqrsRow *row, const PgqrsStepRows *s)
+fill_new_step(PgqrsRow *row, const PgqrsStepRows *s)
 {
 	pgqrs_row_init(row, s->steps);
 	pgqrs_set(row, Steps_run_id, Int64GetDatum(s->run_id));
@@ -207,7 +207,7 @@ fill_first(PgqrsRow *row, const PgqrsStepRows *s)
  * this call: it counts as an attempt.
  */
 static void
-fill_next(PgqrsRow *row, const PgqrsStepRows *s)
+fill_next_version(PgqrsRow *row, const PgqrsStepRows *s)
 {
 	pgqrs_row_copy(row, s->steps, s->step);
 	if (s->lease == 0 || is_of_lease(s))
@@ -220,14 +220,14 @@ void
 pgqrs_step_fill(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status)
 {
 	if (!s->found)
-		fill_first(row, s);
+		fill_new_step(row, s);
 	else
 	{
 		if (!s->any_move)
-			require_move(s->step, status);
-		fill_next(row, s);
+			require_step_move(s->step, status);
+		fill_next_version(row, s);
 	}
-	set_status(row, status);
+	set_step_status(row, status);
 }
 
 void
@@ -256,7 +256,7 @@ pgqrs_step_error_changed(const PgqrsStepRows *s)
  * Opens and reads the run, and locks its message for the holder of the lease.
  */
 static void
-lock_run(PgqrsStepRows *s, LockTupleMode mode)
+lock_run_for_holder(PgqrsStepRows *s, LockTupleMode mode)
 {
 	pgqrs_run_open_runs(&s->run);
 	pgqrs_run_lock_for_holder(&s->run, s->run_id, s->lease, mode);
@@ -264,8 +264,8 @@ lock_run(PgqrsStepRows *s, LockTupleMode mode)
 
 /* row: the step's new version */
 static void
-note_step(PgqrsEventKind kind, const PgqrsStepRows *s, const PgqrsRow *row,
-		  Datum error)
+audit_step(PgqrsEventKind kind, const PgqrsStepRows *s, const PgqrsRow *row,
+		   Datum error)
 {
 	pgqrs_event(kind, s->run_id, .step_id = s->step_id,
 				.attempt = DatumGetInt32(row->values[Steps_attempt - 1]),
@@ -277,7 +277,7 @@ note_step(PgqrsEventKind kind, const PgqrsStepRows *s, const PgqrsRow *row,
  */
 
 static void
-answer_stored(const PgqrsStepRows *s, PgqrsStepState *state)
+read_stored_state(const PgqrsStepRows *s, PgqrsStepState *state)
 {
 	state->status = stored_status(s->step);
 	state->should_execute = state->status == STEP_RUNNING;
@@ -305,13 +305,13 @@ start_attempt(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 		.output = PGQRS_NULL,
 		.error = PGQRS_NULL,
 	};
-	note_step(EVENT_STEP_BEGUN, s, &row, 0);
+	audit_step(EVENT_STEP_BEGUN, s, &row, 0);
 	return true;
 }
 
 /* Waits until no transaction is changing the step. */
 static void
-await_writer(PgqrsStepRows *s)
+await_step_writer(PgqrsStepRows *s)
 {
 	Datum keys[2] = {Int64GetDatum(s->run_id), CStringGetTextDatum(s->step_id)};
 
@@ -336,10 +336,10 @@ try_begin(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 		return start_attempt(s, input, state);
 	if (running)
 	{
-		await_writer(s);
+		await_step_writer(s);
 		pgqrs_step_fetch(s);
 	}
-	answer_stored(s, state);
+	read_stored_state(s, state);
 	return true;
 }
 
@@ -362,11 +362,11 @@ begin_step(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state)
 
 /* A call after the run's end may repeat one whose answer was lost. */
 static bool
-answer_repeated(PgqrsStepRows *s, PgqrsStepState *state)
+read_repeated_state(PgqrsStepRows *s, PgqrsStepState *state)
 {
 	if (!pgqrs_step_may_be_repeated(s) || stored_status(s->step) == STEP_RUNNING)
 		return false;
-	answer_stored(s, state);
+	read_stored_state(s, state);
 	return true;
 }
 
@@ -383,8 +383,8 @@ pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 		begin_step(&s, input, state);
 	else
 	{
-		lock_run(&s, LockTupleKeyShare);
-		if (!answer_repeated(&s, state))
+		lock_run_for_holder(&s, LockTupleKeyShare);
+		if (!read_repeated_state(&s, state))
 		{
 			pgqrs_run_fence(&s.run, lease, true);
 			begin_step(&s, input, state);
@@ -418,7 +418,7 @@ try_complete(PgqrsStepRows *s, Datum output, TimestampTz started_at, bool *store
 	pgqrs_step_fill_end(&row, pgqrs_value(output), PGQRS_NULL);
 	if (!pgqrs_step_write(s, &row))
 		return false;
-	note_step(EVENT_STEP_DONE, s, &row, 0);
+	audit_step(EVENT_STEP_DONE, s, &row, 0);
 	return true;
 }
 
@@ -427,9 +427,9 @@ try_complete(PgqrsStepRows *s, Datum output, TimestampTz started_at, bool *store
  * end; other calls are refused.
  */
 static bool
-was_stored(PgqrsStepRows *s)
+is_repeated_complete(PgqrsStepRows *s)
 {
-	lock_run(s, LockTupleKeyShare);
+	lock_run_for_holder(s, LockTupleKeyShare);
 	if (pgqrs_step_may_be_repeated(s) && stored_status(s->step) == STEP_SUCCESS)
 		return true;
 	pgqrs_run_fence(&s->run, s->lease, false);
@@ -444,7 +444,8 @@ pgqrs_step_complete(int64 run_id, int64 lease, const char *step_id,
 	bool stored = false;
 
 	pgqrs_step_open(&s, run_id, lease, step_id, STEP_KIND_FUNCTION);
-	if (pgqrs_run_check_lease_fast(&s.run, run_id, lease) || !was_stored(&s))
+	if (pgqrs_run_check_lease_fast(&s.run, run_id, lease) ||
+		!is_repeated_complete(&s))
 	{
 		while (!try_complete(&s, output, started_at, &stored))
 			;
@@ -476,7 +477,7 @@ store_failure(PgqrsStepRows *s, PgqrsStepStatus status, int failures, Datum erro
 		pgqrs_set(&row, Steps_completed_at, TimestampTzGetDatum(now));
 	if (!pgqrs_step_write(s, &row))
 		pgqrs_step_error_changed(s);
-	note_step(EVENT_STEP_FAILED, s, &row, error);
+	audit_step(EVENT_STEP_FAILED, s, &row, error);
 }
 
 static void
@@ -514,7 +515,7 @@ fail_step(PgqrsStepRows *s, const PgqrsStepFailure *f, TimestampTz *retry_at)
 							f->retry_after, retry_at))
 	{
 		store_failure(s, STEP_PENDING, failures, f->error);
-		pgqrs_run_give_up(&s->run, *retry_at, f->error);
+		pgqrs_run_schedule_retry(&s->run, *retry_at, f->error);
 		return STEP_OUTCOME_RETRY;
 	}
 	store_failure(s, STEP_ERROR, failures, f->error);
@@ -532,7 +533,7 @@ pgqrs_step_fail(int64 run_id, int64 lease, const char *step_id,
 	PgqrsStepOutcome outcome;
 
 	pgqrs_step_open(&s, run_id, lease, step_id, STEP_KIND_FUNCTION);
-	lock_run(&s, LockTupleExclusive);
+	lock_run_for_holder(&s, LockTupleExclusive);
 	pgqrs_run_fence(&s.run, lease, false);
 	outcome = fail_step(&s, failure, retry_at);
 	pgqrs_step_close(&s);
@@ -550,7 +551,7 @@ pgqrs_step_fail(int64 run_id, int64 lease, const char *step_id,
  * have been cancelled with the run; starting it again checks that.
  */
 static bool
-runs_again(TupleTableSlot *step)
+is_reset_by_replay(TupleTableSlot *step)
 {
 	PgqrsStepStatus status = stored_status(step);
 
@@ -571,11 +572,11 @@ pgqrs_step_reset_failed(int64 run_id)
 	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		if (!runs_again(slot))
+		if (!is_reset_by_replay(slot))
 			continue;
-		require_move(slot, STEP_PENDING);
+		require_step_move(slot, STEP_PENDING);
 		pgqrs_row_copy(&row, steps, slot);
-		set_status(&row, STEP_PENDING);
+		set_step_status(&row, STEP_PENDING);
 		pgqrs_set(&row, Steps_failures, Int32GetDatum(0));
 		pgqrs_set_null(&row, Steps_error);
 		pgqrs_set_null(&row, Steps_completed_at);

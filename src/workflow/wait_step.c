@@ -74,8 +74,8 @@ pgqrs_wait_step_close(PgqrsStepRows *s)
 
 /* The step's new version; the caller may set further columns. */
 static void
-fill_step(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status,
-		  NullableDatum input)
+fill_wait_step(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status,
+			   NullableDatum input)
 {
 	pgqrs_step_fill(row, s, status);
 	if (!input.isnull)
@@ -83,7 +83,7 @@ fill_step(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status,
 }
 
 static bool
-write_step(PgqrsStepRows *s, const PgqrsRow *row)
+write_wait_step(PgqrsStepRows *s, const PgqrsRow *row)
 {
 	pgqrs_xact_require_sync_commit();
 	return pgqrs_step_write(s, row);
@@ -94,9 +94,9 @@ write_step(PgqrsStepRows *s, const PgqrsRow *row)
  * the run's steps.
  */
 static void
-write_step_alone(PgqrsStepRows *s, const PgqrsRow *row)
+write_step_exclusively(PgqrsStepRows *s, const PgqrsRow *row)
 {
-	if (!write_step(s, row))
+	if (!write_wait_step(s, row))
 		pgqrs_step_error_changed(s);
 }
 
@@ -105,10 +105,10 @@ pgqrs_wait_step_start(PgqrsStepRows *s, NullableDatum input)
 {
 	PgqrsRow row;
 
-	fill_step(&row, s, STEP_RUNNING, input);
+	fill_wait_step(&row, s, STEP_RUNNING, input);
 	pgqrs_set_null(&row, Steps_output);
 	pgqrs_set_null(&row, Steps_error);
-	return write_step(s, &row);
+	return write_wait_step(s, &row);
 }
 
 void
@@ -117,9 +117,9 @@ pgqrs_wait_step_finish(PgqrsStepRows *s, PgqrsStepStatus status, NullableDatum i
 {
 	PgqrsRow row;
 
-	fill_step(&row, s, status, input);
+	fill_wait_step(&row, s, status, input);
 	pgqrs_step_fill_end(&row, output, error);
-	write_step_alone(s, &row);
+	write_step_exclusively(s, &row);
 	pgqrs_event(status == STEP_SUCCESS ? EVENT_STEP_DONE : EVENT_STEP_FAILED,
 				s->run_id, .step_id = s->step_id,
 				.attempt = DatumGetInt32(row.values[Steps_attempt - 1]),
@@ -128,7 +128,7 @@ pgqrs_wait_step_finish(PgqrsStepRows *s, PgqrsStepStatus status, NullableDatum i
 }
 
 static void
-park_run(PgqrsStepRows *s, Datum waiting_for)
+suspend_run(PgqrsStepRows *s, Datum waiting_for)
 {
 	PgqrsRow row;
 
@@ -141,7 +141,7 @@ park_run(PgqrsStepRows *s, Datum waiting_for)
 
 /* waiting_for: NULL unless another transaction ends the wait */
 static void
-park_message(PgqrsStepRows *s, TimestampTz until, NullableDatum waiting_for)
+suspend_message(PgqrsStepRows *s, TimestampTz until, NullableDatum waiting_for)
 {
 	TimestampTz now = pgqrs_floor_writer_clock(s->run.queue.queue_id, 0, until);
 	PgqrsRow row;
@@ -155,8 +155,8 @@ park_message(PgqrsStepRows *s, TimestampTz until, NullableDatum waiting_for)
 }
 
 void
-pgqrs_wait_step_park(PgqrsStepRows *s, const char *kind, const char *what,
-					 TimestampTz until, NullableDatum input, NullableDatum reason)
+pgqrs_wait_step_suspend(PgqrsStepRows *s, const char *kind, const char *what,
+						TimestampTz until, NullableDatum input, NullableDatum reason)
 {
 	Datum waiting_for = CStringGetTextDatum(psprintf("%s%s", kind, what));
 	bool by_others = s->kind == STEP_KIND_SIGNAL || s->kind == STEP_KIND_CHILD;
@@ -165,17 +165,17 @@ pgqrs_wait_step_park(PgqrsStepRows *s, const char *kind, const char *what,
 	/* a common step that ended for "any" keeps that result */
 	if (!pgqrs_step_is_finished(s))
 	{
-		fill_step(&row, s, STEP_PAUSED, input);
+		fill_wait_step(&row, s, STEP_PAUSED, input);
 		if (!reason.isnull)
 			pgqrs_set(&row, Steps_reason, reason.value);
-		write_step_alone(s, &row);
+		write_step_exclusively(s, &row);
 	}
-	park_run(s, waiting_for);
-	park_message(s, until, by_others ? pgqrs_value(waiting_for) : PGQRS_NULL);
+	suspend_run(s, waiting_for);
+	suspend_message(s, until, by_others ? pgqrs_value(waiting_for) : PGQRS_NULL);
 	pgqrs_event(EVENT_PAUSED, s->run_id, .step_id = s->step_id,
 				.waiting_for = TextDatumGetCString(waiting_for), .until = until);
 	if (by_others)
-		pgqrs_run_wakeup_parked(s->run_id);
+		pgqrs_run_wakeup_suspended(s->run_id);
 }
 
 /*
@@ -195,7 +195,7 @@ adopt_early_resume(PgqrsStepRows *s)
 	while (pgqrs_step_is_early_resume(s->step))
 	{
 		pgqrs_step_fill(&row, s, STEP_SUCCESS);
-		if (write_step(s, &row))
+		if (write_wait_step(s, &row))
 			return;
 		pgqrs_step_fetch(s);
 	}
@@ -214,15 +214,15 @@ pgqrs_wait_step_pause(int64 run_id, int64 lease, const char *step_id,
 	if (resumed)
 		adopt_early_resume(&s);
 	else
-		pgqrs_wait_step_park(&s, PGQRS_WAIT_PAUSE, step_id,
-							 pgqrs_clock() + check_after, PGQRS_NULL, reason);
+		pgqrs_wait_step_suspend(&s, PGQRS_WAIT_PAUSE, step_id,
+								pgqrs_clock() + check_after, PGQRS_NULL, reason);
 	pgqrs_wait_step_close(&s);
 	return resumed;
 }
 
 /* Begins or ends the sleep; true if it has ended. */
 static bool
-sleep_or_wake(PgqrsStepRows *s, int64 duration, TimestampTz until)
+begin_or_end_sleep(PgqrsStepRows *s, int64 duration, TimestampTz until)
 {
 	TimestampTz now = pgqrs_clock();
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
@@ -240,7 +240,8 @@ sleep_or_wake(PgqrsStepRows *s, int64 duration, TimestampTz until)
 							   pgqrs_value(pgqrs_json_null()), PGQRS_NULL);
 		return true;
 	}
-	pgqrs_wait_step_park(s, PGQRS_WAIT_SLEEP, s->step_id, until, input, PGQRS_NULL);
+	pgqrs_wait_step_suspend(s, PGQRS_WAIT_SLEEP, s->step_id, until, input,
+							PGQRS_NULL);
 	return false;
 }
 
@@ -252,7 +253,7 @@ pgqrs_wait_step_sleep(int64 run_id, int64 lease, const char *step_id,
 	bool slept;
 
 	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_SLEEP);
-	slept = pgqrs_step_is_finished(&s) || sleep_or_wake(&s, duration, until);
+	slept = pgqrs_step_is_finished(&s) || begin_or_end_sleep(&s, duration, until);
 	pgqrs_wait_step_close(&s);
 	return slept;
 }
@@ -262,7 +263,7 @@ pgqrs_wait_step_sleep(int64 run_id, int64 lease, const char *step_id,
  */
 
 static void
-refuse_ended(PgqrsStepRows *s)
+refuse_ended_run(PgqrsStepRows *s)
 {
 	PgqrsRunStatus status = pgqrs_run_status(s->run.run);
 
@@ -277,7 +278,7 @@ refuse_ended(PgqrsStepRows *s)
 
 /* The step in whose pause the run waits, or NULL. */
 static const char *
-parked_at(PgqrsStepRows *s)
+current_pause(PgqrsStepRows *s)
 {
 	TupleTableSlot *run = s->run.run;
 
@@ -290,7 +291,7 @@ parked_at(PgqrsStepRows *s)
 
 /* Makes the run claimable at once, unless it is already. */
 static void
-deliver(PgqrsStepRows *s)
+make_claimable(PgqrsStepRows *s)
 {
 	TimestampTz now = pgqrs_floor_writer_clock(s->run.queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
@@ -315,7 +316,7 @@ finish_pause(PgqrsStepRows *s, Datum output)
 			return false;
 		pgqrs_step_fill(&row, s, STEP_SUCCESS);
 		pgqrs_step_fill_end(&row, pgqrs_value(output), PGQRS_NULL);
-	} while (!write_step(s, &row));
+	} while (!write_wait_step(s, &row));
 	pgqrs_event(EVENT_RESUMED, s->run_id, .step_id = s->step_id);
 	return true;
 }
@@ -334,14 +335,14 @@ pgqrs_wait_step_resume(int64 run_id, const char *step_id, Datum output)
 	pgqrs_step_open(&s, run_id, 0, step_id, STEP_KIND_PAUSE);
 	pgqrs_run_open_runs(&s.run);
 	pgqrs_run_require(&s.run, run_id, PRIVILEGE_TRIGGER, LockTupleNoKeyExclusive);
-	refuse_ended(&s);
-	at = parked_at(&s);
+	refuse_ended_run(&s);
+	at = current_pause(&s);
 	if (step_id == NULL)
 		s.step_id = at;
 	if (s.step_id != NULL)
 		resumed = finish_pause(&s, output);
 	if (resumed && at != NULL && strcmp(s.step_id, at) == 0)
-		deliver(&s);
+		make_claimable(&s);
 	pgqrs_step_close(&s);
 	return resumed;
 }

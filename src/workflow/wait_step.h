@@ -48,9 +48,9 @@ extern void pgqrs_wait_step_finish(PgqrsStepRows *s, PgqrsStepStatus status,
  * Ends the lease and makes the run wait until an instant; kind: one of
  * PGQRS_WAIT_..., what: its name or step id.
  */
-extern void pgqrs_wait_step_park(PgqrsStepRows *s, const char *kind,
-								 const char *what, TimestampTz until,
-								 NullableDatum input, NullableDatum reason);
+extern void pgqrs_wait_step_suspend(PgqrsStepRows *s, const char *kind,
+									const char *what, TimestampTz until,
+									NullableDatum input, NullableDatum reason);
 
 /*
  * Calls of workers.
