@@ -98,7 +98,7 @@ sub step_clock
 }
 
 # Starts psql with a script.  It goes on by itself: nothing passes through
-# pipes that somebody would have to serve.
+# pipes that the test would have to serve.
 sub start_client
 {
 	my ($node, $script, %o) = @_;

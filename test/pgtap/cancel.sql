@@ -102,7 +102,7 @@ SELECT pgqrs_cancel_run(:run), pgqrs_register_worker('w', '{job}') \g /dev/null
 SELECT is(pg_temp.state(:run), 'CANCELLED, asked, CANCELLED',
 	'a run with a cancel request is CANCELLED when its worker registers anew');
 
--- Expired, waiting for a retry, parked: nobody is asked.
+-- Expired, before a retry, waiting: no worker is asked to stop.
 SELECT run, pg_temp.due(run) FROM pg_temp.start('job') \gset
 SELECT is(pgqrs_cancel_run(:run), 'CANCELLED', 'cancelling a run whose lease has run out ends it at once');
 SELECT * FROM pg_temp.start('job') \gset

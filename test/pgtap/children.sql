@@ -13,7 +13,7 @@ $$ SELECT concat_ws(' ', kind, status, output, error->>'type') FROM pgqrs_steps 
 	AND step_id = step $$;
 CREATE FUNCTION pg_temp.is_due(run bigint) RETURNS boolean LANGUAGE sql AS
 $$ SELECT visible_after <= clock_timestamp() FROM pgqrs_messages WHERE run_id = run $$;
--- Ends a child, which somebody claims for that.
+-- Ends a child, which it claims for that.
 CREATE FUNCTION pg_temp.finish(run bigint, error jsonb = NULL) RETURNS void LANGUAGE plpgsql AS
 $$
 BEGIN
@@ -56,7 +56,7 @@ DELETE FROM pgqrs_workflow_runs WHERE run_id = :child;
 SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, format('(t,SUCCESS,"""of %s""",)', :child),
 	'the parent has the output after the child was removed');
 
--- One that ended before anybody waits; that failed, was cancelled, is gone.
+-- A child that ended before the parent waits; that failed, was cancelled, was removed.
 SELECT pgqrs_start_child(:run, :lease, 'early', 'child') AS early, pgqrs_start_child(:run, :lease, 'bad',
 	'child') AS bad,
 	pgqrs_start_child(:run, :lease, 'stopped', 'child') AS stopped, pgqrs_start_child(:run, :lease, 'gone',
@@ -363,7 +363,7 @@ SELECT is(cancel_reason ~ 'its parent, has ended', true, 'a child cancelled with
 SELECT is_empty('SELECT * FROM pgqrs_archive WHERE waiting_for IS NOT NULL',
 	'no parent is left whose children are still to be cancelled');
 
--- What somebody has locked at that moment, and what is too many, is done later.
+-- Children that are locked at that moment, or too many, are cancelled later.
 SELECT * FROM pg_temp.start('parent') \gset
 SELECT count(pgqrs_start_children(:run, :lease, 'm' || g, 'child', array_fill('1'::jsonb, '{500}')))
 	FROM generate_series(1, 5) g \g /dev/null
@@ -477,7 +477,7 @@ SELECT is((pg_temp.is_due(:run), pg_temp.is_due(:run_2))::text, '(t,t)',
 	'a child that ends with its workflow wakes all its parents');
 SELECT pgqrs_cancel_run(:run), pgqrs_cancel_run(:run_2) \g /dev/null
 
--- Many, by keys; and nobody waits for its own end.
+-- Many, by keys; and no run waits for its own end.
 SELECT * FROM pg_temp.two('cancel', 'cancel', 'with many') \gset
 SELECT pgqrs_start_children(:b, :lb, 'm', 'child', '{1,2}', '{"with many",NULL}') AS ids \gset
 SELECT is(array_agg(parent_step_id ORDER BY parent_step_id), '{m[1],one,two}', 'a shared child may be one of many')

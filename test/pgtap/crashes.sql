@@ -60,7 +60,7 @@ SELECT pgqrs_step_complete(:run, :again_second, 'b', '2'), pgqrs_complete_run(:r
 SELECT is(r::text, '(SUCCESS,"""second""",)', 'F15: the result is that of the second worker')
 	FROM pgqrs_result(:run) r;
 
--- An expired lease that nobody has taken is still current.
+-- An expired lease is current until the next claim.
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pg_temp.due(:run);
 SELECT lives_ok(format(call, :run, :lease), 'with an expired lease that no claim has replaced the call is accepted: '
@@ -97,7 +97,7 @@ SELECT is(pg_temp.crash(:run), 'nothing', 'a claim ends a run that has no crash 
 SELECT is(pg_temp.answer(format('SELECT pgqrs_complete_run(%s, %s)', :run, :lease)), 'PQ007 The status is ERROR.',
 	'the former holder of a run ended for max_crashes is refused');
 
--- Maintenance ends it, too; whoever has it may finish before that.
+-- Maintenance ends it, too; the holder of the lease may finish before that.
 SELECT * FROM pg_temp.start('frail') \gset
 SELECT pg_temp.due(:run);
 SELECT is(pgqrs_maintain() ->> 'messages_dead', '1', 'a pass ends a run that has no crash left');

@@ -1,4 +1,4 @@
--- Deadlines of runs: first visible_after + timeout; who notices, what it ends.
+-- Deadlines of runs: first visible_after + timeout; calls that notice it, and what it ends.
 \ir include/runs.sql
 SELECT * FROM no_plan();
 
@@ -74,7 +74,7 @@ SELECT ok(completed_at IS NOT NULL AND waiting_for IS NULL AND paused_at IS NULL
 SELECT is(status, 'PENDING', 'a step that waits for a retry is left as it was when its run times out') FROM late,
 	pgqrs_list_steps(run) WHERE state = 'waiting';
 
--- Maintenance ends it before anybody claims, also under a live lease.
+-- Maintenance ends the run before any claim, also under a live lease.
 DROP TABLE late;
 CREATE TEMP TABLE late AS SELECT state, pg_temp.late_in(state) AS run
 	FROM unnest('{queued,expired,waiting,parked}'::text[]) state;

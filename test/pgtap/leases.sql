@@ -1,4 +1,4 @@
--- What the holder of a lease can do, and who is none.
+-- Calls of the holder of a lease, and of callers without one.
 -- F-numbers: docs/design/known-failures.md.
 \ir include/messages.sql
 SELECT * FROM no_plan();
@@ -151,7 +151,7 @@ SELECT is(pgqrs_extend_leases(ARRAY[:id], ARRAY[:lease], '1 h')::text, format('(
 SELECT is(to_jsonb(m), :'before'::jsonb, 'refused extensions change nothing') FROM pg_temp.message(:id) m;
 
 --
--- An expired lease that nobody has re-claimed is still current
+-- An expired lease is current until the next claim
 --
 
 CREATE TEMP TABLE uses (call text, first text, again text);
@@ -190,7 +190,7 @@ INSERT INTO refused SELECT format(uses.call, id, lease), CASE WHEN used.first ~ 
 SELECT is(got, state, 'another call under a lease that was given up is refused: ' || call) FROM pg_temp.refusals();
 
 --
--- Who holds no lease
+-- Callers without the lease
 --
 
 SELECT * FROM pg_temp.held('q') \gset

@@ -143,7 +143,7 @@ INSERT INTO expected VALUES
 	('replay', 'done, ready 0', '{dead}'),
 	('replay all', '1, ready 0', '{dead}'),
 	('purge dead letters', '1, gone', '{dead}'),
-	-- what nobody works on
+	-- messages that no worker holds
 	('purge', '1, gone', '{ready,delayed,expired,given back,failed,exhausted}'),
 	-- maintenance ends the one that is exhausted
 	('maintain', '1, DEAD 1', '{exhausted}');

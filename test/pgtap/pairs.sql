@@ -89,11 +89,11 @@ CREATE TEMP TABLE beside AS SELECT unnest('{step_begin,step_complete,progress}':
 
 -- What is legal besides one order or the other.
 INSERT INTO passes_over VALUES
-	('dequeue', 'waits for nobody: what somebody has locked is left to the next call'),
+	('dequeue', 'waits for no lock: messages that another transaction has locked are left to the next call'),
 	('purge', 'the same'),
 	('maintain', 'the same');
 INSERT INTO leaves_to_the_pass VALUES
-	('signal', 'waits for nobody: a parked run that somebody has locked, or that is only just parking, is looked at '
+	('signal', 'waits for no lock: a waiting run that is locked, or that begins to wait at that moment, is rechecked '
 		'after the commit by the background worker, or by maintenance');
 
 CREATE TEMP TABLE singles AS SELECT * FROM operations;

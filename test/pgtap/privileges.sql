@@ -11,7 +11,7 @@ SELECT setval('pgqrs_queue_id_seq', 7100001), setval('pgqrs_message_id_seq', 720
 	setval('pgqrs_worker_id_seq', 7300001) \g /dev/null
 
 --
--- Roles.  The queues and workflows are tenant_a's; tenant_b is somebody else.
+-- Roles.  The queues and workflows are tenant_a's; tenant_b is another role.
 --
 
 CREATE TEMP TABLE who (
@@ -342,7 +342,7 @@ INSERT INTO matrix (query, needs, hidden, lacking, allowed)
 		($$SELECT * FROM pgqrs_resume_worker({worker})$$),
 		($$SELECT * FROM pgqrs_stop_worker({worker})$$)) AS v (query);
 
--- Tables are nobody's but the owner's.
+-- Only the owner may use the tables.
 INSERT INTO matrix (query, needs)
 	SELECT format('SELECT count(*) FROM %s', c.oid::regclass), 'owner'
 	FROM pg_class AS c
@@ -377,7 +377,7 @@ SELECT is(p.state || CASE WHEN p.state = '00000' OR m.query ~ 'install_cron' THE
 		CROSS JOIN LATERAL pg_temp.probe(current_user, replace(pg_temp.fill(m.query), '{own}',
 			(SELECT worker FROM own WHERE role = 'work_a'))) AS p;
 
--- For who has no privilege on it, what exists is as what does not.
+-- To a role without a privilege on them, objects do not exist.
 SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
 		format('a role without a privilege is answered as if it did not exist: %s', m.query))
 	FROM matrix AS m

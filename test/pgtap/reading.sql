@@ -1,4 +1,4 @@
--- What can be read of runs, steps and messages, and by whom.
+-- Reading runs, steps and messages, and the roles that may.
 
 \set QUIET on
 SET client_min_messages = error;
@@ -293,7 +293,7 @@ SELECT is(listed('list.*', page_size => 9), ARRAY[12,11,10,9,8,7,6,4,3], 'a dele
 SELECT is(r.delete_reason, 'unwanted', 'a deleted run is found by its id')
 	FROM pgqrs_get_run((:'listed'::bigint[])[5]) AS r;
 
--- who may read
+-- roles that may read
 
 CREATE ROLE read_nobody;
 CREATE ROLE read_trigger;

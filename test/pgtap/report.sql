@@ -208,7 +208,7 @@ SELECT alike(array_to_string(pg_temp.found('much', '//figure[1]//text()'), ' | '
 	'%ended per minute; 20000 in all, 0 dead%4000%',
 	'the page computes the rate of a busy hour from the part that it shows');
 
--- Pages are the owner's, also where somebody may call the functions.
+-- Pages are the owner's, also if another role may call the functions.
 CREATE ROLE reader;
 SELECT pgqrs_grant('*', 'reader', 'admin') \g /dev/null
 SELECT format('GRANT EXECUTE ON FUNCTION %s TO reader', oid::regprocedure) FROM pg_proc

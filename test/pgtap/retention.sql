@@ -143,7 +143,7 @@ UPDATE pgqrs_archive SET waiting_for = NULL WHERE message_id = :parent;
 SELECT is(pgqrs_apply_retention()->>'runs_removed', '1', 'the parent is removed before its child');
 SELECT is(pgqrs_apply_retention()->>'runs_removed', '1', 'the child is removed after its parent');
 
--- A retention of 0: whoever waits still reads the result.
+-- A retention of 0: a client that waits still reads the result.
 SELECT pgqrs_trigger('brief') AS brief \gset
 SELECT pgqrs_complete_run(run_id, lease) FROM pgqrs_dequeue('brief');
 SELECT is(pgqrs_apply_retention()->>'runs_removed', '0', 'a run of a workflow without retention is kept at first');

@@ -181,7 +181,7 @@ INSERT INTO expected VALUES
 	('fail', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('retry', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('progress', 'done, RUNNING', '{cancelling,"cancelling, expired"}'),
-	-- repeated by who has completed it
+	-- repeated by the worker that has completed it
 	('complete', 'false, SUCCESS', '{succeeded}'),
 	('complete done', 'false, SUCCESS', '{succeeded}'),
 	('begin done', 'false, SUCCESS', '{succeeded}'),
@@ -244,7 +244,7 @@ INSERT INTO expected VALUES
 	('replay', 'PQ016 The message is live., PAUSED', '{parked,parked for a signal}'),
 	('replay', 'PQ016 The status is DONE., SUCCESS', '{succeeded,succeeded for another}'),
 	('replay', 'PQ016 The status is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
-	-- what nobody works on
+	-- runs that no worker holds
 	('purge', '1, CANCELLED',
 		'{queued,delayed,expired,given back,retry,"late, expired",parked,parked for a signal,"cancelling, expired"}'),
 	('purge', '0, RUNNING', '{running,taken,late,cancelling}'),
@@ -291,7 +291,7 @@ INSERT INTO expected VALUES
 	('signal', 'true, RUNNING',
 		'{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
 	('signal', 'true, PAUSED', '{parked,parked for a signal}'),
-	-- cancelled at once unless somebody holds a live lease; an end stays
+	-- cancelled at once unless a worker holds a live lease; an end stays
 	('cancel', 'CANCELLED, CANCELLED',
 		'{queued,delayed,expired,given back,retry,"late, expired",parked,parked for a signal,"cancelling, '
 		'expired",cancelled,purged,deleted}'),

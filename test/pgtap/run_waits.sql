@@ -47,7 +47,7 @@ SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 2 "ask"',
 
 -- Resumed.
 SELECT is(pgqrs_resume_run(:run, output => '{"ok": 1}'), true,
-	'resuming a run without a step resumes the pause at which it is parked');
+	'resuming a run without a step resumes the pause in which it waits');
 SELECT is(pgqrs_resume_run(:run, output => '2'), false,
 	'a second resume without a step says that it was resumed before');
 SELECT is(pgqrs_resume_run(:run, 'approve', '2'), false,
@@ -91,7 +91,7 @@ SELECT is(pg_temp.step(:run, 'call'), 'CHILD RUNNING 1', 'the step of a child ke
 SELECT is(pgqrs_await_signal(:run, :lease, 'mail', 'letter', timeout => '0')::text, '(f,t,,)',
 	'a wait for a signal at a step that was resumed before times out');
 
--- Another pause than the one it is parked at.
+-- Another pause than the one in which the run waits.
 SELECT pgqrs_pause_run(:run, :lease, 'second') \g /dev/null
 SELECT is(pgqrs_resume_run(:run, 'third', '3'), true,
 	'another pause than the one at which the run is parked can be resumed');
@@ -255,7 +255,7 @@ ROLLBACK;
 SELECT is(visible_after, 'infinity', 'a signal that is rolled back does not wake the run') FROM pgqrs_messages
 	WHERE run_id = :run;
 
--- If nobody saw it in time, a pass finds it.
+-- If no transaction saw it in time, a pass finds it.
 INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), :run, now(),
 	'go');
 SELECT is((pgqrs_maintain()->'runs_woken')::text, '1', 'a pass wakes a run whose signal woke nothing');

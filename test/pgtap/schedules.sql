@@ -11,7 +11,7 @@ SELECT pgqrs_create_workflow('flow'), pgqrs_create_workflow('other') \g /dev/nul
 SELECT extract(minute FROM pgqrs_now() + interval '30 min') || ' * * * *' AS hourly \gset
 SELECT f AS next, f - interval '1 hour' AS last FROM pgqrs_next_firings(:'hourly', n => 1) f \gset
 
--- As if nobody had ticked since then.
+-- As if no tick had run since then.
 CREATE FUNCTION pg_temp.missed(schedule text, since timestamptz) RETURNS void LANGUAGE sql AS
 $$ UPDATE pgqrs_schedules SET next_fire_at = since WHERE name = schedule $$;
 -- A tick: how many runs it triggered.
@@ -238,7 +238,7 @@ SELECT is(pgqrs_delete_workflow('flow', force => true), true, 'a workflow with s
 SELECT is(array_agg(name), '{t}', 'schedules of other workflows stay') FROM pgqrs_schedules;
 SELECT pgqrs_create_workflow('flow') \g /dev/null
 
--- One that somebody deleted past the functions, or a zone that is gone.
+-- A workflow deleted without the functions, or a zone that no longer exists.
 SELECT pgqrs_schedule('s', :'hourly', 'flow'), pgqrs_schedule('u', :'hourly', 'flow'), pgqrs_schedule('v', :'hourly',
 	'flow') \g /dev/null
 UPDATE pgqrs_schedules SET next_fire_at = :'last', workflow = CASE name WHEN 's' THEN 'nothing' ELSE workflow END,

@@ -131,7 +131,7 @@ SELECT ok(in_per_minute BETWEEN 20000 AND 60100 AND out_per_minute BETWEEN 20000
 		out_per_minute)) FROM pgqrs_queue_stats WHERE queue = 'plain';
 SELECT is(dead, 1000::bigint, 'dead letters are counted up to 1,000') FROM pgqrs_queue_stats WHERE queue = 'plain';
 
--- Workers, and whom they serve.
+-- Workers, and the workflows that they serve.
 CREATE ROLE stranger;
 SELECT pgqrs_register_worker('w', '{flow,plain}', max_concurrent => 5, version => '2') AS w,
 	pgqrs_register_worker('all', '{*}') AS other \gset

@@ -365,7 +365,7 @@ SELECT results_eq(format('SELECT message_id, extended FROM pgqrs_extend_worker(%
 RESET ROLE;
 DELETE FROM pgqrs_messages;
 
--- Who serves a workflow.
+-- Workers that serve a workflow.
 UPDATE pgqrs_workers SET status = 'STOPPED', stopped_at = clock_timestamp();
 SELECT throws_ok($$ SELECT pgqrs_trigger('flow', require_worker => true) $$, 'PQ013', NULL,
 	'require_worker refuses a workflow without a worker');

@@ -10,7 +10,7 @@ SELECT pgqrs_revoke('tenant.*', 'no_such_role', 'trigger');
 SELECT pgqrs_grant('tenant.*', 'regress_pgqrs', 'everything');
 SELECT pgqrs_grant('tenant*', 'regress_pgqrs', 'work');
 
--- EXECUTE alone makes nobody the owner.
+-- EXECUTE alone gives no rights of the owner.
 GRANT EXECUTE ON FUNCTION pgqrs_grant, pgqrs_revoke TO regress_pgqrs;
 SET ROLE regress_pgqrs;
 SELECT pgqrs_grant('tenant.*', 'regress_pgqrs', 'admin');

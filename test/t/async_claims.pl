@@ -58,7 +58,7 @@ my $run = sql(q{SELECT run_id || ', ' || lease FROM pgqrs_dequeue('w')});
 my $message = sql(q{SELECT message_id || ', ' || lease FROM pgqrs_dequeue('q')});
 my $claim = q{SELECT count(*) FROM pgqrs_dequeue('q');};
 
-# What CREATE EXTENSION left dead would be pruned, with WAL, by who looks first.
+# What CREATE EXTENSION left dead would be pruned, with WAL, by the first reader.
 sql('VACUUM');
 
 # What only claims.
@@ -111,7 +111,7 @@ $claim
 COMMIT;
 SQL
 
-# Synchronous standbys: there is none, so whoever waits for one waits.
+# Synchronous standbys: there is none, so a commit that waits for one waits.
 sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 sql('SELECT pg_reload_conf()');
 $node->poll_query_until('postgres', q{SELECT current_setting('synchronous_standby_names') = 'nobody'})

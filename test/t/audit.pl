@@ -1,5 +1,5 @@
 # pgqrs.audit: each event of a run, stored in the transaction of what it tells
-# of, and seen by who may see the run.
+# of, and seen by roles that may see the run.
 use strict;
 use warnings;
 
@@ -87,7 +87,7 @@ is(last_data($run), 'finished|{"attempt": 2}', 'the run finished');
 is(events($run), 'created, claimed, step_begun, step_failed, retried, claimed, step_begun, step_done, step_done, finished',
 	'all of it in order, each once');
 is(sql("SELECT bool_and(data->>'role' = 'postgres' AND workflow = 'job' AND at BETWEEN created_at AND completed_at + interval '1 s') FROM pgqrs_events e JOIN pgqrs_runs r USING (run_id, workflow) WHERE run_id = $run"),
-	't', 'who did it, and when');
+	't', 'an event has the role and the time');
 
 # Failures of the run itself; replay; what a step may fail with.
 ($run, $lease) = start();
@@ -129,7 +129,7 @@ $run = trigger();
 sql("SELECT lease FROM pgqrs_dequeue(worker_id => $worker)");
 is(last_data($run), qq(claimed|{"attempt": 1, "worker_id": $worker}), 'claimed by a worker');
 sql("SELECT pgqrs_stop_worker($worker)");
-is(last_data($run), 'released|{"reason": "the worker was stopped"}', 'who released it by stopping');
+is(last_data($run), 'released|{"reason": "the worker was stopped"}', 'the event of a release names the worker that stopped');
 $worker = sql("SELECT pgqrs_register_worker('v', '{job}')");
 sql("SELECT lease FROM pgqrs_dequeue(worker_id => $worker)");
 sql("UPDATE pgqrs_workers SET heartbeat_at = clock_timestamp() - interval '1 h' WHERE worker_id = $worker");
@@ -221,7 +221,7 @@ sql("SELECT pgqrs_step_begin($run, $lease, 's'); SELECT pgqrs_step_complete($run
 is(sql($all), $count, 'no event while the audit is off');
 set_audit('on');
 
-# Who sees no run sees no event of it.
+# A role that does not see a run sees none of its events.
 sql(q{CREATE ROLE ada; CREATE ROLE bob; SELECT pgqrs_create_workflow('other'); SELECT pgqrs_grant('other', 'ada', 'work'), pgqrs_grant('job', 'bob', 'trigger')});
 sql("SELECT pgqrs_trigger('other')");
 is(sql('SET ROLE ada; SELECT DISTINCT workflow FROM pgqrs_events'), 'other', 'one sees those of one workflow');

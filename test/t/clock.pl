@@ -113,7 +113,7 @@ await("NOT EXISTS (SELECT FROM pgqrs_archive AS a JOIN pgqrs_queues AS q USING (
 sql('ALTER SYSTEM RESET pgqrs.time_passed');
 step_clock($node, '0');
 
-# Ahead when the server starts, right when it starts again: nobody saw the step.
+# Ahead when the server starts, right when it starts again: no server saw the step.
 sql("SELECT pgqrs_enqueue('history', '1')");
 sql("SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('history')");
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '20d'");
@@ -126,7 +126,7 @@ $dies = sql("SELECT pgqrs_register_worker('dies again', '{jobs}')");
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
 $node->restart;
 await("count(*) = 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'a step back while the server was down: what was ready is ready');
-await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'and who called before is silent');
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'and a worker that called before is silent');
 is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in order');
 
 # The server started while the clock was wrong.

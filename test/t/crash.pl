@@ -200,7 +200,7 @@ for my $round (1 .. ROUNDS)
 # When they run out, what was held is delivered again, once more failed.
 clock($node, '2 h');
 sql('CREATE TABLE before AS SELECT message_id, attempt, failures, lease FROM pgqrs_messages');
-isnt(sql('SELECT count(*) FROM before WHERE lease IS NOT NULL'), '0', 'somebody held something');
+isnt(sql('SELECT count(*) FROM before WHERE lease IS NOT NULL'), '0', 'at the crash a worker held a message');
 sql('CREATE TABLE delivered AS SELECT * FROM pgqrs_dequeue(NULL, pgqrs_register_worker(\'last\', \'{*}\'), 10000) WITH NO DATA');
 my $worker = sql("SELECT pgqrs_register_worker('last', '{*}')");
 1 while sql("WITH d AS (INSERT INTO delivered SELECT * FROM pgqrs_dequeue(NULL, $worker, 10000, '1 hour') RETURNING 1) SELECT count(*) FROM d") > 0;

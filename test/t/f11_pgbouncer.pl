@@ -86,7 +86,7 @@ $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity W
 my $start = time;
 sql("SELECT pgqrs_enqueue('q', '1')");
 $sleeper->{harness}->finish;
-is(slurp_file($sleeper->{out}), "t\n", 'who waits is woken');
+is(slurp_file($sleeper->{out}), "t\n", 'a client that waits through the pooler is woken');
 cmp_ok(time - $start, '<', 5, 'soon');
 
 kill 'INT', $1 if slurp_file("$dir/bouncer.pid") =~ /^(\d+)/;

@@ -1,4 +1,4 @@
-# F18: a poison message.  Whoever claims it dies: by its session's end the
+# F18: a poison message.  A worker that claims it dies: by its session's end the
 # message is dead after exactly max_attempts claims, and the next in the queue
 # is delivered; a server crash adds at most one claim each.
 # F-numbers: docs/design/known-failures.md.
@@ -120,7 +120,7 @@ for (1 .. 2)
 }
 is(sql("SELECT attempt, failures FROM pgqrs_messages WHERE message_id = $poison"), '0|0', 'an uncommitted claim is none');
 
-# The reaper agrees: nobody has to claim for the message to die.
+# The background duty agrees: the message is exhausted without another claim.
 die_after_claim('jobs', 'terminate') for 1 .. 4;
 like(sql('SELECT pgqrs_maintain()'), qr/"messages_dead": 1/, 'the reaper ends what is used up');
 is(sql("SELECT outcome, attempt, failures FROM pgqrs_archive WHERE message_id = $poison"), 'DEAD|4|4', 'with the same counts');

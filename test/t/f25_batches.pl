@@ -20,8 +20,8 @@ sub sql
 	return $node->safe_psql('postgres', $query);
 }
 
-# The pool is held by a worker that somebody has marked as stopped, so that
-# each pass wants to take it away; whoever changes it rolls back.
+# The pool is held by a worker that was marked as stopped, so that
+# each pass tries to release it; a transaction that changes it rolls back.
 sql(q{
 	SELECT pgqrs_create_queue('pool', visibility_timeout => '1 day', max_attempts => 1);
 	SELECT pgqrs_create_queue('churn', max_attempts => 1000000);
@@ -58,7 +58,7 @@ my %scripts = (
 
 $node->pgbench("-n -c 4 -j 2 -t $rounds", 0,
 	[ qr{processed: \Q@{[4 * $rounds]}/@{[4 * $rounds]}\E}, qr{failed transactions: 0 } ],
-	[ qr{^(?!.*ERROR)}s ], 'nobody fails', \%scripts);
+	[ qr{^(?!.*ERROR)}s ], 'no client fails', \%scripts);
 
 is(sql('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()'), 0, 'no deadlock');
 unlike(slurp_file($node->logfile), qr/deadlock detected/, 'nor one in the log');

@@ -1,5 +1,5 @@
 # F28: what runs wait for is not lost: in races of sender and parker, in a
-# prepared transaction, over restarts.  Nobody calls pgqrs_maintain().
+# prepared transaction, over restarts.  No client calls pgqrs_maintain().
 # F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
@@ -116,7 +116,7 @@ is(sql("SELECT pgqrs_sleep($sleeper, $sleeper_lease, 's', '1 h')"), 'f', 'a slee
 is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $waiter_lease, 's', 'go', '1 h')"), 'f', 'a wait with a time-out');
 is(sql("SELECT received FROM pgqrs_await_signal($parked, $parked_lease, 's', 'go')"), 'f', 'a wait without');
 my $until = sql("SELECT input->>'until' FROM pgqrs_steps WHERE run_id = $sleeper");
-is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'nobody wakes early');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'no run is woken early');
 $node->stop('immediate');
 # a signal whose wake-up was lost with the server
 $node->append_conf('postgresql.conf', 'pgqrs.paused = on');

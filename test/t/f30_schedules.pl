@@ -1,5 +1,5 @@
 # F30: schedules in a server that lives: two tickers at once, the clock stepped
-# forward and back, a server that was down, a tick that waits for nobody, and
+# forward and back, a server that was down, a tick that waits for no lock, and
 # the background worker.  What a single tick does is tested in pgtap/schedules.sql.
 # F-numbers: docs/design/known-failures.md.
 use strict;
@@ -59,7 +59,7 @@ $node->pgbench('-n -c 6 -j 2 -t 40', 0, [qr{processed: 240/240}], [qr{^(?!.*ERRO
 is(runs(), '50|50', 'one run for each slot');
 is(sql('SELECT count(*), count(DISTINCT run_id) FROM pgqrs_schedule_firings'), '50|50', 'and one firing');
 
-# A schedule that somebody is changing is left to the next tick; whoever wants
+# A schedule that a transaction is changing is left to the next tick; a caller that wants
 # to delete it waits for the tick.
 missed(1);
 $first->query_safe('BEGIN');
@@ -95,7 +95,7 @@ for my $call ("pgqrs_enable_schedule('s', false)", "pgqrs_unschedule('s')", "pgq
 }
 sql("SELECT pgqrs_unschedule('s')");
 
-# A run that is to be cancelled and that somebody has locked: its slot waits,
+# A run that is to be cancelled and that is locked: its slot waits,
 # and nothing else does.
 sql("SELECT pgqrs_schedule('s', '$cron', 'flow', overlap => 'cancel'), pgqrs_create_workflow('busy'), pgqrs_schedule('b', '$cron', 'busy')");
 missed(1);

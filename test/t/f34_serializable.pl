@@ -1,6 +1,6 @@
 # F34: with default_transaction_isolation = serializable, 8 clients claim and
 # finish 2,000 messages and 400 runs: nothing is lost, nothing is done twice and
-# nobody is told to try again.
+# no client has to retry.
 # F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;

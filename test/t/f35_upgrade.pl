@@ -1,5 +1,5 @@
 # What ALTER EXTENSION UPDATE does, while everybody works and waits (F35): it
-# gets its locks in time, rewrites nothing, and nobody fails.
+# gets its locks in time, rewrites nothing, and no client fails.
 # F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;

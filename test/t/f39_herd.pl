@@ -42,15 +42,15 @@ SQL
 # so that none looks for other reasons than those of the test
 my $before = sql('SELECT clock_timestamp()');
 
-# Who looked, and went to sleep again, is in a later transaction.
+# A backend that looked, and sleeps again, is in a later transaction.
 sub looked
 {
 	return sql("$asleep AND xact_start > '$before'");
 }
 
 sql("SELECT pgqrs_enqueue('other', '1')");
-is(sql($asleep), $waiters, 'another queue wakes nobody');
-is(looked(), 0, 'and makes nobody look');
+is(sql($asleep), $waiters, 'a message in another queue wakes no waiting backend');
+is(looked(), 0, 'and no waiting backend looks');
 # Sends, and claims as soon as enough are awake.  A client that is waked and does
 # not claim is followed by another one a second later, which a busy machine may
 # allow for: late is how many seconds the claim took.

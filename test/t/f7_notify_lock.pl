@@ -1,5 +1,5 @@
 # NOTIFY holds a lock of the whole cluster until its commit.  F7: with 64
-# clients that send and work, and somebody who listens, no client ever waits
+# clients that send and work, and a session that listens, no client ever waits
 # for that lock.
 # F-numbers: docs/design/known-failures.md.
 use strict;

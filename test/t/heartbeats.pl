@@ -1,4 +1,4 @@
-# What shared memory knows of workers' calls: who it belongs to, what becomes
+# Heartbeats in shared memory: the workers they belong to, what becomes
 # of it when the server ends, and what happens without it.
 use strict;
 use warnings;
@@ -32,7 +32,7 @@ sub call
 	return sql("BEGIN; SELECT pgqrs_heartbeat($id); ROLLBACK", $node, $database);
 }
 
-# Who lives after a pass.
+# The workers that are live after a pass.
 sub alive
 {
 	my ($on, $database) = @_;

@@ -60,7 +60,7 @@ my $looked_at = looked_at() - $before;
 cmp_ok($looked_at, '<', 500 * $runs, 'passes look at little, of all that there is');
 cmp_ok($looked_at, '>', 0, 'but at something');
 
-# Nobody is there, and nothing happens.
+# No client is connected, and no background work is due.
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'the workers leave');
 my $launcher = background_pid($node);
 

@@ -99,7 +99,7 @@ my @runs = map { [ $_, sql("SELECT max(pgqrs_trigger('deadline', timeout => '1 m
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($_->[1])", $_->[0]), "much to do in each of them: $_->[0]") for @runs;
 set('pgqrs.max_workers', 2);
 
-# What is needed at once is needed since somebody said so, and not since the
+# A background worker that is needed at once is needed since the request, not since the
 # last pass.
 sub health
 {
@@ -108,7 +108,7 @@ sub health
 sql("SELECT pgqrs_create_queue('busy')", 'a');
 await_worker($node, 'a');
 # a reload would have a worker look
-ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'workers leave who have nothing to do');
+ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'background workers without due duties exit');
 $launcher = background_pid($node);
 kill 'STOP', $launcher;
 clock($node, '1 h');
@@ -120,7 +120,7 @@ like(health(), qr/^false needed since/, 'and does not come');
 kill 'CONT', $launcher;
 ok(poll(q{SELECT ok FROM pgqrs_health WHERE item = 'background worker'}, 'a'), 'until it does');
 
-# Nor since the last time that somebody said so.
+# Nor since the last request.
 ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'workers leave again');
 kill 'STOP', $launcher;
 sql("SELECT pgqrs_enqueue('busy', '1', delay => '10 minutes')", 'a');
@@ -138,7 +138,7 @@ set('pgqrs.paused', 'on');
 $node->restart;
 my $setting = sql("SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
 my $blocker = start_client($node, "SET application_name = 'blocker'; SET $setting = on; SET max_parallel_workers_per_gather = 1; SELECT pg_sleep(600)");
-ok(poll(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}), 'there is room for one more worker, and somebody else has it');
+ok(poll(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}), 'the last slot is taken by a parallel worker');
 set('pgqrs.paused', 'off');
 $run = sql("SELECT pgqrs_trigger('deadline', timeout => '1 ms')");
 ok(await_log($node, qr/LOG:  no free slot for a background worker of pgqrs\n.*HINT:  Raise max_worker_processes/), 'what is logged');
@@ -155,7 +155,7 @@ ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'when there is, what
 ok(is_served($node, $_), "$_ is served") for @databases;
 
 # More databases than there is place for: most of them rows without anything
-# behind them, which nobody is started in.
+# behind them, in which no background worker starts.
 sub idle_reason
 {
 	return sql('SELECT idle_reason FROM pgqrs_background_stats()', $_[0]);

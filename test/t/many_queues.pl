@@ -83,13 +83,13 @@ my $rate = (looks() - $before) / (time - $began + 2);
 note("looks per second: $rate");
 cmp_ok($rate, '<', 3000, 'what goes on in them does not have them looked at each time');
 
-# Who waits, of whom hardly anybody has a place to be told in of a delay.
+# Clients that wait, few of whose queues have a slot for their due instant.
 sql("SELECT count(d.message_id) $each, pgqrs_dequeue('q' || g, batch_size => 10) d");
 my @waiters = map { start_client($node, "CALL pgqrs_wait_for_work('q$_', timeout => '20 s');\n") } @last[0 .. 7];
-$node->poll_query_until('postgres', "SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'") or die 'nobody waits';
+$node->poll_query_until('postgres', "SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'") or die 'the clients do not wait';
 my $start = time;
 sql("SELECT count(pgqrs_enqueue('q' || g, '1', delay => '1 s')) $each");
-is(finish_client($_), 't', 'who waits') for @waiters;
+is(finish_client($_), 't', 'a waiting client is woken') for @waiters;
 cmp_ok(time - $start, '<', 10, 'is woken');
 
 $listener->quit;

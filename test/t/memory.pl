@@ -109,7 +109,7 @@ SELECT count(*) FROM pgqrs_list_steps(:r);
 SQL
 is(sql("SELECT count(*) FROM pgqrs_workflow_runs WHERE status = 'SUCCESS'"), $few, 'all runs have ended');
 
-# A name is looked up anew each time somebody changes a queue or a grant.
+# A name is looked up anew after each change of a queue or a grant.
 growth_of_session('changes', $few, <<'SQL');
 SELECT pgqrs_alter_queue('jobs', max_attempts => 1 + (:n % 5));
 SELECT count(*) FROM pgqrs_dequeue('*');

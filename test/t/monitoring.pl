@@ -77,7 +77,7 @@ my ($mail) = grep { $_->{queue} eq 'mail' } @{ $rows{pgqrs_queues} };
 is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'messages of a queue');
 my ($ship) = @{ $rows{pgqrs_workflows} };
 is("$ship->{success} $ship->{queued} $ship->{live_workers}", '1 0 1', 'runs of a workflow');
-ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'pg_read_all_stats shows who holds back vacuum');
+ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'members of pg_read_all_stats see the session that holds back vacuum');
 
 # Those of postgres_exporter, whose metrics are named by query and column.
 foreach my $name (sort keys %$exporter)

@@ -42,7 +42,7 @@ my $required = q{SELECT pgqrs_trigger('job', require_worker => true)};
 $node->safe_psql('postgres', q{CREATE EXTENSION pgqrs;
 	SELECT pgqrs_create_workflow('job'), pgqrs_create_workflow('team.job')});
 
-is(warnings_of($trigger), 'job', 'nobody serves it');
+is(warnings_of($trigger), 'job', 'a trigger warns of a workflow that no worker serves');
 is(warnings_of($trigger), 'job', 'another session is told, too');
 is(warnings_of($trigger, $trigger, $trigger), 'job', 'a session once');
 is(warnings_of($trigger, q{SELECT pgqrs_trigger('team.job')}, $trigger),

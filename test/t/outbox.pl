@@ -96,7 +96,7 @@ is(ends($run), '', 'rolled back: nothing');
 sql("SELECT pgqrs_complete_run($run, $lease)");
 is(ends($run), $done, 'and then once');
 
-# What nobody calls for: crashes and deadlines, found by a claim or maintenance.
+# Crashes and deadlines, which a claim or maintenance finds.
 for my $finder ("pgqrs_dequeue('a job')", 'pgqrs_maintain()')
 {
 	($run, $lease) = start();
@@ -135,7 +135,7 @@ sql("SELECT pgqrs_complete_run($run, $lease)");
 is(ends($run), $done, 'a paused queue takes them');
 sql("SELECT pgqrs_resume_queue('out')");
 
-# Who may set it, and to what.
+# Roles that may set the outbox, and queues that may be one.
 sql(q{CREATE ROLE ada; SELECT pgqrs_grant('ada.*', 'ada', 'admin'), pgqrs_create_queue('own'), pgqrs_create_queue('ada.out')});
 for my $call ("pgqrs_create_workflow('ada.job', outbox_queue => '%s')", "pgqrs_alter_workflow('ada.job', outbox_queue => '%s')")
 {
@@ -160,7 +160,7 @@ sql(q{SELECT pgqrs_create_queue('gone')});
 ($run, $lease) = start();
 sql("SELECT pgqrs_complete_run($run, $lease)");
 is(sql("SELECT status FROM pgqrs_runs WHERE run_id = $run"), 'SUCCESS', 'a run ends');
-is(sql(q{SELECT count(*) FROM pgqrs_peek('gone')}), 0, 'nobody else is told of it');
+is(sql(q{SELECT count(*) FROM pgqrs_peek('gone')}), 0, 'a later queue of that name gets no event');
 is(sql(q{SELECT pgqrs_delete_queue('gone')}), 't', 'no outbox any more');
 
 # Setting an outbox and deleting it, at the same time: one comes after the other.

@@ -1,6 +1,6 @@
 # What it costs that runs are parked: nothing, but for those that something came
 # for.  And whatever is lost that tells of those, none is parked for ever.
-# Nobody calls pgqrs_maintain(), unless there is no background worker.
+# No client calls pgqrs_maintain(), unless there is no background worker.
 use strict;
 use warnings;
 

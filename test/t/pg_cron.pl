@@ -84,11 +84,11 @@ is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succe
 sql(q{CREATE FUNCTION format(text, name) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$});
 for my $job ('pgqrs_maintain', 'pgqrs_history')
 {
-	is(sqlstate($node, sql("SELECT command FROM cron.job WHERE jobname = '$job'")), '', "$job calls nobody else's function");
+	is(sqlstate($node, sql("SELECT command FROM cron.job WHERE jobname = '$job'")), '', "$job calls no function of another role");
 }
 sql('DROP FUNCTION format(text, name)');
 
-# Again, by somebody else, for another owner.
+# Again, by another superuser, for another owner.
 is(sql("SELECT string_agg(j, ', ') FROM pgqrs_install_cron() j"), join(', ', @installed), 'again');
 is(jobs(), $jobs, 'no further jobs');
 sql("INSERT INTO cron.job_run_details (jobid, runid, username, end_time) SELECT jobid, 1000000, username, now() - interval '2 days' FROM cron.job WHERE jobname = 'pgqrs_maintain'");

@@ -1,4 +1,4 @@
-# A standby that takes over: workers that could not call anybody meanwhile are
+# A standby that takes over: workers that could call no server meanwhile are
 # not taken for dead.
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What somebody added to our tables and the direct path would bypass is refused
+# Additions to the tables that the direct path would bypass are refused
 # with a clear error, and nothing is written; what reads them by the WAL or the
 # catalogs is not in the way.
 use strict;
@@ -103,7 +103,7 @@ sql('CREATE INDEX extra ON pgqrs_messages (enqueued_at); CREATE TABLE parent ();
 	CREATE ROLE tom; GRANT SELECT ON pgqrs_messages TO tom; CREATE STATISTICS extra_stats ON queue_id, priority FROM pgqrs_messages; ANALYZE pgqrs_messages');
 is(state_in_session("SELECT pgqrs_enqueue('jobs', '5')"), '', 'other additions are allowed');
 is(sql("SET enable_seqscan = off; SELECT count(*) FROM pgqrs_messages WHERE enqueued_at > '2020-01-01'"),
-	sql('SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM pgqrs_messages'), 'an index of somebody else is kept');
+	sql('SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM pgqrs_messages'), 'an index that a user added is maintained');
 
 # Publications and logical decoding.
 sql("CREATE PUBLICATION everything FOR ALL TABLES");

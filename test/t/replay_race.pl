@@ -1,5 +1,5 @@
 # A message that dies and is replayed, over and over, exists at every moment:
-# whoever replays it is never told that there is none.
+# a replay never reports that the message does not exist.
 use strict;
 use warnings;
 

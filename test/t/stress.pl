@@ -19,7 +19,7 @@ use Time::HiRes qw(sleep time);
 use constant { CLIENTS => 6, PREPARERS => 2 };
 
 # What may happen to a client: a lease, a message or a dead letter that is
-# somebody else's by now, our own exceptions, conflicts with others, no room
+# another worker's by now, our own exceptions, conflicts with others, no room
 # for a prepared transaction, and the crash.
 my $expected = qr/^(?:PQ00[467]|PQ016|P0001|25P02|40001|40P01|53200|57P0[1-3]|3B001|42704|55000)$/;
 
@@ -82,14 +82,14 @@ sub resolve_query
 		FROM pg_prepared_xacts WHERE gid LIKE '$prefix%' AND random() < $share \\gexec\n";
 }
 
-# All of them; somebody else may be faster.
+# All of them; another client may be faster.
 sub resolve_all
 {
 	my ($prefix) = @_;
 	return $node->psql('postgres', resolve_query($prefix, 1), on_error_stop => 0);
 }
 
-# Starts everybody for some seconds; those who resolve leave what an earlier
+# Starts all clients for some seconds; those that resolve leave what an earlier
 # phase has prepared.
 sub start_load
 {

@@ -17,7 +17,7 @@ sub buffers_of_claim
 	return $plan =~ /shared hit=(\d+)/ ? $1 : die "no buffers in: $plan";
 }
 
-# Of a claim while somebody claims so many messages; the least of some attempts:
+# Of a claim while another transaction claims so many messages; the least of some attempts:
 # what was claimed longer ago than a second is looked at.
 sub buffers
 {

@@ -1,6 +1,6 @@
 # Two-phase commit.  F10: what a prepared transaction did is there with COMMIT
 # PREPARED and gone with ROLLBACK PREPARED, also across a restart and a
-# promotion; until then it is in nobody's way but where it must be.
+# promotion; until then it blocks others only where it must.
 # F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;

@@ -56,7 +56,7 @@ sql("SELECT pgqrs_create_queue('q'), pgqrs_create_queue('other'), pgqrs_create_w
 my $run = sql("SELECT pgqrs_trigger('wf', '1')");
 my $client = sleeper("pgqrs_wait($run, '60 s')");
 is(sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE application_name = '$client->{name}'"),
-	't', 'who sleeps has no snapshot');
+	't', 'a sleeping backend has no snapshot');
 is(sql("SELECT count(*) FROM pg_locks WHERE pid = (SELECT pid FROM pg_stat_activity WHERE application_name = '$client->{name}')
 	AND locktype <> 'virtualxid'"), '0', 'and no lock');
 my ($message, $lease) = claim('wf');
@@ -75,7 +75,7 @@ is(sqlstate($node, "CALL pgqrs_wait($run, '0')"), 'PQ012', 'at once');
 my @both = (sleeper("pgqrs_wait($run)"), sleeper("pgqrs_wait($run)"));
 (undef, $lease) = claim('wf');
 sql("SELECT pgqrs_fail_run($run, $lease, '{\"type\": \"x\"}')");
-is(finish_client($_), 'ERROR||{"type": "x"}', 'all who wait for a run learn of its failure') for @both;
+is(finish_client($_), 'ERROR||{"type": "x"}', 'all clients that wait for a run get its failure') for @both;
 
 $run = sql("SELECT pgqrs_trigger('wf')");
 $client = sleeper("pgqrs_wait($run)");
@@ -137,7 +137,7 @@ is(sqlstate($node, "CALL pgqrs_wait_for_work('q', timeout => '-1 s')"), '22023',
 
 is(sql("CALL pgqrs_wait_for_work('q', timeout => '100 ms')"), 'f', 'nothing comes');
 
-# Runs a statement while somebody sleeps, who has to wake within a time.
+# Runs a statement while a client sleeps, which has to wake within a time.
 sub wakes
 {
 	my ($name, $call, $statement, $answer, $min, $max) = @_;
@@ -320,37 +320,37 @@ is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => 
 is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'trigger does not');
 
 #
-# A wake-up is not lost with who got it
+# A wake-up is not lost with the backend that got it
 #
 
 my @crowd = map { sleeper($q) } 1 .. 4;
 sql("SELECT pgqrs_enqueue('q', '1')");
 my $asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND state = 'active'";
-$node->poll_query_until('postgres', "SELECT ($asleep) = 3") or die 'nobody or more than one woke';
+$node->poll_query_until('postgres', "SELECT ($asleep) = 3") or die 'not exactly one backend woke';
 pass('one message wakes one');
-# That one does not take it; somebody looks again.
-$node->poll_query_until('postgres', "SELECT ($asleep) < 3") or die 'nobody looks again';
+# That backend does not claim it; another backend looks again.
+$node->poll_query_until('postgres', "SELECT ($asleep) < 3") or die 'no backend looks again';
 pass('and another one if that does not take it');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
 eval { $_->{harness}->finish } for @crowd;
 
 #
 # What a subtransaction had claimed wakes as many when it is rolled back, and
-# what the transaction around it has claimed nobody
+# the messages that its transaction has claimed no other backend
 #
 
 sql("SELECT pgqrs_create_queue('nested')");
 my @herd = map { sleeper("pgqrs_wait_for_work('nested', timeout => '60 s')") } 1 .. 6;
 my $herd = "FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND application_name IN (" . join(',', map { "'$_->{name}'" } @herd) . ')';
 
-# Who looked and went to sleep again is in another transaction.
+# A backend that looked and sleeps again is in another transaction.
 sub look
 {
 	my ($count, $statements, $name) = @_;
 	my $before = sql('SELECT clock_timestamp()');
 	my $looked = "SELECT count(*) $herd AND xact_start > '$before'";
 	$holder->query_safe($statements);
-	$node->poll_query_until('postgres', "SELECT ($looked) >= $count AND (SELECT count(*) $herd) = 6") or die "$name: nobody looks";
+	$node->poll_query_until('postgres', "SELECT ($looked) >= $count AND (SELECT count(*) $herd) = 6") or die "$name: no backend looks";
 	is(sql($looked), $count, $name);
 	return;
 }
@@ -366,7 +366,7 @@ sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_na
 eval { $_->{harness}->finish } for @herd;
 
 #
-# The extension goes, and who waits with it
+# The extension is dropped, and its waiting clients wake
 #
 
 my $create = q{SELECT pgqrs_create_queue('q'), pgqrs_create_workflow('wf')};
@@ -385,7 +385,7 @@ for my $how (sort keys %drops)
 	start;
 	sql("BEGIN; DROP EXTENSION pgqrs; ROLLBACK");
 	$node->safe_psql('postgres', $_) for split /(?<=TRANSACTION 'drop'); /, $drop;
-	is(finish_client($both[0]), $work, "who waits for work when the extension is $how");
+	is(finish_client($both[0]), $work, "a client that waits for work when the extension is $how");
 	is(finish_client($both[1]), $result, 'and for a run');
 	cmp_ok(passed(), '<', 10, 'at once');
 	sql('CREATE SCHEMA IF NOT EXISTS mine; CREATE EXTENSION IF NOT EXISTS pgqrs SCHEMA mine');
@@ -396,7 +396,7 @@ $holder->quit;
 $node->stop;
 
 #
-# Where nobody wakes anybody
+# Without wake-ups
 #
 
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");

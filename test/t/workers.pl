@@ -1,4 +1,4 @@
-# Silent workers, and signs of life that wait for nobody.
+# Silent workers, and heartbeats that wait for no lock.
 use strict;
 use warnings;
 
@@ -72,14 +72,14 @@ my ($m2, $lease2) = claim($dead);
 my ($m3, $lease3) = claim($works);
 my ($m4, $lease4) = claim($extends);
 clock('8 min');
-is(maintain(), '', 'nobody has been silent long enough');
+is(maintain(), '', 'a pass stops no worker before the timeout');
 is(sql("SELECT pgqrs_heartbeat($calls)"), 'READY', 'one calls');
 is(sql("SELECT extended FROM pgqrs_extend_lease($m3, $lease3, '1 hour')"), 't', 'one works');
 is(sql("SELECT extended FROM pgqrs_extend_worker($extends, '1 hour')"), 't', 'one extends');
 clock('11 min');
 is(sql("SELECT pgqrs_trigger('flow', require_worker => true) > 0"), 't', 'some live ones serve a workflow');
 is(maintain(), 'leases_reaped 1, messages_dead 1, workers_stopped 1', 'the silent one is stopped');
-is(live(), 'calls extends works', 'and nobody else');
+is(live(), 'calls extends works', 'workers that called, extended or worked stay live');
 is(sql("SELECT ROW(failures, lease, worker_id) FROM pgqrs_messages WHERE message_id = $m1"), '(1,,)',
 	'what it held has failed once and is claimable');
 is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $m2"), 'DEAD', 'or is dead');
@@ -89,7 +89,7 @@ sql("SELECT pgqrs_archive_message($m3, $lease3), pgqrs_archive_message($m4, $lea
 is(maintain(), '', 'another pass finds nothing');
 is(register('dead') > $dead, 1, 'its name is free');
 
-# Nobody serves a workflow whose workers are silent, stopped or not.
+# A workflow whose workers are silent has no worker, stopped or not.
 clock('30 min');
 is($node->psql('postgres', "SELECT pgqrs_trigger('flow', require_worker => true)"), 3, 'all are silent');
 is(maintain(), 'workers_stopped 4', 'and stopped');

@@ -1,6 +1,6 @@
--- Races of two transactions on one run, and what they must come to.
+-- Races of two transactions on one run, and their allowed results.
 --
--- Two sessions, a and b, race; this one prepares runs, looks on and judges.
+-- Two sessions, a and b, race; this one prepares runs, observes and judges.
 -- The judge knows nothing of pgqrs: the same two are carried out one after the
 -- other on a fresh run in the same state, both ways, and the race must have
 -- given the answers and the rows of one of these.
@@ -8,7 +8,7 @@
 CREATE EXTENSION dblink;
 SELECT count(dblink_connect(who, format('host=%s port=%s dbname=%s application_name=%s',
 		current_setting('unix_socket_directories'), current_setting('port'), current_database(), who))),
-	-- who waits for each other shall learn it soon, and who waits for nothing at all
+	-- deadlocks, and waits that never end, are reported soon
 	count(dblink_exec(who,
 		'SET deadlock_timeout = ''20 ms''; SET statement_timeout = ''60 s''; SET client_min_messages = error'))
 	FROM (VALUES ('a'), ('b')) v (who) \g /dev/null
@@ -18,7 +18,7 @@ CREATE TEMP TABLE sessions AS SELECT who, pid FROM (VALUES ('a'), ('b')) v (who)
 -- A transaction: one call or several.
 CREATE TEMP TABLE operations (operation text PRIMARY KEY, calls text[], place int GENERATED ALWAYS AS IDENTITY);
 
--- A lease as seen by who had the first one.
+-- A lease as seen by the holder of the first one.
 CREATE FUNCTION pg_temp.lease_name(lease bigint, own bigint) RETURNS text LANGUAGE plpgsql AS
 $$ BEGIN RETURN (SELECT CASE WHEN lease IS NULL THEN 'no lease' WHEN lease = own THEN 'own lease' ELSE 'another lease'
 	END); END $$;
@@ -54,7 +54,7 @@ BEGIN
 END
 $$;
 
--- What is wrong with a run, whatever happened to it.
+-- The inconsistencies of a run, which no history permits.
 CREATE FUNCTION pg_temp.wrong(run bigint) RETURNS text LANGUAGE plpgsql AS
 $$
 BEGIN
@@ -72,20 +72,19 @@ BEGIN
 		CASE WHEN (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'PAUSED for nothing' END,
 		CASE WHEN m.waiting_for LIKE 'signal %' AND m.visible_after > clock_timestamp()
 				AND EXISTS (SELECT FROM pgqrs_run_signals s WHERE s.run_id = run
-					AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'parked beside its signal'
+					AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'waits beside its signal'
 					END,
 		CASE WHEN r.waiting_for LIKE 'pause %' AND m.visible_after > clock_timestamp()
 				AND EXISTS (SELECT FROM pgqrs_workflow_steps s WHERE s.run_id = run
 					AND 'pause ' || s.step_id = r.waiting_for
-					AND s.status = 'SUCCESS') THEN 'parked at a pause that is over' END), '')
+					AND s.status = 'SUCCESS') THEN 'waits in a pause that is over' END), '')
 	FROM pgqrs_workflow_runs r LEFT JOIN pgqrs_messages m ON m.message_id = run
 		LEFT JOIN pgqrs_archive a ON a.message_id = run
 	WHERE r.run_id = run);
 END
 $$;
 
--- What is due and not to end is delivered: no hint of where to look says
--- otherwise.
+-- A due message that must not end is delivered: no hint in shared memory hides it.
 CREATE FUNCTION pg_temp.undelivered(run bigint) RETURNS text LANGUAGE plpgsql AS
 $$
 BEGIN
@@ -132,7 +131,7 @@ BEGIN
 END
 $$;
 
--- Waits until a call has returned or waits for somebody: whether it waits.
+-- Waits until a call has returned or is blocked; true: it is blocked.
 CREATE FUNCTION pg_temp.waits(who text) RETURNS boolean LANGUAGE plpgsql AS
 $$
 DECLARE
@@ -236,7 +235,7 @@ $$;
 
 -- One race.  How: the first one is open while the second one is called, and
 -- then commits or rolls back; or it commits after the second one has taken its
--- snapshot and before it is called; or both are called at once.  Whoever has
+-- snapshot and before it is called; or both are called at once.  The session that has
 -- waited for the first one comes after it.  Of a transaction of two calls only
 -- what must never be is looked for: the second one may come between them.
 CREATE TEMP TABLE raced (state text, first text, second text, isolation text, how text, waited boolean, fault text);
@@ -289,7 +288,7 @@ BEGIN
 		END IF;
 	END IF;
 	fault := 'SQLSTATE ' || substring(array_to_string(a || b, ' ') FROM '\m40...\M');
-	IF pg_temp.wrong(o.run) = 'parked beside its signal' AND EXISTS (SELECT FROM leaves_to_the_pass
+	IF pg_temp.wrong(o.run) = 'waits beside its signal' AND EXISTS (SELECT FROM leaves_to_the_pass
 		WHERE operation IN (first, second)) THEN
 		PERFORM pgqrs_maintain();
 	END IF;

@@ -42,7 +42,7 @@ TABLES = {
     'firings': 'SELECT * FROM pgqrs_schedule_firings',
 }
 
-QUIET_TIME = 10     # seconds that the background worker may take to wake who is parked
+QUIET_TIME = 10     # seconds that the background worker may take to wake a waiting run
 DRAIN_TIME = 1200   # seconds until all runs must have ended, and without that
 STUCK_TIME = 60     # any message ends
 
@@ -170,7 +170,7 @@ class Chaos:
         return {**tables, 'at': time.time()}
 
     def come_to_rest(self):
-        """The tables when nobody calls, but the background worker has had its time."""
+        """The tables without client calls, after the background worker had its time."""
         deadline = time.monotonic() + QUIET_TIME
         while True:
             tables = self.tables()

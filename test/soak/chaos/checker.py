@@ -40,7 +40,7 @@ WAITS = {
 }
 # Committed asynchronously: a crash may take them back.
 CLAIMS = ('dequeue', 'step_begin', 'extend_lease', 'extend_worker', 'heartbeat')
-# What ends a lease or moves a message, whoever holds it.
+# Calls that end a lease or move a message, regardless of its holder.
 OPERATIONS = ('set_visibility', 'replay_message', 'delete_run')
 
 # The events of the audit that tell of an end, and what the outbox says then.
@@ -240,7 +240,7 @@ def trigger_counts(facts, tagged):
         if not least <= tagged[call.nonce] <= most:
             yield f'{tagged[call.nonce]} runs, not {least} to {most}, of {call}'
     for nonce in set(tagged) - known:
-        yield f'nobody has triggered the run with the tag {nonce}'
+        yield f'no client has triggered the run with the tag {nonce}'
 
 
 def children_counts(facts):
@@ -695,7 +695,7 @@ def children_of(step):
 
 @rule
 def rule_parked(facts):
-    """Nobody waits for what has come."""
+    """No run waits for an event that has happened."""
     yield from missed_wakeups(facts.history.quiet)
     yield from missed_wakeups(facts.history.final)
 

@@ -131,7 +131,7 @@ class Session:
         try:
             cursor.execute('COMMIT PREPARED %s', (name,))
         except (psycopg2.errors.UndefinedObject, psycopg2.errors.ObjectNotInPrerequisiteState) as e:
-            # somebody else has ended it, or is about to
+            # another client has ended it, or is about to
             self.log.got(n, lost=str(e).strip(), early=False)
             raise Lost() from e
 
@@ -436,7 +436,7 @@ class Client:
         self.try_call('consume', queue='plain.consumed', handler='chaos.consume', batch_size=3)
 
     def fulfil(self):
-        """What somebody waits for comes; at times twice, or before it is awaited."""
+        """The event that a run waits for comes; at times twice, or before it is awaited."""
         if self.wanted and self.rng.random() < 0.8:
             function, args = self.wanted.popleft()
         elif self.rng.random() < 0.5:
@@ -485,7 +485,7 @@ class Client:
             self.known.append(new)
 
     def operate(self):
-        """Whoever looks after runs."""
+        """An operator of runs."""
         run = self.some_run()
         choices = (
             ('cancel_run', {'run_id': run, 'reason': 'chaos'}, 6),

@@ -67,7 +67,7 @@ class Server:
             self.stop('immediate')
 
     def crashes(self):
-        """What its log says of crashes that nobody asked for."""
+        """Crashes in its log that the test did not cause."""
         with open(self.log) as log:
             return [line.strip() for line in log if CRASH.search(line)]
 

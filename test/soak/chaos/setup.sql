@@ -19,7 +19,7 @@ BEGIN
 END
 $$;
 
--- What is told of the ends of runs; nobody works it off.
+-- The outbox of ended runs, which no worker serves.
 SELECT pgqrs_create_queue('outbox');
 
 -- All others.
@@ -34,7 +34,7 @@ SELECT pgqrs_create_workflow('chaos.retained', visibility_timeout => '1 s', max_
 	pgqrs_create_workflow('chaos.frail', visibility_timeout => '1 s', max_attempts => 2,
 		initial_interval => '50 ms', max_interval => '500 ms', max_crashes => 2, timeout => '20 s', outbox_queue => 'outbox');
 
--- Runs that nobody triggers.
+-- Runs that no client triggers.
 SELECT pgqrs_schedule('schedule ' || i, '* * * * *', 'chaos.retained', '{"program": [["step", "s1"]]}')
 FROM generate_series(1, 3) AS i;
 

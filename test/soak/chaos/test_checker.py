@@ -107,7 +107,7 @@ def trigger_lost(h):
 
 
 def trigger_unasked(h):
-    """a run that nobody has triggered"""
+    """a run that no client has triggered"""
     next(r for r in h.final['runs'] if r['tags'] and not r['rerun_of'])['tags'] = {'call': 'client-1.100000'}
 
 
@@ -240,7 +240,7 @@ def terminal_changed(h):
         if ended.get(args['run_id'], sent['at']) < sent['at']:
             result['status'] = 'CANCELLED'
             return
-    raise AssertionError('nobody looked')
+    raise AssertionError('no client looked')
 
 
 def terminal_claimed(h):
@@ -282,7 +282,7 @@ def early_sleep(h):
             came['wall'] = slept[key]
             return
         slept[key] = sent['wall']
-    raise AssertionError('nobody slept')
+    raise AssertionError('no client slept')
 
 
 def early_claim(h):

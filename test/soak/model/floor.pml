@@ -34,7 +34,7 @@
  *						pgqrs_floor_foreign_write().  Which range a key is put
  *						into the model leaves open: any.
  *	write				pgqrs_floor_writer_clock() and the write that follows, by
- *						whoever enqueues, gives back, extends, moves, replays
+ *						a backend that enqueues, gives back, extends, moves, replays
  *	remove				an archived or deleted message: modified, but no key
  *	direct				pgqrs_floor_foreign_write(), the trigger of direct DML
  *	call_begin			pgqrs_floor_call_begin(), learn_prepared()
@@ -51,13 +51,13 @@
  *	rollback_to_savepoint	nothing: published and modified stay
  *	prepare				pgqrs_floor_pre_prepare(), park(), then the same
  *	unpark				unpark()
- *	finisher			COMMIT PREPARED or ROLLBACK PREPARED by anybody
+ *	finisher			COMMIT PREPARED or ROLLBACK PREPARED by any backend
  *	restart				a restart or crash, or the start of a standby and its
  *						promotion.  Running transactions are gone as if aborted,
  *						so it is enough to restart when none runs.
  *	set_back			next_reading() in pgqrs_clock() when the operating system's
  *						clock was set back by more than it creeps
- *	unknown				a row that came to be below the floor without anybody
+ *	unknown				a row that came to be below the floor without a report of
  *						knowing, as by DML with the trigger disabled
  *	sweep				pgqrs_floor_sweep_run() in src/delivery/floor_sweep.c, pgqrs_floor_sweep_next() and
  *						pgqrs_floor_sweep_found()
@@ -183,7 +183,7 @@
 /* PostgreSQL */
 byte committed[MESSAGES];	/* key of the committed version, 0: none */
 byte made[MESSAGES];		/* of the version that is being made, 0: deleted */
-byte locked[MESSAGES];		/* by whom: backend + 1, 0: nobody */
+byte locked[MESSAGES];		/* the backend that locks it + 1; 0: none */
 
 /* Shared memory */
 byte clock = START;
@@ -356,7 +356,7 @@ inline close(at)
 #endif
 }
 
-/* Takes a message that nobody else has; within a step. */
+/* Takes a message that no other backend has; within a step. */
 inline lock(m)
 {
 	if
@@ -424,7 +424,7 @@ inline write(m)
 #endif
 }
 
-/* Any message that nobody else has; MESSAGES: there is none. */
+/* Any message that no other backend has; MESSAGES: none. */
 inline choose_and_lock()
 {
 	atomic {

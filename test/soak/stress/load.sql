@@ -10,7 +10,7 @@ SELECT pgqrs_create_queue('short.1', max_attempts => 1000000),
 	pgqrs_create_queue('long.mixed', max_attempts => 3),
 	pgqrs_create_queue('long.direct', max_attempts => 1000000);
 
--- Each row is written in the transaction that did it.  Whoever changes a
+-- Each row is written in the transaction that did it.  A transaction that changes a
 -- message after that waits for its lock, so rows of one message are in the
 -- order of "at".  A claim is right if its "since", the instant from which its
 -- lease runs, is not before the "not_before" of the row above.
