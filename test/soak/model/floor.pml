@@ -57,8 +57,8 @@
  *						so it is enough to restart when none runs.
  *	set_back			next_reading() in pgqrs_clock() when the operating system's
  *						clock was set back by more than it creeps
- *	unknown				a row that came to be below the floor without a report of
- *						knowing, as by DML with the trigger disabled
+ *	unknown				a row that came to be below the floor without any report,
+ *						as by DML with the trigger disabled
  *	sweep				pgqrs_floor_sweep_run() in src/delivery/floor_sweep.c, pgqrs_floor_sweep_next() and
  *						pgqrs_floor_sweep_found()
  *
