@@ -56,7 +56,8 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''two'')', :
 	'another call under the lease of a cancelled run is told of the cancellation');
 
 SELECT * FROM pg_temp.start('job') \gset
-SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease)), 'PQ016 The status is RUNNING.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, %s)', :run, :lease)),
+	'PQ016 The status is RUNNING.',
 	'acknowledging is refused without a request');
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_acknowledge_cancel(%s, 1)', :run)), 'PQ006',

@@ -101,7 +101,8 @@ SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(progress, '3', 'progress stays after a crash') FROM pgqrs_get_run(:run);
 SELECT pgqrs_complete_run(:run, :lease);
 SELECT is(progress, '3', 'progress stays after the end of the run') FROM pgqrs_get_run(:run);
-SELECT is(pg_temp.answer(format('SELECT pgqrs_set_progress(%s, %s, ''4'')', :run, :lease)), 'PQ007 The status is SUCCESS.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_set_progress(%s, %s, ''4'')', :run, :lease)),
+	'PQ007 The status is SUCCESS.',
 	'progress of an ended run cannot be changed');
 
 -- Errors that fit are stored as they are.

@@ -87,7 +87,8 @@ SELECT results_eq(format('SELECT e->''attempt'', e->''error'' FROM pgqrs_workflo
 SELECT ok((e->>'at')::timestamptz BETWEEN :'before' AND clock_timestamp(),
 	'the history of a step has the time of each failure') FROM pgqrs_list_steps(:run), jsonb_array_elements(history) e
 	WHERE step_id = 'a';
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)), 'PQ007 The status is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_fail(%s, %s, ''a'', ''{}'')', :run, :lease)),
+	'PQ007 The status is ERROR.',
 	'failing the step again after the end of the run is refused');
 
 -- Steps are counted each for itself; a success does not forget failures of others.
@@ -210,7 +211,8 @@ SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.outcome(:run, :lease, 'a', '{"n": 2}', fail_run => false, retryable => false), 'STEP_FAILED',
 	'a repeated failure of the step is answered');
 SELECT is(pg_temp.contents(), :'contents', 'a repeated failure of the step changes nothing');
-SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)), 'PQ016 The status is ERROR.',
+SELECT is(pg_temp.answer(format('SELECT pgqrs_step_complete(%s, %s, ''a'')', :run, :lease)),
+	'PQ016 The status is ERROR.',
 	'a failed step cannot complete');
 SELECT pgqrs_step_begin(:run, :lease, 'compensate'), pgqrs_step_complete(:run, :lease, 'compensate', '1') \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset

@@ -131,12 +131,14 @@ INSERT INTO expected VALUES
 		'same, PAUSED 1'), ('start', 'child, well', 'same, RUNNING 1'), ('start', 'child, badly', 'same, RUNNING 1'),
 	('start', 'child, well, known', 'same, SUCCESS 1'), ('start', 'child, badly, known', 'same, ERROR 1'),
 		('start', 'child, replayed', 'new, RUNNING 2'),
-	('await child', 'none', 'PQ016 No call has started a child under this step id.'), ('await child', 'child', '(f,,,), PAUSED 1'),
+	('await child', 'none', 'PQ016 No call has started a child under this step id.'),
+		('await child', 'child', '(f,,,), PAUSED 1'),
 		('await child', 'child, awaited', '(f,,,), PAUSED 2'), ('await child', 'child, well',
 		'(t,SUCCESS,1,), SUCCESS 1'),
 	('await child', 'child, badly', '(t,ERROR,,"{""e"": 1}"), ERROR 1'), ('await child', 'child, well, known',
 		'(t,SUCCESS,1,), SUCCESS 1'), ('await child', 'child, badly, known', '(t,ERROR,,"{""e"": 1}"), ERROR 1'),
-	('start many', 'none', '1, RUNNING 1'), ('await many', 'none', 'PQ016 No call has started a child under this step id.'),
+	('start many', 'none', '1, RUNNING 1'), ('await many', 'none',
+		'PQ016 No call has started a child under this step id.'),
 	('begin', 'none', 'true, RUNNING 1'), ('complete', 'none', 'true, SUCCESS 1'),
 		('fail', 'none', 'RETRY, PENDING 1');
 -- A resume that was kept for a pause is dropped where the step is none.

@@ -1,18 +1,16 @@
--- The readable surface: a change of it shows here.
+-- The readable surface: a change of it shows here.  Definitions are no promise,
+-- and versions of PostgreSQL print them differently.
+\pset format unaligned
+\pset tuples_only on
 
-\d+ pgqrs_runs
-\d+ pgqrs_steps
-\d+ pgqrs_run_parents
-\d+ pgqrs_events
-\d+ pgqrs_dead_letters
-\d+ pgqrs_in_flight
-\d+ pgqrs_queue_stats
-\d+ pgqrs_workflow_stats
-\d+ pgqrs_worker_stats
-\d+ pgqrs_health
-\d+ pgqrs_run
+SELECT CASE a.attnum WHEN 1 THEN E'\n' || a.attrelid::regclass || E'\n' ELSE '' END
+		|| format('%s %s: %s', a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum))
+	FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+	WHERE c.relkind IN ('v', 'c') AND a.attnum > 0 AND NOT a.attisdropped
+		AND EXISTS (SELECT FROM pg_depend AS d WHERE d.deptype = 'e' AND d.objid IN (c.oid, c.reltype))
+	ORDER BY c.relkind DESC, c.relname COLLATE "C", a.attnum;
 
-SELECT c.oid::regclass AS view, c.reloptions, obj_description(c.oid, 'pg_class')
+SELECT format('%s %s: %s', c.oid::regclass, c.reloptions, obj_description(c.oid, 'pg_class'))
 	FROM pg_class AS c JOIN pg_depend AS d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass
 	WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass AND c.relkind = 'v'
 	ORDER BY c.relname COLLATE "C";
