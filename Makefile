@@ -15,6 +15,8 @@
 #   make tenants            what one tenant takes from another one; test/perf/tenants/run says more
 #   make size              how long reading takes with 10 million archived messages
 #   make matrix             the tests on PostgreSQL 15, 17 and 18, in folders of their own; tools/matrix says more
+#   make hard               the tests on PostgreSQL built to find faults: assertions, valgrind, …; tools/hard says more
+#   make fuzz               calls every function with random arguments; test/soak/fuzz/run says more
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make lint [ONLY=…]      checks the source without running it; tools/lint says more
 #   make format             lays out the C code; format-check only looks
@@ -64,7 +66,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix idle lint check-layers format format-check
+.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard fuzz idle lint check-layers format format-check
 
 all:
 
@@ -143,6 +145,12 @@ tenants:
 
 matrix:
 	@bash tools/matrix
+
+hard:
+	@bash tools/hard $(STEPS) $(if $(ONLY),-- $(ONLY))
+
+fuzz:
+	@bash test/soak/fuzz/run
 
 idle:
 	@bash test/perf/idle/run

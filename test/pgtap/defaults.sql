@@ -66,36 +66,42 @@ SELECT is(array_agg(DISTINCT function), NULL, 'every function with a default has
 	WHERE function NOT IN (SELECT function FROM calls);
 
 -- What a call answers and writes; nothing of it stays.  Random and passing
--- numbers are left out: leases, jitter, and of instants all but the distance
--- from now.
-CREATE FUNCTION pg_temp.normal(value text) RETURNS text LANGUAGE plpgsql AS
+-- numbers are left out: leases, jitter, and of instants that were not there
+-- before all but the distance from now.
+CREATE FUNCTION pg_temp.normal(value text, before text) RETURNS text LANGUAGE plpgsql AS
 $$
 DECLARE
 	found text;
 BEGIN
 	FOR found IN SELECT DISTINCT m[1] FROM regexp_matches(value, '\d{4}-\d\d-\d\d[ T]\d\d:\d\d:[0-9.]+[+0-9:]*',
-		'g') m LOOP
+		'g') m WHERE strpos(before, m[1]) = 0 LOOP
 		value := replace(value, found,
 			'in ' || round(extract(epoch FROM found::timestamptz - clock_timestamp()) / 20)::bigint * 20 || ' s');
 	END LOOP;
 	RETURN regexp_replace(value, '\d{10,}', 'N', 'g');
 END
 $$;
+CREATE FUNCTION pg_temp.all_rows() RETURNS text LANGUAGE sql AS
+$$
+	SELECT concat_ws(E'\n', (SELECT jsonb_agg(m ORDER BY message_id) FROM pgqrs_messages m),
+		(SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
+		(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q),
+		(SELECT jsonb_agg(w ORDER BY workflow_id) FROM pgqrs_workflows w),
+		(SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
+		(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s),
+		(SELECT jsonb_agg(s ORDER BY name) FROM pgqrs_schedules s),
+		(SELECT jsonb_agg(w ORDER BY worker_id) FROM pgqrs_workers w))
+$$;
 CREATE FUNCTION pg_temp.effect(call text) RETURNS text LANGUAGE plpgsql AS
 $$
 DECLARE
+	before text := pg_temp.all_rows();
 	result text;
 	sequence text;
 BEGIN
 	BEGIN
 		EXECUTE format('SELECT jsonb_agg(c)::text FROM %s c', call) INTO result;
-		result := pg_temp.normal(concat_ws(E'\n', result, (SELECT jsonb_agg(m ORDER BY message_id)
-			FROM pgqrs_messages m), (SELECT jsonb_agg(a ORDER BY message_id) FROM pgqrs_archive a),
-			(SELECT jsonb_agg(q ORDER BY queue_id) FROM pgqrs_queues q), (SELECT jsonb_agg(w ORDER BY workflow_id)
-				FROM pgqrs_workflows w), (SELECT jsonb_agg(r ORDER BY run_id) FROM pgqrs_workflow_runs r),
-			(SELECT jsonb_agg(s ORDER BY run_id, step_id) FROM pgqrs_workflow_steps s),
-				(SELECT jsonb_agg(s ORDER BY name) FROM pgqrs_schedules s), (SELECT jsonb_agg(w ORDER BY worker_id)
-				FROM pgqrs_workers w)));
+		result := pg_temp.normal(concat_ws(E'\n', result, pg_temp.all_rows()), before);
 		RAISE EXCEPTION USING ERRCODE = 'UNDO0';
 	EXCEPTION WHEN OTHERS THEN
 		IF SQLSTATE <> 'UNDO0' THEN

@@ -2,7 +2,8 @@
 -- to mend it.
 SELECT * FROM no_plan();
 SET client_min_messages = error;
-SET force_parallel_mode = on;
+SELECT set_config(name, 'on', false) FROM pg_settings
+	WHERE name IN ('force_parallel_mode', 'debug_parallel_query') \g /dev/null
 
 CREATE FUNCTION wrong(query text) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS
 $$
