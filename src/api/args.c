@@ -421,7 +421,7 @@ pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n, int count,
 
 /* item and earlier: indexes from 0. */
 static void
-refuse_duplicate(const char *name, int item, int earlier, const char *value)
+refuse_duplicate_item(const char *name, int item, int earlier, const char *value)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -437,12 +437,12 @@ pgqrs_check_distinct(char **keys, int count, const char *name)
 
 	for (int i = 1; i < count && keys[order[i]] != NULL; i++)
 		if (strcmp(keys[order[i - 1]], keys[order[i]]) == 0)
-			refuse_duplicate(name, order[i], order[i - 1], keys[order[i]]);
+			refuse_duplicate_item(name, order[i], order[i - 1], keys[order[i]]);
 	pfree(order);
 }
 
 static int
-compare_ids(const void *a, const void *b, void *arg)
+compare_indexed_ids(const void *a, const void *b, void *arg)
 {
 	const int64 *ids = arg;
 	int x = *(const int *) a;
@@ -460,7 +460,8 @@ pgqrs_ascending(const int64 *ids, int count)
 
 	for (int i = 0; i < count; i++)
 		order[i] = i;
-	qsort_arg(order, count, sizeof(int), compare_ids, unconstify(int64 *, ids));
+	qsort_arg(order, count, sizeof(int), compare_indexed_ids,
+			  unconstify(int64 *, ids));
 	return order;
 }
 
@@ -494,8 +495,8 @@ pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
 	order = pgqrs_ascending(*ids, count);
 	for (int i = 1; i < count; i++)
 		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
-			refuse_duplicate("message_ids", order[i], order[i - 1],
-							 psprintf(INT64_FORMAT, (*ids)[order[i]]));
+			refuse_duplicate_item("message_ids", order[i], order[i - 1],
+								  psprintf(INT64_FORMAT, (*ids)[order[i]]));
 	pfree(order);
 	return count;
 }

@@ -63,7 +63,7 @@ static int64 pass_at = 0;
  */
 
 static void
-apply_signals(void)
+apply_worker_signals(void)
 {
 	/* without a message; the due instants stay in shared memory */
 	if (ProcDiePending)
@@ -81,7 +81,7 @@ typedef TimestampTz (*DutyStep)(const PgqrsDutyEntry *entry, int64 *done);
 
 /* Runs one batch in a transaction; returns when the duty is due again. */
 static TimestampTz
-run_batch(const PgqrsDutyEntry *entry, int64 *done)
+run_batch_in_transaction(const PgqrsDutyEntry *entry, int64 *done)
 {
 	TimestampTz next;
 
@@ -96,7 +96,7 @@ run_batch(const PgqrsDutyEntry *entry, int64 *done)
 
 /* Rolls the transaction back, records the failure of the duty and logs the error. */
 static void
-record_failure(const PgqrsDutyEntry *entry)
+record_duty_failure(const PgqrsDutyEntry *entry)
 {
 	ErrorData *error;
 
@@ -131,7 +131,7 @@ try_step(DutyStep step, const PgqrsDutyEntry *entry, int64 *done, TimestampTz *n
 	}
 	PG_CATCH();
 	{
-		record_failure(entry);
+		record_duty_failure(entry);
 		succeeded = false;
 	}
 	PG_END_TRY();
@@ -150,8 +150,9 @@ run_duty(const PgqrsDutyEntry *entry, int64 *done)
 
 	for (int i = 0; i < MAX_BATCHES && next == 0; i++)
 	{
-		apply_signals();
-		if (pgqrs_database_must_leave() || !try_step(run_batch, entry, done, &next))
+		apply_worker_signals();
+		if (pgqrs_database_must_leave() ||
+			!try_step(run_batch_in_transaction, entry, done, &next))
 			break;
 	}
 	return next;
@@ -223,7 +224,7 @@ run_pass(void)
 
 /* When the next pass is due. */
 static TimestampTz
-next_pass(void)
+next_pass_at(void)
 {
 	TimestampTz due = DT_NOEND;
 	int64 passed = pgqrs_monotonic() - pass_at;
@@ -247,7 +248,7 @@ run_notify(const PgqrsDutyEntry *entry, int64 *done)
 
 /* Sends the due notifications to listening sessions. */
 static void
-send_notifications(void)
+send_due_notifications(void)
 {
 	static const PgqrsDutyEntry entry = {.id = DUTY_NOTIFY,
 										 .name = "notifications",
@@ -269,10 +270,10 @@ send_notifications(void)
 static TimestampTz
 run_due_work(void)
 {
-	send_notifications();
-	if (next_pass() <= pgqrs_clock())
+	send_due_notifications();
+	if (next_pass_at() <= pgqrs_clock())
 		run_pass();
-	return Min(next_pass(),
+	return Min(next_pass_at(),
 			   Max(pgqrs_database_due(DUTY_NOTIFY), pgqrs_notify_not_before()));
 }
 
@@ -373,7 +374,7 @@ pgqrs_background_worker_main(Datum arg)
 	for (;;)
 	{
 		MemoryContextSwitchTo(pass_context);
-		apply_signals();
+		apply_worker_signals();
 		if (served_names == NULL || strcmp(served_names, pgqrs_databases) != 0)
 		{
 			served_names = MemoryContextStrdup(TopMemoryContext, pgqrs_databases);

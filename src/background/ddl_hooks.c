@@ -247,7 +247,7 @@ is_commit_prepared(Node *statement)
  * server started and has not been read yet.
  */
 static void
-publish_prepared(bool is_known)
+publish_prepared_xact(bool is_known)
 {
 	for (int kind = 0; kind < TIMED_DUTY_COUNT; kind++)
 		if (!is_known || (kind != DUTY_RUN_WAKEUPS && kind != DUTY_QUEUES))
@@ -279,7 +279,7 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 	if (OidIsValid(dropped))
 		pgqrs_floor_forget_database(dropped);
 	if (was_prepared && OidIsValid(get_extension_oid("pgqrs", true)))
-		publish_prepared(is_known);
+		publish_prepared_xact(is_known);
 }
 
 static bool

@@ -95,7 +95,7 @@ typedef struct DutyBatch
 } DutyBatch;
 
 static bool
-run_batch(void *arg)
+run_duty_batch(void *arg)
 {
 	DutyBatch *batch = arg;
 
@@ -111,7 +111,7 @@ pgqrs_duty_run_batch(PgqrsDutyFunction duty, int64 *done)
 	int64 before[DONE_COUNT];
 
 	memcpy(before, done, sizeof(before));
-	while (!pgqrs_quarantine_try(run_batch, &batch))
+	while (!pgqrs_quarantine_try(run_duty_batch, &batch))
 	{
 		CHECK_FOR_INTERRUPTS();
 		memcpy(done, before, sizeof(before));
@@ -404,7 +404,7 @@ duty_expiry(int64 *done)
  * the new position, when the budget is spent.
  */
 static bool
-search_priority(MessageSearch *search, ClaimIndexPosition *at)
+search_exhausted_in_priority(MessageSearch *search, ClaimIndexPosition *at)
 {
 	PgqrsRunRows *rows = &search->rows;
 	ClaimIndexPosition start = *at;
@@ -440,7 +440,7 @@ search_priority(MessageSearch *search, ClaimIndexPosition *at)
 
 /* Scans the priorities of the position's queue, beginning with the position's. */
 static bool
-search_queue(MessageSearch *search, ClaimIndexPosition *at)
+search_exhausted_in_queue(MessageSearch *search, ClaimIndexPosition *at)
 {
 	PgqrsPriorityScan priorities;
 	int priority;
@@ -452,7 +452,7 @@ search_queue(MessageSearch *search, ClaimIndexPosition *at)
 	{
 		if (priority != at->priority)
 			*at = (ClaimIndexPosition){at->queue_id, priority, DT_NOBEGIN, 0};
-		all = search_priority(search, at);
+		all = search_exhausted_in_priority(search, at);
 	}
 	pgqrs_priority_scan_end(&priorities);
 	return all;
@@ -485,7 +485,7 @@ find_exhausted(MessageSearch *search, ClaimIndexPosition *at)
 		if (search->rows.queue.queue_id != at->queue_id)
 			*at = (ClaimIndexPosition){search->rows.queue.queue_id,
 									   PG_INT16_MAX, DT_NOBEGIN, 0};
-		if (!search_queue(search, at))
+		if (!search_exhausted_in_queue(search, at))
 			break;
 		*at = (ClaimIndexPosition){0};
 	}

@@ -409,7 +409,7 @@ make_everything_due(void)
 }
 
 static void
-apply_signals(void)
+apply_launcher_signals(void)
 {
 	/* without a message; the exit status makes the postmaster restart the launcher */
 	if (ProcDiePending)
@@ -424,7 +424,7 @@ apply_signals(void)
 }
 
 static long
-milliseconds_until(TimestampTz at)
+launcher_sleep_time(TimestampTz at)
 {
 	TimestampTz now = pgqrs_clock();
 
@@ -455,7 +455,7 @@ pgqrs_launcher_main(Datum arg)
 	{
 		TimestampTz next = DT_NOEND;
 
-		apply_signals();
+		apply_launcher_signals();
 		(void) pgqrs_clock();
 		if (stepped_at != pgqrs_clock_stepped_at())
 		{
@@ -470,7 +470,7 @@ pgqrs_launcher_main(Datum arg)
 			next = start_workers();
 		pgstat_report_activity(STATE_IDLE, NULL);
 		WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-				  milliseconds_until(next),
+				  launcher_sleep_time(next),
 				  pgqrs_wait_event(&wait_event, "PgqrsLauncherMain"));
 		ResetLatch(MyLatch);
 	}

@@ -301,7 +301,7 @@ locked_pause(void)
 }
 
 static void
-recheck_run(int64 run_id)
+recheck_in_transaction(int64 run_id)
 {
 	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, run_id))
 		keep_run_for_recheck(run_id, MAX_KEPT_PAUSE);
@@ -318,14 +318,14 @@ recheck_run(int64 run_id)
  * rechecks of other runs.
  */
 static void
-try_recheck_run(int64 run_id)
+try_recheck(int64 run_id)
 {
 	MemoryContext context = CurrentMemoryContext;
 
 	pgqrs_quarantine_begin();
 	PG_TRY();
 	{
-		recheck_run(run_id);
+		recheck_in_transaction(run_id);
 	}
 	PG_CATCH();
 	{
@@ -355,7 +355,7 @@ recheck_waiting_runs(void)
 	for (int i = 0; i < pass->run_count; i++)
 	{
 		if (pass->runs[i].status == RUN_PARKED)
-			try_recheck_run(pass->runs[i].run_id);
+			try_recheck(pass->runs[i].run_id);
 		else if (pass->runs[i].status != RUN_BLOCK)
 			pass->runs[left++] = pass->runs[i];
 	}

@@ -156,7 +156,7 @@ message_shift(Realign *r, TupleTableSlot *message, TimestampTz now)
 
 /* Scans the messages of one priority that are due after now; false on a full batch. */
 static bool
-search_priority(Realign *r)
+scan_priority_ahead(Realign *r)
 {
 	TimestampTz from = Max(r->at.visible_after, r->now + PGQRS_CLOCK_TOLERANCE);
 	Position start = r->at;
@@ -192,7 +192,7 @@ search_priority(Realign *r)
 }
 
 static bool
-search_queue(Realign *r)
+scan_queue_ahead(Realign *r)
 {
 	PgqrsPriorityScan priorities;
 	int priority;
@@ -208,7 +208,7 @@ search_queue(Realign *r)
 			r->at.visible_after = DT_NOBEGIN;
 			r->at.message_id = PG_INT64_MIN;
 		}
-		all = search_priority(r);
+		all = scan_priority_ahead(r);
 	}
 	pgqrs_priority_scan_end(&priorities);
 	return all;
@@ -234,7 +234,7 @@ collect_messages(Realign *r)
 			r->at.visible_after = DT_NOBEGIN;
 			r->at.message_id = PG_INT64_MIN;
 		}
-		if (!search_queue(r))
+		if (!scan_queue_ahead(r))
 		{
 			all = false;
 			break;

@@ -489,7 +489,7 @@ begin_retention(RetentionPass *p, bool gently, PgqrsRetained *removed)
 
 /* When the next pass is due, by pgqrs_clock(). */
 static TimestampTz
-next_pass(RetentionPass *p)
+next_retention_at(RetentionPass *p)
 {
 	TimestampTz now = p->now + p->unconfirmed;
 	TimestampTz next = p->next == DT_NOEND ? DT_NOEND : p->next + p->unconfirmed;
@@ -513,7 +513,7 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 		remove_firings(&p);
 	close_retention_tables(&p);
 	under_way = false;
-	return next_pass(&p);
+	return next_retention_at(&p);
 }
 
 /*

@@ -98,7 +98,7 @@ is_due_to_end(PgqrsRunRows *rows, int failures, TimestampTz now)
 }
 
 static void
-end_run(PgqrsRunRows *rows, int failures, TimestampTz now)
+end_undeliverable_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 {
 	Datum error;
 
@@ -127,7 +127,7 @@ pgqrs_claim_end_if_due(PgqrsRunRows *rows, int failures, TimestampTz now)
 	if (pgqrs_is_null(rows->message, Messages_run_id))
 		end_message(rows, failures);
 	else
-		end_run(rows, failures, now);
+		end_undeliverable_run(rows, failures, now);
 	return true;
 }
 
@@ -165,7 +165,7 @@ pgqrs_claim_revoke(PgqrsRunRows *rows)
  */
 
 static bool
-lock_message(PgqrsRunRows *rows)
+lock_claimed_message(PgqrsRunRows *rows)
 {
 	return pgqrs_row_lock(rows->messages, rows->message, LockTupleExclusive,
 						  LockWaitSkip) == ROW_LOCKED;
@@ -176,7 +176,7 @@ lock_message(PgqrsRunRows *rows)
  * damaged; the first time, the message is reported and put into quarantine.
  */
 static bool
-fetch_run(PgqrsRunRows *rows)
+fetch_claimed_run(PgqrsRunRows *rows)
 {
 	int64 id = pgqrs_get_int64(rows->message, Messages_run_id);
 	const char *problem;
@@ -251,7 +251,7 @@ update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
 	}
 	if (how == CLAIM_BY_UPDATE)
 		pgqrs_claim_hint_end_update(false);
-	if (!lock_message(rows)) /* the locker may be this transaction */
+	if (!lock_claimed_message(rows)) /* the locker may be this transaction */
 		return false;
 	update_locked_message(rows, row, key, now);
 	return true;
@@ -259,7 +259,7 @@ update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
 
 /* Fills the row version with the new lease. */
 static void
-fill_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
+fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
@@ -329,9 +329,9 @@ end_found_message(void *arg)
 	if (pgqrs_row_fetch_id(rows.messages, pgqrs_get_int64(found, Messages_message_id),
 						   rows.message) &&
 		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
-		lock_message(&rows))
+		lock_claimed_message(&rows))
 	{
-		if (pgqrs_is_null(rows.message, Messages_run_id) || fetch_run(&rows))
+		if (pgqrs_is_null(rows.message, Messages_run_id) || fetch_claimed_run(&rows))
 			(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
 	}
 	pgqrs_run_close(&rows);
@@ -372,24 +372,24 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 
 	if (held)
 	{
-		if (!lock_message(rows))
+		if (!lock_claimed_message(rows))
 			return;
 		failures = pgqrs_claim_failures_after_loss(rows->message);
 	}
 	/* no function of pgqrs locks the run's row without the message, but a user may */
-	if (is_run && (!fetch_run(rows) || pgqrs_row_update_waits(rows->run)))
+	if (is_run && (!fetch_claimed_run(rows) || pgqrs_row_update_waits(rows->run)))
 		return;
 	now = pgqrs_floor_writer_clock(rows->queue.queue_id, lease_time(claim),
 								   DT_NOBEGIN);
 	if (end_if_due(claim, failures, now))
 		return;
-	fill_message(claim, &row, failures, now);
+	fill_claimed_message(claim, &row, failures, now);
 	if (held)
 		update_locked_message(rows, &row, key, now);
 	else if (!update_message(rows, &row, key, now))
 		return;
 	while (is_run && !update_run(claim, &row, now))
-		if (!fetch_run(rows))
+		if (!fetch_claimed_run(rows))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("a run disappeared while it was claimed"),

@@ -182,7 +182,7 @@ release_queue(WaitQueue *q)
 }
 
 static void
-forget_queues(Wait *w)
+release_queues(Wait *w)
 {
 	for (int i = 0; i < w->count; i++)
 	{
@@ -218,7 +218,7 @@ leave_wait(int code, Datum arg)
 	if (w->found != 0 && pgqrs_wait_count(found_wakeup(w)) > 0)
 		pgqrs_wakeup_set_due(w->found,
 							 pgqrs_clock_peek() + AGAIN_PAUSE * INT64CONST(1000));
-	forget_queues(w);
+	release_queues(w);
 }
 
 /*
@@ -501,7 +501,7 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 	bool many = queues->count > PGQRS_MAX_WAKEUPS;
 	TimestampTz now = pgqrs_clock_peek();
 
-	forget_queues(w);
+	release_queues(w);
 	if (w->queues != NULL)
 		pfree(w->queues);
 	w->queues = MemoryContextAllocHuge(w->context,

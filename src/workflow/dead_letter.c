@@ -71,7 +71,7 @@ was_dismissed(TupleTableSlot *archived)
 
 /* Fills a row of pgqrs_messages with a new, unclaimed message. */
 static void
-fill_message(Replay *r, PgqrsRow *row, TimestampTz now)
+fill_replayed_message(Replay *r, PgqrsRow *row, TimestampTz now)
 {
 	static const AttrNumber copied[][2] = {
 		{Messages_message_id, Archive_message_id},
@@ -201,7 +201,7 @@ replay_locked(Replay *r)
 	bool has_key = !pgqrs_is_null(r->archived, Archive_idempotency_key);
 	PgqrsRow message;
 
-	fill_message(r, &message, now);
+	fill_replayed_message(r, &message, now);
 	if (is_run && has_key && is_key_taken(r))
 		return REPLAY_KEY_TAKEN;
 	if (is_run && !lock_failed_run(r, &message, now))

@@ -45,8 +45,7 @@ lock_ended(PgqrsRunRows *rows, int64 run_id)
 
 /* Copies the arguments of the ended run, except for key, delay and parent. */
 static void
-fill_new_run(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id,
-			 const PgqrsRerun *rerun)
+fill_rerun(PgqrsNewRun *r, TupleTableSlot *run, int64 run_id, const PgqrsRerun *rerun)
 {
 	*r = PGQRS_NEW_RUN;
 	r->rerun_of = run_id;
@@ -257,7 +256,7 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 	lock_ended(&rows, run_id);
 	if (rerun->from_step != NULL)
 		read_from_step(&c);
-	fill_new_run(&r, rows.run, run_id, rerun);
+	fill_rerun(&r, rows.run, run_id, rerun);
 	c.new_run = pgqrs_run_trigger(rows.queue.name, &r);
 	if (rerun->keep_finished || rerun->from_step != NULL)
 		copy_steps(&c);

@@ -566,8 +566,8 @@ pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
 
 /* PQ003 or 42501 unless the role has the privilege on the run's workflow. */
 static void
-check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
-				PgqrsPrivilege privilege)
+check_run_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
+					PgqrsPrivilege privilege)
 {
 	if (!pgqrs_queue_admits(workflow_id, privilege, &rows->queue))
 		pgqrs_error_run_not_found(run_id);
@@ -578,7 +578,7 @@ check_privilege(PgqrsRunRows *rows, int64 workflow_id, int64 run_id,
  * false: it has changed.
  */
 static bool
-lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool delete_message)
+lock_or_delete_message(PgqrsRunRows *rows, LockTupleMode mode, bool delete_message)
 {
 	PgqrsLockResult result = delete_message ?
 		pgqrs_row_try_delete(rows->messages, rows->message, LockWaitBlock) :
@@ -596,8 +596,8 @@ lock_message(PgqrsRunRows *rows, LockTupleMode mode, bool delete_message)
  * pgqrs_run_fence() then raises the error.
  */
 static void
-require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
-			LockTupleMode mode, bool delete_message, const int64 *lease)
+find_and_lock_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
+				  LockTupleMode mode, bool delete_message, const int64 *lease)
 {
 	for (int misses = 0; misses < MAX_MISSES;)
 	{
@@ -607,18 +607,19 @@ require_run(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 		{
 			if (pgqrs_is_null(rows->message, Messages_run_id))
 				pgqrs_error_run_not_found(run_id);
-			check_privilege(rows, pgqrs_get_int64(rows->message, Messages_queue_id),
-							run_id, privilege);
+			check_run_privilege(rows,
+								pgqrs_get_int64(rows->message, Messages_queue_id),
+								run_id, privilege);
 			if ((lease == NULL || pgqrs_lease_is_current(rows->message, *lease)) &&
-				!lock_message(rows, mode, delete_message))
+				!lock_or_delete_message(rows, mode, delete_message))
 				continue;
 		}
 		if (!pgqrs_row_fetch_id(rows->runs, run_id, rows->run))
 			pgqrs_error_run_not_found(run_id);
 		if (rows->has_message)
 			return;
-		check_privilege(rows, pgqrs_get_int64(rows->run, Runs_workflow_id),
-						run_id, privilege);
+		check_run_privilege(rows, pgqrs_get_int64(rows->run, Runs_workflow_id),
+							run_id, privilege);
 		if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)))
 			return;
 		misses++; /* replayed between the two reads */
@@ -633,14 +634,14 @@ void
 pgqrs_run_require(PgqrsRunRows *rows, int64 run_id, PgqrsPrivilege privilege,
 				  LockTupleMode mode)
 {
-	require_run(rows, run_id, privilege, mode, false, NULL);
+	find_and_lock_run(rows, run_id, privilege, mode, false, NULL);
 }
 
 void
 pgqrs_run_lock_for_holder(PgqrsRunRows *rows, int64 run_id, int64 lease,
 						  LockTupleMode mode)
 {
-	require_run(rows, run_id, PRIVILEGE_WORK, mode, false, &lease);
+	find_and_lock_run(rows, run_id, PRIVILEGE_WORK, mode, false, &lease);
 }
 
 static void
@@ -662,7 +663,7 @@ pgqrs_run_check_lease_fast(PgqrsRunRows *rows, int64 run_id, int64 lease)
 			!pgqrs_queue_allows(pgqrs_get_int64(rows->message, Messages_queue_id),
 								PRIVILEGE_WORK, &rows->queue))
 			return false;
-	} while (!lock_message(rows, LockTupleKeyShare, false));
+	} while (!lock_or_delete_message(rows, LockTupleKeyShare, false));
 	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))
 		return false;
 	touch_worker(rows->message);
@@ -700,7 +701,7 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 }
 
 static bool
-ended_under(PgqrsRunRows *rows, int64 lease, PgqrsRunStatus status)
+run_ended_under(PgqrsRunRows *rows, int64 lease, PgqrsRunStatus status)
 {
 	return pgqrs_run_status(rows->run) == status && lease_is_of_run(rows, lease);
 }
@@ -708,13 +709,13 @@ ended_under(PgqrsRunRows *rows, int64 lease, PgqrsRunStatus status)
 bool
 pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease)
 {
-	return ended_under(rows, lease, RUN_SUCCESS);
+	return run_ended_under(rows, lease, RUN_SUCCESS);
 }
 
 bool
 pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
 {
-	return ended_under(rows, lease, RUN_CANCELLED);
+	return run_ended_under(rows, lease, RUN_CANCELLED);
 }
 
 /*
@@ -959,7 +960,8 @@ pgqrs_run_complete(int64 run_id, int64 lease, Datum output)
 	bool repeated;
 
 	pgqrs_run_open(&rows);
-	require_run(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive, true, &lease);
+	find_and_lock_run(&rows, run_id, PRIVILEGE_WORK, LockTupleExclusive, true,
+					  &lease);
 	repeated = pgqrs_run_completed_under(&rows, lease);
 	if (!repeated)
 	{

@@ -355,7 +355,7 @@ pgqrs_schedule_drop_for(const char *workflow)
 
 /* The arguments of pgqrs_run_trigger() for a run of the schedule. */
 static void
-fill_new_run(TupleTableSlot *slot, PgqrsNewRun *r)
+fill_scheduled_run(TupleTableSlot *slot, PgqrsNewRun *r)
 {
 	*r = PGQRS_NEW_RUN;
 	r->priority = DatumGetInt16(pgqrs_get(slot, Schedules_priority));
@@ -378,7 +378,7 @@ pgqrs_schedule_trigger(const char *name)
 
 	if (!fetch_schedule(schedules, name, slot) || !check_schedule_privilege(slot))
 		error_not_found(name);
-	fill_new_run(slot, &r);
+	fill_scheduled_run(slot, &r);
 	id = pgqrs_run_trigger(text_column(slot, Schedules_workflow), &r);
 	pgqrs_table_close(schedules);
 	return id;
@@ -494,7 +494,7 @@ serve_slot(Tick *tick, TimestampTz at)
 		return SLOT_POSTPONED;
 	else if (overlap != OVERLAP_SKIP || !is_previous_run_live(tick))
 	{
-		fill_new_run(tick->slot, &r);
+		fill_scheduled_run(tick->slot, &r);
 		r.no_warning = true;
 		r.schedule_slot = at;
 		run_id = pgqrs_run_trigger(text_column(tick->slot, Schedules_workflow), &r);

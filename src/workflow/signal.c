@@ -46,7 +46,7 @@ lock_signalled_run(SignalSender *s, int64 run_id)
 }
 
 static void
-refuse_ended_run(SignalSender *s, int64 run_id)
+refuse_signal_to_ended(SignalSender *s, int64 run_id)
 {
 	PgqrsRunStatus status = pgqrs_run_status(s->run);
 
@@ -97,7 +97,7 @@ store_signal(SignalSender *s, int64 run_id, const PgqrsNewSignal *signal, int64 
 		if (signal->idempotency_key != NULL &&
 			find_signal_by_key(s, run_id, signal->idempotency_key, id))
 			return false;
-		refuse_ended_run(s, run_id);
+		refuse_signal_to_ended(s, run_id);
 		*id = pgqrs_next_id(SEQUENCE_SIGNAL_ID);
 		fill_signal(&row, s, run_id, *id, signal);
 		if (signal->idempotency_key == NULL)

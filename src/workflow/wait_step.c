@@ -263,7 +263,7 @@ pgqrs_wait_step_sleep(int64 run_id, int64 lease, const char *step_id,
  */
 
 static void
-refuse_ended_run(PgqrsStepRows *s)
+refuse_resume_of_ended(PgqrsStepRows *s)
 {
 	PgqrsRunStatus status = pgqrs_run_status(s->run.run);
 
@@ -335,7 +335,7 @@ pgqrs_wait_step_resume(int64 run_id, const char *step_id, Datum output)
 	pgqrs_step_open(&s, run_id, 0, step_id, STEP_KIND_PAUSE);
 	pgqrs_run_open_runs(&s.run);
 	pgqrs_run_require(&s.run, run_id, PRIVILEGE_TRIGGER, LockTupleNoKeyExclusive);
-	refuse_ended_run(&s);
+	refuse_resume_of_ended(&s);
 	at = current_pause(&s);
 	if (step_id == NULL)
 		s.step_id = at;
