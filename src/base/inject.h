@@ -21,7 +21,6 @@
 #define FLOOR_WITHDRAW_EARLY		'c' /* before the commit is visible */
 #define FLOOR_READ_PENDING_LATE		'd' /* after the snapshot was taken */
 #define FLOOR_IGNORE_PENDING		'e'
-#define FLOOR_REUSE_GENERATION		'f' /* a forgotten floor does not count on */
 #define FLOOR_PASS_FIRST_ROW		'g'
 #define FLOOR_RAISE_WHEN_DIRTY		'h' /* by a transaction that changed messages */
 #define FLOOR_PUBLISH_ONCE			'i' /* further keys are published too late */

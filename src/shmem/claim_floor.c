@@ -377,8 +377,7 @@ forget_floor(PgqrsFloor *floor)
 {
 	SpinLockAcquire(&floor->mutex);
 	floor->db = InvalidOid;
-	if (!INJECT(FLOOR_REUSE_GENERATION))
-		floor->generation++;
+	floor->generation++;
 	SpinLockRelease(&floor->mutex);
 	pgqrs_slot_free(&shared->names, floor - shared->floors);
 }

@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-use constant { CLIENTS => 6, PREPARERS => 2 };
+use constant { CLIENTS => 6, SUPERUSERS => 2, PREPARERS => 2 };
 
 # What may happen to a client: a lease, a message or a dead letter that is
 # another worker's by now, our own exceptions, conflicts with others, no room
@@ -96,7 +96,8 @@ sub start_load
 	my ($length, %o) = @_;
 	my $until = sql("SELECT clock_timestamp() + interval '$length s'");
 	my $prefix = 'p' . ++$phase . '_';
-	my @scripts = (("CALL stress.client('$until');") x CLIENTS, "CALL stress.superuser('$until');");
+	my @scripts = (("CALL stress.client('$until');") x CLIENTS,
+		("CALL stress.superuser('$until');") x SUPERUSERS);
 	my @clients = map { start_client($node, client_script($until, ($_) x (200 * $length))) } @scripts;
 	for my $client (1 .. PREPARERS)
 	{
@@ -149,14 +150,14 @@ sub drain
 	sql('CALL stress.drain()');
 	note(sql("SELECT string_agg(kind || ' ' || n, ', ' ORDER BY kind) FROM (SELECT kind, count(*) AS n FROM stress.log GROUP BY kind) AS l"));
 	my $lost = sql("SELECT format('%s in %s, priority %s, due at %s', message_id, name, priority, visible_after)
-		FROM stress.lost JOIN pgqrs_queues USING (queue_id) ORDER BY visible_after, message_id LIMIT 10");
+		FROM (TABLE stress.lost UNION TABLE stress.missed) AS l JOIN pgqrs_queues USING (queue_id) ORDER BY visible_after, message_id LIMIT 10");
 	is($lost, '', "nothing is lost $when")
 	  or diag("lost messages, and their histories:\n", sql("SELECT l.message_id, l.at, l.kind, l.lease, l.not_before, l.pid, l.xid
-		FROM stress.log AS l JOIN stress.lost USING (message_id) ORDER BY 1, 2 LIMIT 100"));
+		FROM stress.log AS l JOIN (SELECT message_id FROM stress.lost UNION SELECT message_id FROM stress.missed) AS m USING (message_id) ORDER BY 1, 2 LIMIT 100"));
 	is(sql('SELECT * FROM stress.wrong LIMIT 10'), '', "nothing is held twice or gone $when");
 	is_well($node, $when);
 	cmp_ok(sql('SELECT raised FROM pgqrs_floor_stats()'), '>', 0, 'claims did begin past something');
-	sql('TRUNCATE stress.log');
+	sql('TRUNCATE stress.log, stress.missed');
 	return $lost eq '';
 }
 

@@ -194,6 +194,32 @@ BEGIN
 END
 $$;
 
+-- A message that several claims have missed that took all they found, though it was
+-- due, committed and not locked all the while: it is lost, even if something that
+-- another client does brings it back.
+CREATE TABLE stress.missed (LIKE pgqrs_messages);
+
+CREATE PROCEDURE stress.look_for_missed(queue text) LANGUAGE plpgsql AS $$
+DECLARE
+	of_queue bigint := (SELECT queue_id FROM pgqrs_queues WHERE name = queue);
+	versions text[] := ARRAY(SELECT message_id || ' ' || xmin FROM pgqrs_messages
+		WHERE queue_id = of_queue AND visible_after <= clock_timestamp());
+BEGIN
+	FOR i IN 1 .. 5 LOOP
+		COMMIT;
+		IF stress.claim(queue, 100, '50 ms') = 100 THEN
+			RETURN;
+		END IF;
+		COMMIT;
+		versions := ARRAY(SELECT message_id || ' ' || xmin FROM pgqrs_messages
+			WHERE queue_id = of_queue AND message_id || ' ' || xmin = ANY (versions) FOR UPDATE SKIP LOCKED);
+		EXIT WHEN versions = '{}';
+	END LOOP;
+	INSERT INTO stress.missed SELECT * FROM pgqrs_messages WHERE message_id || ' ' || xmin = ANY (versions);
+	COMMIT;
+END
+$$;
+
 -- A client; an error ends it, and the next call begins anew.
 CREATE PROCEDURE stress.client(until timestamptz) LANGUAGE plpgsql AS $$
 DECLARE
@@ -209,6 +235,10 @@ BEGIN
 		IF random() < 0.05 THEN
 			-- nothing but a claim, which is not written down and a crash may take back
 			PERFORM pgqrs_dequeue(queue, NULL, 3, '10 ms');
+			CONTINUE;
+		END IF;
+		IF random() < 0.05 THEN
+			CALL stress.look_for_missed(queue);
 			CONTINUE;
 		END IF;
 		FOR i IN 1 .. 1 + (random() * CASE WHEN short THEN 1 ELSE 6 END)::int LOOP
