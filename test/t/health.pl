@@ -72,21 +72,21 @@ sub hide_inserts
 
 # A fresh server.
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
-	'all is well but what was switched off');
+	'on a fresh server only the paused background worker is not ok');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
 	'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire', 'the items');
-is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the version');
-is(health('preloaded'), 'yes|t|', 'preloaded');
-is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'the background worker');
-is(health('last pass'), 'none since the server started|t|', 'no pass');
-is(health('done in the background'), 'nothing|t|', 'nothing was done');
-is(health('floors'), '0 of 4096|t|', 'no floors');
-is(health('floors raised'), '0|t|', 'none was raised');
-is(health('floors lowered'), '0|t|', 'nor lowered');
-is(health('index entries per claim'), 'nothing was claimed yet|t|', 'nothing was claimed');
-is(health('oldest xmin'), 'none|t|', 'nobody is in the way');
-is(health('notification queue'), '0.0 % full|t|', 'nobody keeps notifications');
-is(health('dead messages'), '0|t|', 'nothing is dead');
+is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the item version shows the installed version');
+is(health('preloaded'), 'yes|t|', 'the item preloaded says yes');
+is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'a paused background worker is not ok');
+is(health('last pass'), 'none since the server started|t|', 'no pass has run since the start');
+is(health('done in the background'), 'nothing|t|', 'no background work was done');
+is(health('floors'), '0 of 4096|t|', 'a fresh server has no floors');
+is(health('floors raised'), '0|t|', 'no floor was raised');
+is(health('floors lowered'), '0|t|', 'no floor was lowered');
+is(health('index entries per claim'), 'nothing was claimed yet|t|', 'no message was claimed');
+is(health('oldest xmin'), 'none|t|', 'no session holds back vacuum');
+is(health('notification queue'), '0.0 % full|t|', 'no listener keeps notifications');
+is(health('dead messages'), '0|t|', 'no message row is dead');
 
 # Floors are raised.
 sql("SELECT pgqrs_create_queue('a', visibility_timeout => '1 hour'), pgqrs_create_queue('b'), pgqrs_create_queue('c')");
@@ -94,31 +94,31 @@ raise_floor('a', 0);
 raise_floor('a', 7);
 raise_floor('b', 0);
 is(health('floors'), '3 of 4096|t|', 'a floor per queue and priority');
-like(health('floors raised'), qr/^[1-9]\d*\|t\|$/, 'they are raised');
-like(health('index entries per claim'), qr/^[1-9]\d?\.\d\|t\|$/, 'claims look at little');
-is(maintain(), '', 'the sweep finds nothing');
+like(health('floors raised'), qr/^[1-9]\d*\|t\|$/, 'claims have raised floors');
+like(health('index entries per claim'), qr/^[1-9]\d?\.\d\|t\|$/, 'claims read few index entries');
+is(maintain(), '', 'a sweep finds no message below the floors');
 
 # Written past the functions, below the floor: seen at once, also by a claim of the same transaction.
-is(claim('a'), '', 'nothing is there');
+is(claim('a'), '', 'an empty queue has nothing to claim');
 sql(store('a', 0, 'inserted'));
-is(claim('a'), 'inserted', 'an INSERT is seen at once');
+is(claim('a'), 'inserted', 'a claim finds an inserted row at once');
 sql('UPDATE pgqrs_messages SET visible_after = \'2020-01-01\', lease = NULL');
-is(claim('a'), 'inserted', 'so is an UPDATE');
+is(claim('a'), 'inserted', 'a claim finds an updated row at once');
 append_to_file("$PostgreSQL::Test::Utils::tmp_check/copy",
 	join("\t", 9000000, 1, '2020-01-01', '2020-01-01', 0, 0, 0, '"copied"') . "\n");
 sql("COPY pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
 	FROM '$PostgreSQL::Test::Utils::tmp_check/copy'");
-is(claim('a'), 'copied', 'and a COPY');
-is(sql('BEGIN;' . store('a', 0, 'mine') . "SELECT payload #>> '{}' FROM pgqrs_dequeue('a'); COMMIT"), 'mine', 'and what the transaction itself wrote');
-is(sql('SET session_replication_role = replica;' . store('a', 0, 'replicated')), '', 'a subscriber writes');
-is(claim('a'), 'replicated', 'what is seen at once, too');
+is(claim('a'), 'copied', 'a claim finds a copied row at once');
+is(sql('BEGIN;' . store('a', 0, 'mine') . "SELECT payload #>> '{}' FROM pgqrs_dequeue('a'); COMMIT"), 'mine', 'a claim finds a row that its own transaction inserted');
+is(sql('SET session_replication_role = replica;' . store('a', 0, 'replicated')), '', 'a subscriber inserts a row');
+is(claim('a'), 'replicated', 'a claim finds a replicated row at once');
 my $open = $node->background_psql('postgres');
 $open->query_safe('BEGIN;' . store('a', 0, 'late'));
 raise_floor('a', 0);
 $open->query_safe('COMMIT');
 $open->quit;
-is(claim('a'), 'late', 'a transaction that was open while others claimed');
-is(health('floors lowered'), '0|t|', 'the sweep had nothing to do with it');
+is(claim('a'), 'late', 'a claim finds a row of a transaction that was open during other claims');
+is(health('floors lowered'), '0|t|', 'no sweep has lowered a floor for these rows');
 
 # Hidden from the claims.
 sub hidden
@@ -126,39 +126,39 @@ sub hidden
 	my ($name, $queue, $priority, @payloads) = @_;
 	raise_floor($queue, $priority);
 	hide($queue, $priority, @payloads);
-	is(claim($queue, 2), '', "$name: claims do not see it");
-	is(maintain(), 'floors_lowered 1', 'a pass does');
-	is(claim($queue, scalar(@payloads) + 1), join(' ', @payloads), 'so that it is delivered');
-	is(maintain(), '', 'and that is all');
+	is(claim($queue, 2), '', "$name: claims do not find a hidden message");
+	is(maintain(), 'floors_lowered 1', "$name: a pass lowers the floor");
+	is(claim($queue, scalar(@payloads) + 1), join(' ', @payloads), "$name: after the pass a claim delivers the messages");
+	is(maintain(), '', "$name: the next pass has nothing to do");
 	return;
 }
 hidden('one', 'a', 0, 'hidden');
 hidden('at another priority', 'a', 7, 'seven');
 hidden('many', 'b', 0, map { "h$_" } 1 .. 20);
-like(health('floors lowered'), qr/^3\|f\|Claims did not find some messages/, 'they are counted, and all but well');
+like(health('floors lowered'), qr/^3\|f\|Claims did not find some messages/, 'lowered floors are counted and not ok');
 raise_floor($_, 0) for 'a', 'b', 'c';
 hide($_, 0, "in $_") for 'a', 'b', 'c';
-is(maintain(), 'floors_lowered 3', 'a pass looks below all floors');
-is(claim('a') . claim('b') . claim('c'), 'in ain bin c', 'and all is delivered');
+is(maintain(), 'floors_lowered 3', 'a pass lowers all floors that hide messages');
+is(claim('a') . claim('b') . claim('c'), 'in ain bin c', 'claims deliver the messages of all queues');
 
-# The trigger as pg_restore --disable-triggers leaves it, or somebody who forgets to
+# The trigger as pg_restore --disable-triggers leaves it, or a user that forgets to
 # enable it.
 raise_floor('a', 0);
 sql('ALTER TABLE pgqrs_messages DISABLE TRIGGER ALL');
-like(health('triggers'), qr/^pgqrs_messages_written\|f\|.*pgqrs_maintain/, 'a trigger that is disabled is told of');
+like(health('triggers'), qr/^pgqrs_messages_written\|f\|.*pgqrs_maintain/, 'health reports a disabled trigger');
 sql(store('a', 0, 'restored'));
-is(claim('a'), '', 'claims do not see what it did not report');
+is(claim('a'), '', 'claims do not find a row that the disabled trigger did not report');
 sql('ALTER TABLE pgqrs_messages ENABLE TRIGGER ALL');
-is(claim('a'), 'restored', 'once triggers are enabled they do');
-is(health('triggers'), 'as they should be|t|', 'and it fires always again');
+is(claim('a'), 'restored', 'claims find the row once triggers are enabled');
+is(health('triggers'), 'as they should be|t|', 'the enabled trigger is ok');
 raise_floor('a', 0);
 sql('ALTER TABLE pgqrs_messages DISABLE TRIGGER USER');
 sql(store('a', 0, 'forgotten'));
-is(maintain(), 'floors_lowered 1', 'a pass mends a trigger that is left disabled');
-is(health('triggers'), 'as they should be|t|', 'which it is then');
-is(claim('a'), 'forgotten', 'and claims look everywhere');
+is(maintain(), 'floors_lowered 1', 'a pass enables a trigger that is left disabled');
+is(health('triggers'), 'as they should be|t|', 'the trigger that a pass enabled is ok');
+is(claim('a'), 'forgotten', 'claims find the row after the pass');
 
-# Many dead entries that nobody may remove: a pass is bounded, the next goes on.
+# Many dead entries that a snapshot keeps: a pass is bounded, the next goes on.
 my $holder = $node->background_psql('postgres');
 $holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
 $holder->query_safe('SELECT count(*) FROM pgqrs_messages');
@@ -172,68 +172,68 @@ my $late = sql('SELECT pgqrs_now()');
 raise_floor($_, 0) for 'a', 'b';
 hide_inserts(store('a', 0, 'far away') =~ s/2020-01-01/$late/r);
 hide('b', 0, 'near');
-is(claim('a') . claim('b'), '', 'two are hidden');
-is(join(' ', sort map { maintain() } 1 .. 3), join(' ', sort('', 'floors_lowered 1', 'floors_lowered 1')), 'a pass does not look at all of it, three do');
-is(claim('a') . claim('b'), 'far awaynear', 'both are found');
+is(claim('a') . claim('b'), '', 'claims do not find two hidden messages');
+is(join(' ', sort map { maintain() } 1 .. 3), join(' ', sort('', 'floors_lowered 1', 'floors_lowered 1')), 'three bounded passes lower both floors');
+is(claim('a') . claim('b'), 'far awaynear', 'claims find both messages');
 
-# Who holds back what is dead.
+# Sessions that hold back vacuum.
 my $pid = $holder->query_safe('SELECT pg_backend_pid()');
-like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, idle in transaction, SELECT pg_backend_pid\(\) ?;?, open for [\d:]+, \d+ transactions ago\|t\|$/, 'a session');
+like(health('oldest xmin'), qr/^pid $pid \(client backend\), role \w+, \w[^,]*, idle in transaction, SELECT pg_backend_pid\(\) ?;?, open for [\d:]+, \d+ transactions ago\|t\|$/, 'oldest xmin names the session');
 sql("CREATE ROLE reader LOGIN; SELECT pgqrs_grant('c', 'reader', 'trigger')");
 like(sql("SET SESSION AUTHORIZATION reader; SELECT value, ok, hint FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^another session, open for [\d:]+, \d+ transactions ago\|t\|$/,
-	'a role that may not see whose it is');
+	'a role without rights on the session does not see its name');
 is(sql("SET SESSION AUTHORIZATION reader; SELECT count(*) FILTER (WHERE ok) FROM pgqrs_health WHERE item <> 'oldest xmin'"), '15',
-	'sees all else');
+	'that role sees all other items');
 sql('GRANT pg_read_all_stats TO reader');
-like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'and one that may');
-is(sqlstate($node, "CREATE ROLE other; SET SESSION AUTHORIZATION other; SELECT * FROM pgqrs_health"), '42501', 'and one without a privilege nothing');
+like(sql("SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^pid $pid /, 'a member of pg_read_all_stats sees the session');
+is(sqlstate($node, "CREATE ROLE other; SET SESSION AUTHORIZATION other; SELECT * FROM pgqrs_health"), '42501', 'a role without a privilege may not read health');
 $holder->quit;
 sql("BEGIN; SELECT pgqrs_enqueue('c', '1'); PREPARE TRANSACTION 'two phases'");
-like(health('oldest xmin'), qr/^prepared transaction 'two phases', open for [\d:]+, \d+ transactions ago\|t\|$/, 'a prepared transaction');
+like(health('oldest xmin'), qr/^prepared transaction 'two phases', open for [\d:]+, \d+ transactions ago\|t\|$/, 'oldest xmin names the prepared transaction');
 like(sql("REVOKE pg_read_all_stats FROM reader; SET SESSION AUTHORIZATION reader; SELECT value FROM pgqrs_health WHERE item = 'oldest xmin'"), qr/^a prepared transaction, open for/,
-	'whose name another role is not told');
+	'another role does not see the name of the prepared transaction');
 sql("ROLLBACK PREPARED 'two phases'");
-like(health('dead messages'), qr/^[1-9]\d{4,}\|t\|$/, 'how much is dead');
+like(health('dead messages'), qr/^[1-9]\d{4,}\|t\|$/, 'dead messages are counted');
 
 # A listener that stays in a transaction keeps notifications.
 my $listener = $node->background_psql('postgres');
 $listener->query_safe('LISTEN c');
 $listener->query_safe('BEGIN');
 sql("SELECT count(pg_notify('c', repeat('x', 7900) || n)) FROM generate_series(1, 2000) AS n");
-is(health('notification queue'), '0.2 % full|t|', 'a listener that does not listen');
+is(health('notification queue'), '0.2 % full|t|', 'a listener in a transaction fills the notification queue');
 $listener->quit;
 
 # Each database for itself, but the floors are all taken from one pot.
 sql('CREATE DATABASE other');
 sql("CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('a')", 'other');
-is(health('floors lowered', 'other'), '0|t|', 'another database has lowered none');
-is(health('floors', 'other'), health('floors'), 'there are as many floors for all');
+is(health('floors lowered', 'other'), '0|t|', 'counts of lowered floors are per database');
+is(health('floors', 'other'), health('floors'), 'all databases share the floors');
 raise_floor('a', 0, 'other');
-like(health('floors raised', 'other'), qr/^[1-9]\|t\|$/, 'it has floors of its own');
+like(health('floors raised', 'other'), qr/^[1-9]\|t\|$/, 'another database counts its own raised floors');
 sql('VACUUM pgqrs_messages');
-is(health('dead messages'), '0|t|', 'a vacuum');
+is(health('dead messages'), '0|t|', 'vacuum removes the dead messages');
 
 # What is not well.
 sql("UPDATE pg_extension SET extversion = '0.0.1' WHERE extname = 'pgqrs'");
-like(health('version'), qr/^library \S+, installed objects 0\.0\.1\|f\|ALTER EXTENSION/, 'old objects');
+like(health('version'), qr/^library \S+, installed objects 0\.0\.1\|f\|ALTER EXTENSION/, 'older installed objects are not ok');
 sql("UPDATE pg_extension SET extversion = pgqrs_version() WHERE extname = 'pgqrs'");
 $node->append_conf('postgresql.conf', 'pgqrs.max_floors = 2');
 $node->restart;
-is(health('floors lowered'), '0|t|', 'a restart forgets');
+is(health('floors lowered'), '0|t|', 'a restart resets the counts');
 raise_floor($_, 0) for 'a', 'b', 'c';
 like(health('floors'), qr/^2 of 2\|f\|Raise pgqrs\.max_floors/, 'the third queue has taken the floor of the first');
 hide('a', 0, 'a');
-is(claim('a'), 'a', 'without one a claim sees all');
+is(claim('a'), 'a', 'without a floor a claim finds a hidden message');
 $node->append_conf('postgresql.conf', 'pgqrs.max_floors = 0');
 $node->restart;
 raise_floor('a', 0);
-is(health('floors'), '0 of 0|t|', 'nobody wants floors');
-is(maintain(), '', 'nothing to sweep');
+is(health('floors'), '0 of 0|t|', 'max_floors 0 leaves no floors');
+is(maintain(), '', 'without floors a pass has nothing to sweep');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
-like(health('preloaded'), qr/^no\|f\|Add pgqrs to shared_preload_libraries/, 'not preloaded');
+like(health('preloaded'), qr/^no\|f\|Add pgqrs to shared_preload_libraries/, 'a library that is not preloaded is not ok');
 is(sql("SELECT string_agg(item, ', ') FROM pgqrs_health WHERE value IS NULL AND ok IS NULL AND hint IS NULL"),
-	'last pass, duties, clock, done in the background, floors, floors raised, floors lowered, index entries per claim', 'what is not known then');
-is(maintain(), '', 'nothing to sweep either');
+	'last pass, duties, clock, done in the background, floors, floors raised, floors lowered, index entries per claim', 'items of shared memory are unknown without preloading');
+is(maintain(), '', 'without preloading a pass has nothing to sweep');
 
 done_testing();

@@ -97,7 +97,7 @@ sql("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
 cmp_ok(seconds('ALTER DATABASE d SET TABLESPACE elsewhere'), '<', 5, 'SET TABLESPACE');
 await_worker($node, 'd');
 is(sqlstate($node, 'CREATE ROLE stranger LOGIN; SET SESSION AUTHORIZATION stranger; DROP DATABASE d'), '42501', 'who may not');
-ok(is_served($node, 'd'), 'holds up nobody');
+ok(is_served($node, 'd'), 'a database is served beside it');
 is(sqlstate($node, 'ALTER DATABASE d RENAME TO postgres'), '42P04', 'a command that fails');
 ok(is_served($node, 'd'), 'holds nothing for longer');
 sql('BEGIN; ALTER DATABASE d RENAME TO e; ROLLBACK');

@@ -73,43 +73,43 @@ my ($m3, $lease3) = claim($works);
 my ($m4, $lease4) = claim($extends);
 clock('8 min');
 is(maintain(), '', 'a pass stops no worker before the timeout');
-is(sql("SELECT pgqrs_heartbeat($calls)"), 'READY', 'one calls');
-is(sql("SELECT extended FROM pgqrs_extend_lease($m3, $lease3, '1 hour')"), 't', 'one works');
-is(sql("SELECT extended FROM pgqrs_extend_worker($extends, '1 hour')"), 't', 'one extends');
+is(sql("SELECT pgqrs_heartbeat($calls)"), 'READY', 'a heartbeat of a worker succeeds');
+is(sql("SELECT extended FROM pgqrs_extend_lease($m3, $lease3, '1 hour')"), 't', 'an extension of one lease succeeds');
+is(sql("SELECT extended FROM pgqrs_extend_worker($extends, '1 hour')"), 't', 'an extension of all leases succeeds');
 clock('11 min');
-is(sql("SELECT pgqrs_trigger('flow', require_worker => true) > 0"), 't', 'some live ones serve a workflow');
-is(maintain(), 'leases_reaped 1, messages_dead 1, workers_stopped 1', 'the silent one is stopped');
+is(sql("SELECT pgqrs_trigger('flow', require_worker => true) > 0"), 't', 'live workers serve a workflow');
+is(maintain(), 'leases_reaped 1, messages_dead 1, workers_stopped 1', 'a pass stops the silent worker');
 is(live(), 'calls extends works', 'workers that called, extended or worked stay live');
 is(sql("SELECT ROW(failures, lease, worker_id) FROM pgqrs_messages WHERE message_id = $m1"), '(1,,)',
-	'what it held has failed once and is claimable');
-is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $m2"), 'DEAD', 'or is dead');
-is($node->psql('postgres', "SELECT pgqrs_archive_message($m1, $lease1)"), 3, 'its lease is lost');
-is($node->psql('postgres', "SELECT pgqrs_heartbeat($dead)"), 3, 'and it is told');
+	'a message of the stopped worker has one failure and is claimable');
+is(sql("SELECT outcome FROM pgqrs_archive WHERE message_id = $m2"), 'DEAD', 'an exhausted message of the stopped worker is a dead letter');
+is($node->psql('postgres', "SELECT pgqrs_archive_message($m1, $lease1)"), 3, 'a lease of the stopped worker is lost');
+is($node->psql('postgres', "SELECT pgqrs_heartbeat($dead)"), 3, 'a heartbeat of the stopped worker fails');
 sql("SELECT pgqrs_archive_message($m3, $lease3), pgqrs_archive_message($m4, $lease4)");
 is(maintain(), '', 'another pass finds nothing');
-is(register('dead') > $dead, 1, 'its name is free');
+is(register('dead') > $dead, 1, 'the name of the stopped worker is free');
 
 # A workflow whose workers are silent has no worker, stopped or not.
 clock('30 min');
-is($node->psql('postgres', "SELECT pgqrs_trigger('flow', require_worker => true)"), 3, 'all are silent');
-is(maintain(), 'workers_stopped 4', 'and stopped');
+is($node->psql('postgres', "SELECT pgqrs_trigger('flow', require_worker => true)"), 3, 'no live worker serves the workflow when all are silent');
+is(maintain(), 'workers_stopped 4', 'a pass stops all silent workers');
 
 # Silence counts from the server's start.
 clock('0');
 register('old');
 sql("UPDATE pgqrs_workers SET heartbeat_at = heartbeat_at - interval '1 hour' WHERE stopped_at IS NULL");
 $node->restart;
-is(maintain(), 'messages_realigned 1', 'a start is as good as a call, and what was claimed in a later time is brought forward');
-is(live(), 'old', 'so the worker lives');
+is(maintain(), 'messages_realigned 1', 'a start of the server counts as a call of each worker, and messages claimed in the future are realigned');
+is(live(), 'old', 'the worker is live after the start');
 clock('11 min');
-is(maintain(), 'workers_stopped 1', 'as long as a call');
+is(maintain(), 'workers_stopped 1', 'the worker is stopped when the start is worker_timeout ago');
 clock('0');
 
 # A flush interval that is longer than a third of the time-out.
 sql("ALTER SYSTEM SET pgqrs.heartbeat_flush = '1 h'");
 my $often = register('often');
 clock('4 min');
-is(sql('SHOW pgqrs.heartbeat_flush'), '1h', 'a long flush interval');
+is(sql('SHOW pgqrs.heartbeat_flush'), '1h', 'the flush interval is longer than worker_timeout');
 sql("SELECT pgqrs_heartbeat($often)");
 clock('11 min');
 is(live() . maintain(), 'often', 'calls are written at least every third of worker_timeout');
@@ -133,11 +133,11 @@ for my $call ("pgqrs_heartbeat($busy)", "pgqrs_extend_worker($busy, '1 hour')", 
 	is($node->psql('postgres', "SET statement_timeout = '20 s'; SELECT count(*) FROM $call"), 0, "$call does not wait for it");
 }
 clock('20 min');
-is(maintain(), '', 'nor does the reaper, which takes it for a sign of life');
+is(maintain(), '', 'a pass does not stop a worker with an open step');
 $step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
 $step->query_safe('COMMIT');
-is(live() . maintain(), 'busy', 'the end of the step was a sign of life');
-is(sql("SELECT pgqrs_complete_run($run, $lease)"), 't', 'the run goes on');
+is(live() . maintain(), 'busy', 'the end of the step counts as a heartbeat');
+is(sql("SELECT pgqrs_complete_run($run, $lease)"), 't', 'the run completes after the pass');
 
 # Stopping skips what an open step has locked; the next pass gets it.
 $run = sql("SELECT pgqrs_trigger('flow')");
@@ -145,11 +145,11 @@ $run = sql("SELECT pgqrs_trigger('flow')");
 $step->query_safe('BEGIN');
 $step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
 is(sql("SET statement_timeout = '20 s'; SELECT pgqrs_stop_worker($busy)"), '0', 'stop does not wait for a step');
-is(maintain(), '', 'nor does the reaper');
+is(maintain(), '', 'a pass does not wait for a step');
 $step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
 $step->query_safe('COMMIT');
-is(maintain(), 'leases_reaped 1', 'after the step the run is taken away');
-is($node->psql('postgres', "SELECT pgqrs_complete_run($run, $lease)"), 3, 'and the lease is lost');
+is(maintain(), 'leases_reaped 1', 'a pass after the step releases the run');
+is($node->psql('postgres', "SELECT pgqrs_complete_run($run, $lease)"), 3, 'the lease of the released run is lost');
 $step->quit;
 
 # Many registrations of one name at once.
@@ -164,8 +164,8 @@ for my $i (1 .. 8)
 	push @clients, $harness;
 }
 is(scalar(grep { !$_->finish } @clients), 0, 'registrations of one name at once all succeed');
-is(live(), 'same', 'and one worker lives');
-is(sql("SELECT count(*) FROM pgqrs_workers WHERE name = 'same'"), '200', 'of all');
+is(live(), 'same', 'one of many registrations of a name is live');
+is(sql("SELECT count(*) FROM pgqrs_workers WHERE name = 'same'"), '200', 'each registration has stored a worker');
 
 # Several connections of one worker extend what it holds: none hears of a lease
 # that is lost.
@@ -173,9 +173,9 @@ sql(q{SELECT pgqrs_enqueue_batch('jobs', array_fill('1'::jsonb, '{50}')) \g /dev
 	CREATE TABLE lost (message_id bigint)});
 my $many = register('many');
 is(sql("SELECT count(*) FROM pgqrs_dequeue('jobs', $many, 50, '1 hour')"), '50', 'a worker holds many messages');
-$node->pgbench('-n -c 8 -j 2 -t 100', 0, [ qr{processed: 800/800} ], [ qr{^(?!.*ERROR)}s ], 'it extends them all at once',
+$node->pgbench('-n -c 8 -j 2 -t 100', 0, [ qr{processed: 800/800} ], [ qr{^(?!.*ERROR)}s ], 'many connections of a worker extend its leases at the same time',
 	{ extend => "INSERT INTO lost SELECT message_id FROM pgqrs_extend_worker($many, '1 hour') WHERE NOT extended" });
-is(sql('SELECT count(*) FROM lost'), '0', 'and keeps them');
-is(sql("SELECT pgqrs_stop_worker($many)"), '50', 'until it stops');
+is(sql('SELECT count(*) FROM lost'), '0', 'concurrent extensions lose no lease');
+is(sql("SELECT pgqrs_stop_worker($many)"), '50', 'a stop releases all messages of the worker');
 
 done_testing();
