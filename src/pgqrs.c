@@ -11,6 +11,7 @@
 #include "base/guc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "queue/message_writes.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
 #include "shmem/database_registry.h"
@@ -96,6 +97,7 @@ _PG_init(void)
 	pgqrs_xact_hooks_init();
 	pgqrs_catalog_init();
 	pgqrs_indexes_init();
+	pgqrs_message_writes_init();
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;

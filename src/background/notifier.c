@@ -34,7 +34,7 @@
 #include "shmem/quarantine.h"
 #include "shmem/wakeup_table.h"
 #include "storage/ipc.h"
-#include "store/table.h"
+#include "store/scan.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"

@@ -31,6 +31,8 @@
 #include "shmem/database_registry.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"

@@ -42,6 +42,8 @@
 #include "queue/queue.h"
 #include "shmem/quarantine.h"
 #include "shmem/writers.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"

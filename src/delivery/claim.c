@@ -35,6 +35,8 @@
 #include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"

@@ -17,7 +17,7 @@
 #include "queue/queue.h"
 #include "shmem/claim_floor.h"
 #include "shmem/priority_hints.h"
-#include "store/table.h"
+#include "store/scan.h"
 #include "utils/timestamp.h"
 
 /* The cost of one floor in units of index entries. */

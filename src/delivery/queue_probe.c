@@ -19,6 +19,8 @@
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/wakeup_table.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
 

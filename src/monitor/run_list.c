@@ -19,7 +19,7 @@
 #include "miscadmin.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
-#include "store/table.h"
+#include "store/scan.h"
 #include "store/tid_set.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

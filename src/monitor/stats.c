@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/int64_list.h"
 #include "miscadmin.h"
-#include "store/table.h"
+#include "store/scan.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "miscadmin.h"
-#include "store/table.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 

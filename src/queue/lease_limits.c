@@ -13,6 +13,7 @@
 #include "queue/priority_scan.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/lock.h"
+#include "store/scan.h"
 #include "utils/timestamp.h"
 
 bool

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "catalog/pg_type.h"
+#include "store/tuple.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"

@@ -7,6 +7,7 @@
  * a single entry here.
  */
 #include "queue/priority_scan.h"
+#include "store/scan.h"
 
 
 void

@@ -6,8 +6,8 @@
 #define PGQRS_PRIORITY_SCAN_H
 
 #include "postgres.h"
+#include "store/scan.h"
 
-#include "store/table.h"
 
 typedef struct PgqrsPriorityScan
 {

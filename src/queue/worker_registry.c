@@ -30,6 +30,8 @@
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 

@@ -1,12 +1,12 @@
 /*
  * index_insert.c
- *	  What has to be written to the indexes of a table.
+ *	  Index insertion: entries of a new row version.
  *
  * Runs in any backend that writes.  The executor would open every index of a
- * table and prepare every predicate for each statement.  Here that is looked
- * up once per backend, and an index whose rows do not include the written one
- * is not opened.  Whatever changes a table's indexes arrives as an invalidation
- * of the relation, at the latest with the lock on the table.
+ * table and prepare every predicate for each statement.  Here each backend
+ * looks that up once, and an index that does not include the written row is not
+ * opened.  A change of a table's indexes arrives as an invalidation of the
+ * relation, at the latest with the lock on the table.
  *
  * Locks an index as its table is locked, to the end of the transaction.
  */
@@ -40,8 +40,9 @@ pgqrs_index_open(PgqrsOpenIndexes *open, Oid index)
 }
 
 /*
- * What an index that is open keeps from one insertion to the next: the table
- * has many of them while it is open, and their callers' memory may be gone.
+ * The IndexInfo that an open index keeps from one insertion to the next: a
+ * table has many insertions while it is open, and the memory of their callers
+ * may be gone.
  */
 static IndexInfo *
 index_info(PgqrsOpenIndexes *open, Relation index)
@@ -75,28 +76,31 @@ pgqrs_index_close_all(PgqrsOpenIndexes *open)
 	open->info_context = NULL;
 }
 
-typedef struct Known
+typedef struct TableIndexes
 {
-	Oid table;	/* or invalid: not known */
-	bool whole; /* all of it is known: no error came between */
+	Oid table;	/* or invalid: unknown */
+	bool whole; /* complete: no error interrupted the look-up */
 	bool plain;
 	PgqrsIndexes indexes;
-} Known;
+} TableIndexes;
 
-static Known known[TABLE_COUNT];
+static TableIndexes cached[TABLE_COUNT];
 
-/* Any relation: the table, one of its indexes, or (invalid) all. */
+/*
+ * Invalidation of any relation: the table, one of its indexes, or (invalid)
+ * all.
+ */
 static void
 relation_changed(Datum arg, Oid relation)
 {
 	for (int i = 0; i < TABLE_COUNT; i++)
 	{
-		bool concerned = !OidIsValid(relation) || known[i].table == relation;
+		bool concerned = !OidIsValid(relation) || cached[i].table == relation;
 
-		for (int j = 0; !concerned && j < known[i].indexes.count; j++)
-			concerned = known[i].indexes.indexes[j].oid == relation;
+		for (int j = 0; !concerned && j < cached[i].indexes.count; j++)
+			concerned = cached[i].indexes.indexes[j].oid == relation;
 		if (concerned)
-			known[i].table = InvalidOid;
+			cached[i].table = InvalidOid;
 	}
 }
 
@@ -106,7 +110,7 @@ pgqrs_indexes_init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }
 
-/* An enum column that is, or is not, equal to a value. */
+/* A test whether an enum column is, or is not, equal to a value. */
 static bool
 is_enum_comparison(OpExpr *node)
 {
@@ -114,9 +118,9 @@ is_enum_comparison(OpExpr *node)
 		IsA(lsecond(node->args), Const);
 }
 
-/* Takes down a test of a predicate; false: it is none that we use. */
+/* Reads a test of a predicate; false: only the executor can evaluate it. */
 static bool
-learn_test(PgqrsIndexTest *test, Node *node)
+read_test(PgqrsIndexTest *test, Node *node)
 {
 	Node *column;
 
@@ -143,7 +147,7 @@ learn_test(PgqrsIndexTest *test, Node *node)
 }
 
 static bool
-learn_predicate(PgqrsIndex *index, List *predicate)
+read_predicate(PgqrsIndex *index, List *predicate)
 {
 	ListCell *lc;
 
@@ -151,14 +155,14 @@ learn_predicate(PgqrsIndex *index, List *predicate)
 	if (list_length(predicate) > PGQRS_MAX_TESTS)
 		return false;
 	foreach(lc, predicate)
-		if (!learn_test(&index->tests[index->ntests++], lfirst(lc)))
+		if (!read_test(&index->tests[index->ntests++], lfirst(lc)))
 			return false;
 	return true;
 }
 
-/* Takes down an index; false: the executor has to do it. */
+/* Reads an index; false: only the executor can write it. */
 static bool
-learn_index(PgqrsIndex *index, Relation rel)
+read_index(PgqrsIndex *index, Relation rel)
 {
 	Form_pg_index form = rel->rd_index;
 
@@ -176,17 +180,17 @@ learn_index(PgqrsIndex *index, Relation rel)
 		if (index->columns[i] <= 0)
 			return false;
 	}
-	return learn_predicate(index, RelationGetIndexPredicate(rel));
+	return read_predicate(index, RelationGetIndexPredicate(rel));
 }
 
 /*
  * An invalidation that arrives while indexes are being locked makes the next
- * call look again.  This one may use what it found: it holds the lock on the
- * table, so whoever adds an index waits for the end of the transaction before
- * counting on its entries.
+ * call look again.  This call may use what it found: it holds the lock on the
+ * table, so a transaction that adds an index waits for the end of this one
+ * before it relies on its entries.
  */
 static void
-learn(Known *k, Relation table)
+read_indexes(TableIndexes *k, Relation table)
 {
 	List *oids = RelationGetIndexList(table);
 	ListCell *lc;
@@ -202,7 +206,7 @@ learn(Known *k, Relation table)
 		if (!k->plain)
 			break;
 		rel = index_open(lfirst_oid(lc), RowExclusiveLock);
-		k->plain = learn_index(&k->indexes.indexes[k->indexes.count++], rel);
+		k->plain = read_index(&k->indexes.indexes[k->indexes.count++], rel);
 		index_close(rel, NoLock);
 	}
 	list_free(oids);
@@ -212,12 +216,12 @@ learn(Known *k, Relation table)
 PgqrsIndexes *
 pgqrs_indexes_of(PgqrsTableId id, Relation table)
 {
-	Known *k = &known[id];
+	TableIndexes *k = &cached[id];
 	PgqrsIndexes *indexes;
 	Size size;
 
 	if (k->table != RelationGetRelid(table) || !k->whole)
-		learn(k, table);
+		read_indexes(k, table);
 	if (!k->plain)
 		return NULL;
 	size = offsetof(PgqrsIndexes, indexes) + k->indexes.count * sizeof(PgqrsIndex);
@@ -227,7 +231,7 @@ pgqrs_indexes_of(PgqrsTableId id, Relation table)
 }
 
 static bool
-is_true(const PgqrsIndexTest *test, const Datum *values, const bool *nulls)
+test_holds(const PgqrsIndexTest *test, const Datum *values, const bool *nulls)
 {
 	bool null = nulls[test->column - 1];
 
@@ -246,15 +250,15 @@ is_true(const PgqrsIndexTest *test, const Datum *values, const bool *nulls)
 }
 
 static bool
-has_entry(const PgqrsIndex *index, const Datum *values, const bool *nulls)
+includes_row(const PgqrsIndex *index, const Datum *values, const bool *nulls)
 {
 	for (int i = 0; i < index->ntests; i++)
-		if (!is_true(&index->tests[i], values, nulls))
+		if (!test_holds(&index->tests[i], values, nulls))
 			return false;
 	return true;
 }
 
-/* Whether no column of the index differs from the version before. */
+/* Whether no column of the index differs from the old version. */
 static bool
 is_unchanged(const PgqrsIndex *index, const bool *changed)
 {
@@ -275,7 +279,7 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 	IndexUniqueCheck check = UNIQUE_CHECK_NO;
 	Relation rel;
 
-	if (!has_entry(index, values, nulls))
+	if (!includes_row(index, values, nulls))
 		return;
 	rel = pgqrs_index_open(open, index->oid);
 	for (int i = 0; i < index->natts; i++)
@@ -285,15 +289,16 @@ pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 	}
 	unchanged = changed != NULL && is_unchanged(index, changed);
 	/*
-	 * Ids come of sequences, so that nobody inserts one that is there: a new
-	 * version of its row need not be looked for among all that an old snapshot
-	 * keeps.  Other keys are looked for with each version: that begins by locking
-	 * the page on which their entries begin, so that who inserts one and who
-	 * updates its row take turns.
+	 * Ids come from sequences, so no transaction inserts an existing id: a new
+	 * version of its row need not be checked against all versions that an old
+	 * snapshot keeps.  Other keys are checked with each version: the check
+	 * begins by locking the page on which their entries begin, so that
+	 * transactions that insert a key and transactions that update its row take
+	 * turns.
 	 */
 	if (index->unique && !(index->is_id && unchanged))
 		check = UNIQUE_CHECK_YES;
-	/* btree looks at no IndexInfo */
+	/* btree ignores the IndexInfo */
 	index_insert(rel, keys, no_keys, tid, table, check, unchanged,
 				 index->is_gin ? index_info(open, rel) : NULL);
 }

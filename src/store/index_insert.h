@@ -1,6 +1,6 @@
 /*
  * index_insert.h
- *	  What has to be written to the indexes of a table; for table.c alone.
+ *	  Index insertion: entries of a new row version.  For tuple.c only.
  */
 #ifndef PGQRS_INDEX_INSERT_H
 #define PGQRS_INDEX_INSERT_H
@@ -26,7 +26,7 @@ typedef enum PgqrsIndexTestKind
 	INDEX_IF_DIFFERENT
 } PgqrsIndexTestKind;
 
-/* ... this is true of a column, and of each other that is tested. */
+/* ... this holds for a column, and for each other tested column. */
 typedef struct PgqrsIndexTest
 {
 	PgqrsIndexTestKind kind;
@@ -39,28 +39,29 @@ typedef struct PgqrsIndex
 	Oid oid;
 	bool is_gin; /* otherwise btree */
 	bool unique;
-	bool is_id; /* the primary key, of one column */
+	bool is_id; /* a single-column primary key */
 	int natts;
 	AttrNumber columns[INDEX_MAX_KEYS];
 	int ntests;
 	PgqrsIndexTest tests[PGQRS_MAX_TESTS];
 } PgqrsIndex;
 
-/* A copy has room for as many as there are. */
+/* A copy has room for its count only. */
 typedef struct PgqrsIndexes
 {
 	int count;
 	PgqrsIndex indexes[PGQRS_MAX_INDEXES];
 } PgqrsIndexes;
 
-/* Indexes of a table that are open as long as the table is. */
+/* Indexes that are open as long as their table. */
 typedef struct PgqrsOpenIndexes
 {
 	LOCKMODE lock;
-	MemoryContext context; /* of the table */
+	MemoryContext context; /* context of the table */
 	int count;
 	Relation rels[PGQRS_MAX_INDEXES];
-	MemoryContext info_context; /* made by the first that needs an IndexInfo */
+	MemoryContext info_context; /* made for the first index that needs an
+								 * IndexInfo */
 	struct IndexInfo *infos[PGQRS_MAX_INDEXES];
 } PgqrsOpenIndexes;
 
@@ -70,15 +71,15 @@ extern void pgqrs_index_close_all(PgqrsOpenIndexes *open);
 extern void pgqrs_indexes_init(void);
 
 /*
- * The indexes of a table that is open for writing, in the caller's memory;
- * NULL if one of them is not as CREATE EXTENSION makes them, and only the
- * executor knows what to do.
+ * The indexes of a table that is open for writing, in the caller's memory; NULL
+ * if an index is not as CREATE EXTENSION made it and only the executor can
+ * write it.
  */
 extern PgqrsIndexes *pgqrs_indexes_of(PgqrsTableId id, Relation table);
 
 /*
- * Writes the entry of a row, if the index is to have one; changed: from the
- * version before, or NULL.
+ * Writes the entry of a row, if the index includes the row. changed: columns
+ * that differ from the old version, or NULL.
  */
 extern void pgqrs_index_insert(const PgqrsIndex *index, PgqrsOpenIndexes *open,
 							   Relation table, ItemPointer tid, const Datum *values,

@@ -1,12 +1,12 @@
 /*
  * tid_cache.c
- *	  Where this backend saw a row last.
+ *	  TID cache: where this backend saw a row last.
  *
- * A worker's calls are about few runs, each again and again.  Going straight to
- * the version that the call before read or wrote costs a quarter of a descent
- * of the index.  The place is a hint: whatever is there counts only if it has
- * the key and the snapshot sees it, and then it is what the index would have
- * led to, since a key has at most one visible version.
+ * A worker's calls concern few runs, each again and again.  Reading the version
+ * that the previous call read or wrote costs a quarter of an index descent.
+ * The TID is a hint: the version there counts only if it has the key and the
+ * snapshot sees it, and then the index would have led to it, too, since a key
+ * has at most one visible version.
  */
 #include "store/tid_cache.h"
 
@@ -19,22 +19,22 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
-/* Places per table; the keys of rows in use at a time are near each other. */
+/* Slots per table; the keys of rows in use at a time are close together. */
 #define PLACES 64
 
-typedef struct Place
+typedef struct TidSlot
 {
 	int64 first_key;
 	ItemPointerData tid;
-} Place;
+} TidSlot;
 
-typedef struct Places
+typedef struct TidSlots
 {
 	uint32 fetches;
-	Place at[PLACES];
-} Places;
+	TidSlot at[PLACES];
+} TidSlots;
 
-static Places places[TABLE_COUNT];
+static TidSlots tid_slots[TABLE_COUNT];
 
 AttrNumber
 pgqrs_tid_cache_key(PgqrsTableId id)
@@ -52,19 +52,19 @@ pgqrs_tid_cache_key(PgqrsTableId id)
 	}
 }
 
-static Place *
-place_of(PgqrsTableId id, int64 first_key)
+static TidSlot *
+slot_of(PgqrsTableId id, int64 first_key)
 {
-	return &places[id].at[(uint64) first_key % PLACES];
+	return &tid_slots[id].at[(uint64) first_key % PLACES];
 }
 
 void
 pgqrs_tid_cache_record(PgqrsTableId id, int64 first_key, ItemPointer tid)
 {
-	Place *place = place_of(id, first_key);
+	TidSlot *cached = slot_of(id, first_key);
 
-	place->first_key = first_key;
-	place->tid = *tid;
+	cached->first_key = first_key;
+	cached->tid = *tid;
 }
 
 static bool
@@ -82,9 +82,9 @@ has_key(PgqrsTableId id, TupleTableSlot *slot, const Datum *keys)
 }
 
 /*
- * What the last look at the size of the table found holds as long as the storage
- * manager keeps it: the end is cut off with an invalidation, which has arrived
- * with our lock on the table.
+ * The cached size of the table holds as long as the storage manager keeps it:
+ * truncation sends an invalidation, which has arrived with the lock on the
+ * table.
  */
 static bool
 has_block(Relation table, BlockNumber block)
@@ -109,19 +109,19 @@ pgqrs_tid_cache_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 					  const Datum *keys, TupleTableSlot *slot)
 {
 	int64 first_key = DatumGetInt64(keys[0]);
-	Place *place = place_of(id, first_key);
+	TidSlot *cached = slot_of(id, first_key);
 	BlockNumber block;
 
-	if (place->first_key != first_key || !ItemPointerIsValid(&place->tid))
+	if (cached->first_key != first_key || !ItemPointerIsValid(&cached->tid))
 		return false;
-	/* a fetch by place would leave a predicate lock */
+	/* a fetch by TID would leave a predicate lock */
 	if (IsolationIsSerializable())
 		return false;
-	block = ItemPointerGetBlockNumber(&place->tid);
+	block = ItemPointerGetBlockNumber(&cached->tid);
 	if (!has_block(table, block))
 		return false;
-	if (places[id].fetches++ % PGQRS_PRUNE_EVERY == 0)
+	if (tid_slots[id].fetches++ % PGQRS_PRUNE_EVERY == 0)
 		prune(table, block);
-	return table_tuple_fetch_row_version(table, &place->tid, snapshot, slot) &&
+	return table_tuple_fetch_row_version(table, &cached->tid, snapshot, slot) &&
 		has_key(id, slot, keys);
 }

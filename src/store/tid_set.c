@@ -1,14 +1,13 @@
 /*
  * tid_set.c
- *	  The TIDs of rows that an index without an order finds.
+ *	  TID set: the rows that an index without an order finds.
  *
- * Runs in any backend.  Such an index can only tell all TIDs at once.  It does
- * so without a snapshot: whoever fetches the rows finds all that are visible to
- * a snapshot taken before, and sees none of another row that was put there
- * since.
+ * Runs in any backend.  Such an index can only return all TIDs at once, and
+ * does so without a snapshot: a scan that fetches the rows finds all rows
+ * visible to a snapshot taken before, and no row that was stored there since.
  *
- * Memory: while the index is asked, work_mem; where that does not suffice, it
- * tells of whole pages instead.  Then 8 bytes for each TID or whole page.
+ * Memory: work_mem during the index scan; if that is too little, the index
+ * returns whole pages instead.  Then 8 bytes for each TID or whole page.
  */
 #include "store/tid_set.h"
 
@@ -27,10 +26,10 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-/* The item of an entry that stands for all of its page, which has no other. */
+/* Item number of an entry that stands for a whole page. */
 #define WHOLE_PAGE PG_UINT16_MAX
 
-/* A histogram of fewer values tells little. */
+/* Smaller histograms say little. */
 #define MIN_HISTOGRAM 10
 
 double
@@ -60,9 +59,9 @@ pgqrs_tid_set_estimate(PgqrsTable *table, AttrNumber column, Datum contained)
 	return (common + others) * Max(table->rel->rd_rel->reltuples, 0);
 }
 
-/* All of them, whatever the user's setting of gin_fuzzy_search_limit. */
+/* All TIDs, whatever the user's gin_fuzzy_search_limit. */
 static int64
-find_all(IndexScanDesc scan, TIDBitmap *bitmap)
+load_bitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
 	int level = NewGUCNestLevel();
 	int64 count;
@@ -74,9 +73,9 @@ find_all(IndexScanDesc scan, TIDBitmap *bitmap)
 	return count;
 }
 
-/* An iterator goes by pages, and by the items of each, ascending. */
+/* The iterator returns pages, and the items of each, ascending. */
 static void
-add_all(PgqrsInt64List *entries, TIDBitmap *bitmap)
+add_bitmap(PgqrsInt64List *entries, TIDBitmap *bitmap)
 {
 	PgqrsBitmapIterator *iterator = pgqrs_bitmap_begin(bitmap);
 	OffsetNumber items[MaxHeapTuplesPerPage];
@@ -110,7 +109,7 @@ pgqrs_tid_set_load(PgqrsTidSet *tids, PgqrsTable *table, PgqrsIndexId index,
 	TIDBitmap *bitmap;
 	ScanKeyData key;
 
-	/* being made or dropped concurrently, or left so */
+	/* being created or dropped concurrently, or left invalid */
 	if (!rel->rd_index->indisvalid)
 		return false;
 
@@ -118,16 +117,16 @@ pgqrs_tid_set_load(PgqrsTidSet *tids, PgqrsTable *table, PgqrsIndexId index,
 	scan = pgqrs_index_beginscan(table->rel, rel, SnapshotAny, 1);
 	ScanKeyInit(&key, 1, JsonbContainsStrategyNumber, F_JSONB_CONTAINS, contained);
 	index_rescan(scan, &key, 1, NULL, 0);
-	*tids = (PgqrsTidSet){.count = find_all(scan, bitmap)};
+	*tids = (PgqrsTidSet){.count = load_bitmap(scan, bitmap)};
 	index_endscan(scan);
-	add_all(&tids->entries, bitmap);
+	add_bitmap(&tids->entries, bitmap);
 	tbm_free(bitmap);
 	return true;
 }
 
-/* The first entry that is not below another one, or how many there are. */
+/* Index of the first entry not below another one, or the number of entries. */
 static int
-first_from(const PgqrsInt64List *entries, int64 entry)
+lower_bound(const PgqrsInt64List *entries, int64 entry)
 {
 	int low = 0;
 	int high = entries->count;
@@ -145,7 +144,7 @@ first_from(const PgqrsInt64List *entries, int64 entry)
 }
 
 static bool
-is_first_from(const PgqrsInt64List *entries, int64 entry, int at)
+is_lower_bound(const PgqrsInt64List *entries, int64 entry, int at)
 {
 	return (at == entries->count || entries->values[at] >= entry) &&
 		(at == 0 || entries->values[at - 1] < entry);
@@ -158,8 +157,8 @@ pgqrs_tid_set_contains(PgqrsTidSet *tids, ItemPointer tid)
 	int64 entry = itemptr_encode(tid);
 	int64 found;
 
-	if (!is_first_from(entries, entry, tids->sought))
-		tids->sought = first_from(entries, entry);
+	if (!is_lower_bound(entries, entry, tids->sought))
+		tids->sought = lower_bound(entries, entry);
 	if (tids->sought == entries->count)
 		return false;
 	found = entries->values[tids->sought];

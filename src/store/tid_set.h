@@ -1,6 +1,6 @@
 /*
  * tid_set.h
- *	  The TIDs of rows that an index without an order finds.
+ *	  TID set: the rows that an index without an order finds.
  */
 #ifndef PGQRS_TID_SET_H
 #define PGQRS_TID_SET_H
@@ -15,31 +15,32 @@
 
 typedef struct PgqrsTidSet
 {
-	int64 count;			/* of those that were found */
+	int64 count;			/* number of TIDs found */
 	PgqrsInt64List entries; /* TIDs and whole pages, ascending */
-	int next;				/* of the entries, */
-	OffsetNumber last_item; /* and how far it has come if it is a page */
-	int sought;				/* where the last search came to */
+	int next;				/* next entry, */
+	OffsetNumber last_item; /* and next item within a whole page */
+	int sought;				/* position of the last search */
 } PgqrsTidSet;
 
 /*
- * About how many rows have a jsonb that contains a value, as ANALYZE found; 0:
- * few, or not known.
+ * About how many rows have a jsonb value that contains a value, by the
+ * statistics of ANALYZE; 0: few, or unknown.
  */
 extern double pgqrs_tid_set_estimate(PgqrsTable *table, AttrNumber column,
 									 Datum contained);
 
 /*
- * Where rows are whose indexed jsonb contains a value.  There may be others
- * among them, and rows that are not visible.  False: the index may lack some.
+ * Loads the TIDs of rows whose indexed jsonb contains a value, among them
+ * perhaps others, and rows that are not visible.  False: the index may be
+ * incomplete.
  */
 extern bool pgqrs_tid_set_load(PgqrsTidSet *tids, PgqrsTable *table,
 							   PgqrsIndexId index, Datum contained);
 
-/* Fast if asked for one after the other of rows that are near each other. */
+/* Whether the set contains a TID; fast for consecutive TIDs near each other. */
 extern bool pgqrs_tid_set_contains(PgqrsTidSet *tids, ItemPointer tid);
 
-/* Each of them once, ascending; false: no more. */
+/* Returns each TID once, ascending; false: no more. */
 extern bool pgqrs_tid_set_next(PgqrsTidSet *tids, ItemPointer tid);
 
 #endif /* PGQRS_TID_SET_H */

@@ -1,14 +1,15 @@
 /*
  * triggers.c
- *	  The extension's own triggers, which report rows written past the functions.
+ *	  The extension's own triggers, which report direct DML.
  *
  * pgqrs_messages and the tables that sessions cache have a row trigger each,
- * named TABLE_written, that fires ALWAYS: in the apply worker of a subscription
- * too.  Whatever re-enables triggers wholesale demotes it.  ddl hooks mend that
- * where it is done, maintenance where the library was not loaded.
+ * named TABLE_written, that fires ALWAYS, so in the apply worker of a
+ * subscription, too.  A command that re-enables all triggers of a table demotes
+ * it.  The DDL hooks restore the trigger after such a command; maintenance does
+ * if the library was not loaded.
  *
- * Runs in any backend.  Locks: ShareRowExclusiveLock on a table that is mended,
- * to the end of the transaction; maintenance does not wait for it.
+ * Runs in any backend.  Locks: ShareRowExclusiveLock on a table that is
+ * restored, to the end of the transaction; maintenance does not wait for it.
  */
 #include "store/triggers.h"
 
@@ -25,7 +26,7 @@ static const PgqrsTableId watched[] = {
 	TABLE_SCHEDULES, TABLE_GRANTS,
 };
 
-/* The table's own trigger where it does not fire ALWAYS; else NULL. */
+/* The table's own trigger if it does not fire ALWAYS; else NULL. */
 static const Trigger *
 demoted_trigger(Relation rel, bool disabled)
 {
@@ -49,7 +50,7 @@ pgqrs_trigger_restore(Relation rel, bool disabled)
 
 	if (trigger == NULL)
 		return false;
-	/* an invalidation frees it */
+	/* an invalidation frees the name */
 	name = pstrdup(trigger->tgname);
 	CommandCounterIncrement();
 	pgqrs_enable_trigger(rel, name, TRIGGER_FIRES_ALWAYS, ShareRowExclusiveLock);
@@ -60,22 +61,23 @@ pgqrs_trigger_restore(Relation rel, bool disabled)
 
 /* False: the table is locked. */
 static bool
-mend_table(Oid table)
+restore_table_trigger(Oid table)
 {
 	Relation rel = table_open(table, AccessShareLock);
-	bool mended = true;
+	bool restored = true;
 
 	if (demoted_trigger(rel, true) != NULL)
 	{
-		mended = ConditionalLockRelationOid(table, ShareRowExclusiveLock);
-		if (mended && pgqrs_trigger_restore(rel, true))
+		restored = ConditionalLockRelationOid(table, ShareRowExclusiveLock);
+		if (restored && pgqrs_trigger_restore(rel, true))
 			ereport(LOG,
 					(errmsg("the trigger of table \"%s\" fires ALWAYS again",
 							RelationGetRelationName(rel)),
-					 errdetail("It had been disabled or enabled otherwise.")));
+					 errdetail(
+						 "The trigger had been disabled or enabled in another mode.")));
 	}
 	table_close(rel, NoLock);
-	return mended;
+	return restored;
 }
 
 bool
@@ -84,6 +86,6 @@ pgqrs_triggers_restore(void)
 	bool all = true;
 
 	for (int i = 0; i < lengthof(watched); i++)
-		all &= mend_table(pgqrs_catalog_table(watched[i]));
+		all &= restore_table_trigger(pgqrs_catalog_table(watched[i]));
 	return all;
 }

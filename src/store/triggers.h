@@ -1,6 +1,6 @@
 /*
  * triggers.h
- *	  The extension's own triggers, which report rows written past the functions.
+ *	  The extension's own triggers, which report direct DML.
  */
 #ifndef PGQRS_TRIGGERS_H
 #define PGQRS_TRIGGERS_H
@@ -11,13 +11,13 @@
 
 /*
  * Makes the table's own trigger fire ALWAYS again, as CREATE EXTENSION made it:
- * ENABLE TRIGGER ALL, as pg_restore uses it, leaves it to ordinary sessions
- * alone.  disabled: also if it is disabled.  The caller holds
- * ShareRowExclusiveLock.  True: it did not.
+ * ENABLE TRIGGER ALL, as used by pg_restore, makes it fire in ordinary sessions
+ * only. disabled: also a disabled trigger.  The caller holds
+ * ShareRowExclusiveLock.  True: the trigger was changed.
  */
 extern bool pgqrs_trigger_restore(Relation rel, bool disabled);
 
-/* The same for all tables; false: a table was locked, and is left to later. */
+/* The same for all tables; false: a table was locked and is left for later. */
 extern bool pgqrs_triggers_restore(void);
 
 #endif /* PGQRS_TRIGGERS_H */

@@ -32,6 +32,8 @@
 #include "queue/lease_limits.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"

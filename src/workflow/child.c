@@ -25,6 +25,8 @@
 #include "base/guc.h"
 #include "base/name.h"
 #include "miscadmin.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/family.h"

@@ -16,6 +16,8 @@
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"

@@ -30,6 +30,8 @@
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "storage/proc.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"

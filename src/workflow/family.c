@@ -17,6 +17,8 @@
 
 #include "base/errors.h"
 #include "miscadmin.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "workflow/run.h"
 #include "workflow/run_wakeup.h"

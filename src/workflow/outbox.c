@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "queue/message.h"
 #include "shmem/claim_floor.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "workflow/workflow.h"

@@ -13,6 +13,8 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "miscadmin.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"

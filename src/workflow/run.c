@@ -21,6 +21,8 @@
 #include "shmem/claim_floor.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"

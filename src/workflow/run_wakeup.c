@@ -27,6 +27,8 @@
 #include "shmem/claim_floor.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_wakeups.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/step.h"

@@ -27,6 +27,8 @@
 #include "queue/roles.h"
 #include "shmem/quarantine.h"
 #include "shmem/xact_hooks.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"

@@ -13,6 +13,8 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "queue/audit.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run_wakeup.h"

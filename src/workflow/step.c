@@ -15,6 +15,8 @@
 #include "base/status.h"
 #include "queue/audit.h"
 #include "shmem/xact_hooks.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/cancel.h"

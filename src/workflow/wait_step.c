@@ -21,6 +21,7 @@
 #include "queue/audit.h"
 #include "shmem/claim_floor.h"
 #include "shmem/xact_hooks.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run_wakeup.h"

@@ -13,6 +13,8 @@
 #include "base/errors.h"
 #include "base/name.h"
 #include "queue/privileges.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/jsonb.h"

@@ -17,6 +17,8 @@
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "shmem/writers.h"
+#include "store/scan.h"
+#include "store/tuple.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/outbox.h"

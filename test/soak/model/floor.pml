@@ -37,11 +37,11 @@
  *						a backend that enqueues, gives back, extends, moves, replays
  *	remove				an archived or deleted message: modified, but no key
  *	direct				pgqrs_floor_foreign_write(), the trigger of direct DML
- *	call_begin			pgqrs_floor_call_begin(), learn_prepared()
+ *	call_begin			pgqrs_floor_call_begin(), read_prepared()
  *	scan_primary		scan_priority() in src/delivery/claim.c, which begins with
  *						pgqrs_floor_scan_begin(): the floor, the clock, and
  *	  read_pending		  read_pending()
- *	  take_snapshot		  pgqrs_scan_begin() in src/store/table.c
+ *	  take_snapshot		  pgqrs_scan_begin() in src/store/scan.c
  *	  find_first		  what that scan returns
  *	  choose_gap		  add_gaps(), for any two of its rows or bounds
  *	  claim				  claim_message(): lock or pass over, publish, write
@@ -49,8 +49,8 @@
  *	forget				forget_floor(), make_floor() in pgqrs_floor_scan_end()
  *	end_transaction		PostgreSQL, then pgqrs_floor_end()
  *	rollback_to_savepoint	nothing: published and modified stay
- *	prepare				pgqrs_floor_pre_prepare(), park(), then the same
- *	unpark				unpark()
+ *	prepare				pgqrs_floor_pre_prepare(), add_prepared(), then the same
+ *	forget_ended_prepared	forget_ended_prepared()
  *	finisher			COMMIT PREPARED or ROLLBACK PREPARED by any backend
  *	restart				a restart or crash, or the start of a standby and its
  *						promotion.  Running transactions are gone as if aborted,
@@ -69,7 +69,7 @@
  * opening before the clock is read for a key; reading the clock before pending
  * is read; reading pending before the snapshot.  And of what is written first
  * the rest must be read first: opening before the ranges, these before what is
- * parked.
+ * recorded.
  *
  * Variants.  A to M are rules of docs/design/floor-protocol.md; N, O, Q (on machines that
  * reorder loads) and T were faults of the code:
@@ -92,9 +92,9 @@
  *	N	direct DML publishes its key though that is later than the clock
  *		(and what else its transaction writes is not published any more)
  *	O	the epoch of what is published is read after the clock
- *	P	what is parked is read, and forgotten, after the snapshot
- *	Q	what is parked is read before what is published
- *	R	a prepared transaction's key is withdrawn before it is parked
+ *	P	what is recorded is read, and forgotten, after the snapshot
+ *	Q	what is recorded is read before what is published
+ *	R	a prepared transaction's key is withdrawn before it is recorded
  *	S	rolling back to a savepoint withdraws what is published
  *	T	a standby takes it that nothing is prepared for knowledge
  *	U	a floor that is forgotten does not count on
@@ -202,11 +202,11 @@ byte ended;
 
 #if PREPARERS
 #define PREPARER (BACKENDS - 1)
-#define LOWEST 1			/* a parked reading below all */
+#define LOWEST 1			/* a recorded reading below all */
 bool in_progress;			/* the preparer's xid */
 bool prepared;				/* listed in pg_prepared_xacts */
-byte parked;				/* a reading, 0: nothing, */
-byte parked_to;				/* to another */
+byte recorded;				/* a reading, 0: nothing, */
+byte recorded_to;				/* to another */
 bool prepared_known = true;
 byte busy;					/* transactions that are running */
 bool recovering;			/* a standby: lists and writes nothing */
@@ -529,15 +529,15 @@ inline direct_some()
 
 #if PREPARERS
 /* Within a step: floors_lock is held. */
-inline unpark()
+inline forget_ended_prepared()
 {
 	if
-	:: parked != 0 && !in_progress -> parked = 0; parked_to = 0
+	:: recorded != 0 && !in_progress -> recorded = 0; recorded_to = 0
 	:: else
 	fi
 }
 
-inline learn_prepared()
+inline read_prepared()
 {
 	if
 	:: !prepared_known ->
@@ -545,10 +545,10 @@ inline learn_prepared()
 		d_step {
 			if
 			:: !prepared_known ->
-				unpark();
+				forget_ended_prepared();
 #ifndef VARIANT_K
 				if
-				:: listed && parked == 0 -> parked = LOWEST; parked_to = NO_LIMIT
+				:: listed && recorded == 0 -> recorded = LOWEST; recorded_to = NO_LIMIT
 				:: else
 				fi;
 #endif
@@ -561,14 +561,14 @@ inline learn_prepared()
 	fi
 }
 
-inline read_parked()
+inline read_prepared_keys()
 {
 	d_step {
-		unpark();
+		forget_ended_prepared();
 		if
-		:: parked != 0 ->
-			pending_from[BACKENDS * RANGES] = parked;
-			pending_to[BACKENDS * RANGES] = parked_to
+		:: recorded != 0 ->
+			pending_from[BACKENDS * RANGES] = recorded;
+			pending_to[BACKENDS * RANGES] = recorded_to
 		:: else
 		fi
 	}
@@ -587,7 +587,7 @@ inline call_begin()
 	may_raise = !modified;
 #endif
 #if PREPARERS
-	learn_prepared()
+	read_prepared()
 #endif
 }
 
@@ -659,7 +659,7 @@ inline read_pending()
 	if
 	:: may_raise ->
 #if PREPARERS && defined(VARIANT_Q)
-		read_parked();
+		read_prepared_keys();
 #endif
 		read_published(0);
 #if BACKENDS > 1
@@ -672,7 +672,7 @@ inline read_pending()
 		read_published(3);
 #endif
 #if PREPARERS && !defined(VARIANT_P) && !defined(VARIANT_Q)
-		read_parked()
+		read_prepared_keys()
 #endif
 	:: else
 	fi
@@ -960,7 +960,7 @@ inline scan_primary()
 #endif
 #if PREPARERS && defined(VARIANT_P)
 	if
-	:: may_raise -> read_parked()
+	:: may_raise -> read_prepared_keys()
 	:: else
 	fi;
 #endif
@@ -1073,15 +1073,15 @@ inline prepare()
 #ifdef VARIANT_R
 	withdraw();
 	d_step {
-		unpark();
-		parked = LOWEST;
-		parked_to = NO_LIMIT
+		forget_ended_prepared();
+		recorded = LOWEST;
+		recorded_to = NO_LIMIT
 	}
 #else
 	d_step {
-		unpark();
-		parked = range_from[me];
-		parked_to = range_to[me]
+		forget_ended_prepared();
+		recorded = range_from[me];
+		recorded_to = range_to[me]
 	}
 #endif
 	if
@@ -1110,8 +1110,8 @@ proctype restart()
 		gap_from = 0;
 		gap_to = 0;
 		generation = 0;
-		parked = 0;
-		parked_to = 0;
+		recorded = 0;
+		recorded_to = 0;
 		prepared_known = false;
 #ifdef PROMOTION
 		recovering = true

@@ -1,0 +1,83 @@
+/*
+ * message_writes.c
+ *	  Message writes: what each write of pgqrs_messages reports to shared memory.
+ *
+ * Runs in any backend that writes or locks a message through the store, whose
+ * hooks these are.  Takes spinlocks only.
+ */
+#include "postgres.h"
+
+#include "queue/message_writes.h"
+
+#include "base/catalog.h"
+#include "shmem/claim_floor.h"
+#include "shmem/claim_hints.h"
+#include "shmem/priority_hints.h"
+#include "shmem/xact_wakeups.h"
+#include "store/table.h"
+#include "utils/timestamp.h"
+
+static int64
+row_queue_id(const PgqrsRow *row)
+{
+	return DatumGetInt64(row->values[Messages_queue_id - 1]);
+}
+
+static int16
+row_priority(const PgqrsRow *row)
+{
+	return DatumGetInt16(row->values[Messages_priority - 1]);
+}
+
+static TimestampTz
+row_visible_after(const PgqrsRow *row)
+{
+	return DatumGetTimestampTz(row->values[Messages_visible_after - 1]);
+}
+
+/* A transaction that changes messages sees them differently from then on. */
+static void
+before_message_write(const PgqrsRow *row)
+{
+	pgqrs_floor_mark_dirty();
+	if (row != NULL &&
+		(row->changed[Messages_visible_after - 1] ||
+		 row->changed[Messages_queue_id - 1] || row->changed[Messages_priority - 1]))
+		pgqrs_floor_check_key(row_queue_id(row), row_priority(row),
+							  row_visible_after(row));
+}
+
+/* Other transactions can claim the message once this one has committed. */
+static void
+after_message_write(const PgqrsRow *row)
+{
+	pgqrs_priority_hints_written(row_queue_id(row), row_priority(row));
+	if (row->changed[Messages_visible_after - 1])
+		pgqrs_xact_wakeup_message(row_queue_id(row), row_visible_after(row),
+								  !row->nulls[Messages_lease - 1]);
+}
+
+/*
+ * Another transaction may be claiming a message without a lease: its claim has
+ * seen the row unlocked and has not updated it yet.
+ */
+static void
+begin_message_lock(TupleTableSlot *slot)
+{
+	if (pgqrs_is_null(slot, Messages_lease))
+		pgqrs_claim_hint_begin_lock(pgqrs_get_int64(slot, Messages_message_id));
+}
+
+void
+pgqrs_message_writes_init(void)
+{
+	static const PgqrsWriteHooks hooks = {
+		.prune_rarely = true,
+		.before_write = before_message_write,
+		.after_write = after_message_write,
+		.begin_lock = begin_message_lock,
+		.end_lock = pgqrs_claim_hint_end_lock,
+	};
+
+	pgqrs_table_set_hooks(TABLE_MESSAGES, &hooks);
+}
