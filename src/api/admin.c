@@ -16,6 +16,7 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
+#include "queue/acl_sync.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
@@ -102,7 +103,7 @@ sql_sync_grants(PG_FUNCTION_ARGS)
 {
 	pgqrs_current_sql_function = fcinfo->flinfo->fn_oid;
 	pgqrs_require_extension_owner();
-	pgqrs_acl_sync_all();
+	pgqrs_grants_sync();
 	PG_RETURN_VOID();
 }
 
