@@ -1,13 +1,14 @@
 /*
  * run_list.c
- *	  Runs, steps and waiting messages, for whoever has a privilege on them.
+ *	  Run lists: runs, steps and waiting messages, for roles with a privilege
+ *	  on them.
  *
- * Runs in any backend, takes no row lock and changes nothing.  A call reads
- * all of its rows under one snapshot, taken when it begins, so that a run fits
- * its message whatever happens to both at the same time.
+ * Runs in any backend, takes no row lock and changes no row.  A call reads all
+ * of its rows under one snapshot, taken when it begins, so that a run matches
+ * its message whatever other transactions change meanwhile.
  *
- * A role sees what is in the queues on which it has any privilege; for all
- * else it gets the answer that it would get if there were no such thing.
+ * A role sees the rows of queues on which it has any privilege.  For other rows
+ * it gets the same answer as for rows that do not exist.
  */
 #include "monitor/run_list.h"
 
@@ -29,13 +30,13 @@
 #include "workflow/run.h"
 #include "workflow/workflow.h"
 
-/* Where the columns of results are stored; 0: made here. */
+/* The stored column of each result column; 0: computed. */
 static const AttrNumber run_columns[Run_natts] = PGQRS_RUN_STORED;
 static const AttrNumber result_columns[Result_natts] = PGQRS_RESULT_STORED;
 static const AttrNumber step_columns[ListSteps_natts] = PGQRS_LIST_STEPS_STORED;
 static const AttrNumber peek_columns[Peek_natts] = PGQRS_PEEK_STORED;
 
-/* The tables that runs are put together from, seen as of one moment. */
+/* The tables that make up runs, read under one snapshot. */
 typedef struct Reader
 {
 	Snapshot snapshot;
@@ -90,13 +91,13 @@ copy_columns(TupleTableSlot *slot, const AttrNumber *columns, int count,
 }
 
 static void
-set(Datum *values, bool *nulls, int column, Datum value)
+set_value(Datum *values, bool *nulls, int column, Datum value)
 {
 	values[column] = value;
 	nulls[column] = false;
 }
 
-/* The label of a stored enum value, whatever it is. */
+/* The label of a stored enum value, also of an unknown one. */
 static Datum
 label_of(TupleTableSlot *slot, AttrNumber column)
 {
@@ -107,18 +108,19 @@ label_of(TupleTableSlot *slot, AttrNumber column)
 }
 
 /*
- * Fetches a run and finds its workflow's queue; PQ003 if the run does not
- * exist for the current role.
+ * Fetches a run and its workflow's queue; PQ003 if the run does not exist for
+ * the current role.
  */
 static void
-require_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot, PgqrsQueue *queue)
+require_readable_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot,
+					 PgqrsQueue *queue)
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
 		!pgqrs_queue_visible(pgqrs_get_int64(slot, Runs_workflow_id), queue))
 		pgqrs_error_run_not_found(run_id);
 }
 
-/* The run in the reader's slot as a row of type pgqrs_run. */
+/* Forms a row of type pgqrs_run from the run in the reader's slot. */
 static HeapTuple
 form_run(Reader *r, const char *workflow, TupleDesc desc)
 {
@@ -128,29 +130,31 @@ form_run(Reader *r, const char *workflow, TupleDesc desc)
 	int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(r->run, Runs_status));
 
 	copy_columns(r->run, run_columns, Run_natts, values, nulls);
-	set(values, nulls, Run_workflow, CStringGetTextDatum(workflow));
-	set(values, nulls, Run_status, label_of(r->run, Runs_status));
-	set(values, nulls, Run_priority,
-		Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
+	set_value(values, nulls, Run_workflow, CStringGetTextDatum(workflow));
+	set_value(values, nulls, Run_status, label_of(r->run, Runs_status));
+	set_value(values, nulls, Run_priority,
+			  Int32GetDatum(DatumGetInt16(pgqrs_get(r->run, Runs_priority))));
 	if (status >= 0 && pgqrs_run_is_terminal(status))
 	{
 		if (pgqrs_row_fetch_id(r->archive, run_id, r->ended))
-			set(values, nulls, Run_crashes, pgqrs_get(r->ended, Archive_failures));
+			set_value(values, nulls, Run_crashes,
+					  pgqrs_get(r->ended, Archive_failures));
 	}
 	else if (pgqrs_row_fetch_id(r->messages, run_id, r->message))
 	{
-		set(values, nulls, Run_visible_after,
-			pgqrs_get(r->message, Messages_visible_after));
-		set(values, nulls, Run_crashes, pgqrs_get(r->message, Messages_failures));
+		set_value(values, nulls, Run_visible_after,
+				  pgqrs_get(r->message, Messages_visible_after));
+		set_value(values, nulls, Run_crashes,
+				  pgqrs_get(r->message, Messages_failures));
 	}
 	if (!pgqrs_is_null(r->run, Runs_worker_id) &&
 		pgqrs_row_fetch_id(r->workers, pgqrs_get_int64(r->run, Runs_worker_id),
 						   r->worker))
-		set(values, nulls, Run_worker, pgqrs_get(r->worker, Workers_name));
+		set_value(values, nulls, Run_worker, pgqrs_get(r->worker, Workers_name));
 	return heap_form_tuple(desc, values, nulls);
 }
 
-/* The column of the run's message, or of what its end left in the archive. */
+/* Reads the crashes of a run from its message or its archived message. */
 static bool
 read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
 			 int64 run_id, int *crashes)
@@ -186,7 +190,7 @@ pgqrs_read_run(int64 run_id, TupleDesc desc)
 	HeapTuple row;
 
 	reader_open(&r);
-	require_run(r.runs, run_id, r.run, &queue);
+	require_readable_run(r.runs, run_id, r.run, &queue);
 	row = form_run(&r, queue.name, desc);
 	reader_close(&r);
 	return row;
@@ -202,11 +206,11 @@ pgqrs_read_result(int64 run_id, TupleDesc desc)
 	bool nulls[Result_natts];
 	HeapTuple row;
 
-	require_run(runs, run_id, run, &queue);
+	require_readable_run(runs, run_id, run, &queue);
 	copy_columns(run, result_columns, Result_natts, values, nulls);
-	set(values, nulls, Result_status,
-		CStringGetTextDatum(
-			pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_run_status(run))));
+	set_value(values, nulls, Result_status,
+			  CStringGetTextDatum(
+				  pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_run_status(run))));
 	row = heap_form_tuple(desc, values, nulls);
 	pgqrs_table_close(runs);
 	return row;
@@ -236,18 +240,17 @@ pgqrs_read_find_run(const char *name, const char *key)
  */
 
 /*
- * A status or tags that few runs have are looked for in so many before they are
- * left.
+ * Mismatching runs read before a scan for a rare status or rare tags gives up.
  */
-#define PATIENCE 1000
+#define MAX_MISSES 1000
 
-/* The index of tags is asked for so many runs; it takes 0.1 us for each. */
+/* The tag index is used for up to so many expected runs; each takes 0.1 us. */
 #define MAX_EXPECTED 100000
 
-/* So many runs that may have the tags are all looked at, in 2 us each. */
+/* Up to so many runs with matching index entries are fetched, in 2 us each. */
 #define MAX_TAGGED 20000
 
-/* A row of a result and what it is sorted by. */
+/* A row of a result and its sort key. */
 typedef struct SortedRow
 {
 	int64 number;
@@ -255,27 +258,27 @@ typedef struct SortedRow
 	HeapTuple row;
 } SortedRow;
 
-/* The newest runs found so far, and what was found since they were sorted. */
+/* The newest runs found so far, and the runs found since the last sort. */
 typedef struct RunPage
 {
-	SortedRow *rows; /* room for twice the size */
+	SortedRow *rows; /* allocated for twice the size */
 	int count;		 /* sorted */
 	int end;
 	int size;
-	int64 oldest; /* of a full page: what older runs cannot enter */
+	int64 oldest; /* lowest id of a full page; no older run can enter */
 } RunPage;
 
-/* What a call lists, and how far it has come. */
+/* A call's arguments and progress. */
 typedef struct Listing
 {
 	Reader r;
 	const PgqrsRunFilter *filter;
-	List *workflows; /* as PgqrsQueue *, by id */
+	List *workflows; /* of PgqrsQueue *, by id */
 	TupleDesc desc;
 	MemoryContext scratch;
 	RunPage page;
-	int patience;	  /* how many runs may still be looked at in vain */
-	bool asked_index; /* only these may have the tags: */
+	int misses_left;  /* mismatching runs that may still be read */
+	bool asked_index; /* the tag index was read; only these may match */
 	PgqrsTidSet tagged;
 } Listing;
 
@@ -330,7 +333,7 @@ run_matches(TupleTableSlot *run, const PgqrsRunFilter *filter)
 	return true;
 }
 
-/* Adds the run in the reader's slot if it matches; whether it does. */
+/* Adds the run in the reader's slot if it matches; returns whether it does. */
 static bool
 add_run(Listing *l, const char *workflow)
 {
@@ -348,7 +351,7 @@ add_run(Listing *l, const char *workflow)
 }
 
 /*
- * Whether a page was found since the last sort, so that older ones are not
+ * Whether a full page was found since the last sort, so that older runs are not
  * needed.
  */
 static bool
@@ -357,7 +360,7 @@ is_full(const RunPage *page)
 	return page->end == page->count + page->size;
 }
 
-/* Keeps the newest of what was found. */
+/* Sorts the page and keeps the newest runs. */
 static void
 sort_page(RunPage *page)
 {
@@ -409,8 +412,8 @@ next_run(Listing *l, PgqrsScan *scan)
 }
 
 /*
- * The runs of a workflow that can enter the page, newest first, while there is
- * patience.
+ * Adds the runs of a workflow that can enter the page, newest first, until too
+ * many mismatch.
  */
 static void
 walk_runs(Listing *l, const PgqrsQueue *workflow)
@@ -424,34 +427,34 @@ walk_runs(Listing *l, const PgqrsQueue *workflow)
 
 	pgqrs_scan_begin(&scan, l->r.runs, INDEX_RUNS_WORKFLOW, lengthof(keys), keys);
 	scan.direction = BackwardScanDirection;
-	while (l->patience > 0 && !is_full(&l->page) && next_run(l, &scan))
+	while (l->misses_left > 0 && !is_full(&l->page) && next_run(l, &scan))
 		if (!add_run(l, workflow->name))
-			l->patience--;
+			l->misses_left--;
 	pgqrs_scan_end(&scan);
 	sort_page(&l->page);
 }
 
 /*
- * The runs of all workflows; false: so many do not match that the page is left
- * empty.
+ * Adds the runs of all workflows; false: too many mismatch, and the page is
+ * left empty.
  */
 static bool
-walk_all(Listing *l, int patience)
+walk_all(Listing *l, int max_misses)
 {
 	ListCell *lc;
 
-	l->patience = patience;
+	l->misses_left = max_misses;
 	foreach(lc, l->workflows)
 		walk_runs(l, lfirst(lc));
-	if (l->patience > 0)
+	if (l->misses_left > 0)
 		return true;
 	empty_page(&l->page);
 	return false;
 }
 
 /*
- * Runs of a workflow whose messages ended so; those that were replayed do not
- * match.
+ * Adds the runs of a workflow whose messages have the outcome; replayed runs
+ * mismatch.
  */
 static void
 walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
@@ -480,7 +483,7 @@ walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
 	sort_page(&l->page);
 }
 
-/* Runs that ended in ERROR or CANCELLED, which few do. */
+/* Lists runs in ERROR or CANCELLED, which are rare. */
 static void
 list_failed(Listing *l)
 {
@@ -492,14 +495,16 @@ list_failed(Listing *l)
 			walk_archive(l, lfirst(lc), OUTCOME_CANCELLED);
 		else
 		{
-			/* a dead letter that was purged leaves the run as it is */
+			/* a purged dead letter leaves its run as it is */
 			walk_archive(l, lfirst(lc), OUTCOME_DEAD);
 			walk_archive(l, lfirst(lc), OUTCOME_DELETED);
 		}
 	}
 }
 
-/* The runs of a workflow that have not ended and may have the status. */
+/*
+ * Collects the runs of a workflow that have not ended and may have the status.
+ */
 static void
 collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsInt64List *ids)
 {
@@ -520,7 +525,7 @@ collect_live(Listing *l, const PgqrsQueue *workflow, PgqrsInt64List *ids)
 	pgqrs_scan_end(&scan);
 }
 
-/* The workflow of the run in the reader's slot, if it is one of those listed. */
+/* The workflow of the run in the reader's slot, if listed. */
 static const PgqrsQueue *
 find_workflow(const Listing *l)
 {
@@ -543,7 +548,7 @@ find_workflow(const Listing *l)
 	return NULL;
 }
 
-/* Those of the runs that match. */
+/* Adds the matching runs among the ids. */
 static void
 add_by_id(Listing *l, PgqrsInt64List *ids)
 {
@@ -561,7 +566,7 @@ add_by_id(Listing *l, PgqrsInt64List *ids)
 	sort_page(&l->page);
 }
 
-/* Runs that have not ended: each has a message. */
+/* Lists runs that have not ended: each has a message. */
 static void
 list_live(Listing *l)
 {
@@ -573,7 +578,7 @@ list_live(Listing *l)
 	add_by_id(l, &ids);
 }
 
-/* Runs that may have the tags, all of them: they are found in no order. */
+/* Lists the runs that may have the tags; the index returns them in no order. */
 static void
 list_tagged(Listing *l)
 {
@@ -594,7 +599,7 @@ list_tagged(Listing *l)
 	add_by_id(l, &ids);
 }
 
-/* Whether few runs have the tags, as far as is known. */
+/* Whether few runs have the tags, by the statistics. */
 static bool
 has_rare_tags(const Listing *l)
 {
@@ -609,7 +614,7 @@ list_runs(Listing *l)
 	int status = l->filter->status;
 	bool rare_tags = has_rare_tags(l);
 
-	if ((rare_tags || is_live(status)) && walk_all(l, PATIENCE))
+	if ((rare_tags || is_live(status)) && walk_all(l, MAX_MISSES))
 		return;
 	l->asked_index = rare_tags &&
 		pgqrs_tid_set_load(&l->tagged, l->r.runs, INDEX_RUNS_TAGS,
@@ -625,15 +630,15 @@ list_runs(Listing *l)
 }
 
 /*
- * One page of runs, newest first.  Each workflow's runs are walked in the
- * order of their ids, backwards, and no further than the page can take, so
- * that the cost depends on how many workflows match and on the size of the
- * page, but not on how many runs there are.  Of a status that few have there
- * is another way: an index has what failed, and what has not ended has a
- * message.  Another index tells which runs have tags that are rare: few runs
- * are all fetched, of more the entries are walked in the order of ids and only
- * those fetched.  Only SUCCESS where hardly any run succeeds, and tags that many
- * have but the newest do not, are looked for in all runs.
+ * Returns one page of runs, newest first.  Each workflow's runs are read
+ * backwards in the order of their ids, and no further than the page needs, so
+ * the cost depends on the number of matching workflows and on the size of the
+ * page, not on the number of runs.  A rare status has another way: an index
+ * lists failed runs, and each run that has not ended has a message.  The tag
+ * index lists the runs with rare tags: a few runs are all fetched; of more
+ * runs, the entries are read in the order of ids and only those runs fetched.
+ * Only two searches read all runs: SUCCESS where hardly any run succeeds, and
+ * tags that many runs have but the newest do not.
  */
 void
 pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc desc)
@@ -666,19 +671,19 @@ compare_by_start(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* A step as a row of pgqrs_list_steps(). */
+/* Forms a row of pgqrs_list_steps(). */
 static HeapTuple
 form_step(TupleTableSlot *step, TupleDesc desc)
 {
 	Datum values[ListSteps_natts];
 	bool nulls[ListSteps_natts];
 	copy_columns(step, step_columns, ListSteps_natts, values, nulls);
-	set(values, nulls, ListSteps_kind, label_of(step, Steps_kind));
-	set(values, nulls, ListSteps_status, label_of(step, Steps_status));
+	set_value(values, nulls, ListSteps_kind, label_of(step, Steps_kind));
+	set_value(values, nulls, ListSteps_status, label_of(step, Steps_status));
 	return heap_form_tuple(desc, values, nulls);
 }
 
-/* The steps of a run in the order in which they were started first. */
+/* Returns the steps of a run in the order of their first starts. */
 void
 pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 {
@@ -693,9 +698,9 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 	int room = 32;
 	SortedRow *rows = palloc(room * sizeof(SortedRow));
 
-	/* the run may be removed while we read */
+	/* the run may be removed meanwhile */
 	runs->snapshot = steps->snapshot = snapshot;
-	require_run(runs, run_id, pgqrs_table_slot(runs), &queue);
+	require_readable_run(runs, run_id, pgqrs_table_slot(runs), &queue);
 	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
 	while (pgqrs_scan_next(&scan, slot))
 	{
@@ -719,8 +724,8 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 }
 
 /*
- * The first n messages of a queue in the order of claims, whether they are
- * due, delayed or held.
+ * Returns the first n messages of a queue in the order of claims: due, delayed
+ * or leased.
  */
 void
 pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
@@ -744,13 +749,13 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 		bool nulls[Peek_natts];
 
 		copy_columns(slot, peek_columns, Peek_natts, values, nulls);
-		set(values, nulls, Peek_priority,
-			Int32GetDatum(DatumGetInt16(pgqrs_get(slot, Messages_priority))));
-		set(values, nulls, Peek_leased,
-			BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
+		set_value(values, nulls, Peek_priority,
+				  Int32GetDatum(DatumGetInt16(pgqrs_get(slot, Messages_priority))));
+		set_value(values, nulls, Peek_leased,
+				  BoolGetDatum(!pgqrs_is_null(slot, Messages_lease)));
 		if (!pgqrs_is_null(slot, Messages_run_id))
-			set(values, nulls, Peek_payload,
-				pgqrs_json_run(pgqrs_get_int64(slot, Messages_run_id), NULL));
+			set_value(values, nulls, Peek_payload,
+					  pgqrs_json_run(pgqrs_get_int64(slot, Messages_run_id), NULL));
 		tuplestore_putvalues(store, desc, values, nulls);
 	}
 	pgqrs_scan_end(&scan);

@@ -1,12 +1,13 @@
 /*
  * stats.c
- *	  What is in a queue, and how the runs of a workflow fared.
+ *	  Statistics: the messages of a queue, and the results of a workflow's
+ *	  runs.
  *
- * Runs in any backend, takes no row lock and changes nothing.  What is live is
- * counted, each message once, as far as possible by its index entry alone.  Of
- * what has ended the newest are looked at, a fixed number at most, in the order
- * of an index: no statistic depends on how much history is kept, nor on what
- * the planner thinks of it.
+ * Runs in any backend, takes no row lock and changes no row.  Live messages are
+ * counted, each once, by their index entries alone as far as possible.  Of
+ * ended messages and runs only the newest are read, a fixed number at most, in
+ * the order of an index: no statistic depends on the size of the history or on
+ * the planner.
  *
  * A call reads all of its rows under one snapshot.
  */
@@ -22,7 +23,7 @@
 #include "utils/timestamp.h"
 #include "workflow/run.h"
 
-/* A table as of the reader's moment, and a slot for its rows. */
+/* A table read under the reader's snapshot, and a slot for its rows. */
 typedef struct Source
 {
 	PgqrsTable *table;
@@ -37,7 +38,7 @@ typedef struct Reader
 	Source archive;
 	Source runs;
 	Source steps;
-	PgqrsScan by_id; /* one scan of runs for all that are looked up */
+	PgqrsScan by_id; /* one scan for all runs that are looked up */
 } Reader;
 
 static void
@@ -48,7 +49,7 @@ source_open(Source *source, PgqrsTableId id, Snapshot snapshot)
 	source->slot = pgqrs_table_slot(source->table);
 }
 
-/* What an index has of a queue or a run, whose id is its first column. */
+/* Scans the entries of a queue or run, whose id is the index's first column. */
 static void
 scan_begin(PgqrsScan *scan, Source *source, PgqrsIndexId index,
 		   ScanDirection direction, int64 id)
@@ -59,7 +60,7 @@ scan_begin(PgqrsScan *scan, Source *source, PgqrsIndexId index,
 	scan->direction = direction;
 }
 
-/* Of the tables those that statistics of a queue need. */
+/* Opens the tables that statistics of a queue need. */
 static void
 reader_open(Reader *r)
 {
@@ -94,19 +95,20 @@ reader_close(Reader *r)
 }
 
 /*
- * What ended, the latest first: an index has the dead, another one all others.
+ * Scan of ended messages, the latest first.  Dead letters have an index of
+ * their own.
  */
 
 typedef struct EndedScan
 {
-	int count; /* of scans: the second one is of the dead */
+	int count; /* number of scans; the second one reads dead letters */
 	PgqrsScan scans[2];
 	TupleTableSlot *slots[2];
 	bool has[2];
-	int current; /* whose row was returned last; -1: none yet */
+	int current; /* the scan whose row was returned last; -1: none */
 } EndedScan;
 
-/* has_dead: false if it is known that there are none. */
+/* has_dead: false if the queue is known to have no dead letters. */
 static void
 ended_begin(EndedScan *ended, Reader *r, int64 queue_id, bool has_dead)
 {
@@ -130,7 +132,7 @@ archived_at(TupleTableSlot *slot)
 	return pgqrs_get_time(slot, Archive_archived_at);
 }
 
-/* The next one, or NULL. */
+/* The next ended message, or NULL. */
 static TupleTableSlot *
 ended_next(EndedScan *ended)
 {
@@ -203,8 +205,8 @@ count_dead(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 }
 
 /*
- * What ended in the last minute; where that is more than we look at, at the
- * rate of those that ended last.
+ * Counts the messages that ended in the last minute.  If they are too many to
+ * read, the rate of the latest ones is extrapolated.
  */
 static void
 count_out(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
@@ -253,7 +255,7 @@ fetch_run(Reader *r, int64 run_id)
 	return pgqrs_scan_next(&r->by_id, r->runs.slot);
 }
 
-/* The status of the run whose message is in the slot. */
+/* The status of the run of the message in the slot. */
 static PgqrsRunStatus
 live_status(Reader *r)
 {
@@ -288,7 +290,7 @@ count_live(Reader *r, int64 workflow_id, PgqrsWorkflowStats *stats)
 	pgqrs_scan_end(&scan);
 }
 
-/* Failures of a run's steps. */
+/* The number of failures of a run's steps. */
 static int64
 count_step_failures(Reader *r, int64 run_id)
 {
@@ -302,13 +304,13 @@ count_step_failures(Reader *r, int64 run_id)
 	return failures;
 }
 
-/* Failures after which the run in the slot went on. */
+/* The number of failures after which the run in the slot continued. */
 static int64
 count_retries(Reader *r, int64 run_id, PgqrsRunStatus status)
 {
 	int64 failures;
 
-	/* each of them takes another claim */
+	/* each retry takes another claim */
 	if (DatumGetInt32(pgqrs_get(r->runs.slot, Runs_attempt)) < 2)
 		return 0;
 	failures = DatumGetInt32(pgqrs_get(r->runs.slot, Runs_failures)) +
@@ -318,7 +320,10 @@ count_retries(Reader *r, int64 run_id, PgqrsRunStatus status)
 	return Max(failures, 0);
 }
 
-/* Adds the run in the slot; its duration, or -1 if it was never claimed. */
+/*
+ * Adds the run in the slot; returns its duration, or -1 if it was never
+ * claimed.
+ */
 static int64
 add_ended(Reader *r, int64 run_id, PgqrsWorkflowStats *stats)
 {
@@ -338,7 +343,7 @@ add_ended(Reader *r, int64 run_id, PgqrsWorkflowStats *stats)
 			   0);
 }
 
-/* As percentile_cont(): between two of them where it falls there. */
+/* Like percentile_cont(): interpolates between two values. */
 static int64
 percentile(const int64 *sorted, int count, double fraction)
 {

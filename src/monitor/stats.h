@@ -1,6 +1,7 @@
 /*
  * stats.h
- *	  What is in a queue, and how the runs of a workflow fared.
+ *	  Statistics: the messages of a queue, and the results of a workflow's
+ *	  runs.
  */
 #ifndef PGQRS_STATS_H
 #define PGQRS_STATS_H
@@ -9,7 +10,7 @@
 
 #include "datatype/timestamp.h"
 
-/* No more than so many of what has ended is looked at. */
+/* Limits on the ended messages and runs that are read. */
 #define STATS_MAX_DEAD	1000
 #define STATS_MAX_OUT	2000
 #define STATS_MAX_ENDED 100
@@ -19,12 +20,15 @@ typedef struct PgqrsQueueStats
 	int64 ready;
 	int64 delayed;
 	int64 in_flight;
-	int64 dead;				  /* STATS_MAX_DEAD: or more */
-	TimestampTz oldest_ready; /* DT_NOEND: none is */
+	int64 dead;				  /* STATS_MAX_DEAD: that many or more */
+	TimestampTz oldest_ready; /* DT_NOEND: none */
 	double out_per_minute;
 } PgqrsQueueStats;
 
-/* Of the newest STATS_MAX_ENDED runs that ended, but for those that are live. */
+/*
+ * The newest STATS_MAX_ENDED runs that ended, without those that are live
+ * again.
+ */
 typedef struct PgqrsWorkflowStats
 {
 	int64 queued;

@@ -1,12 +1,12 @@
 /*
  * audit.c
- *	  What happens to runs, written down where pgqrs.audit is on.
+ *	  Audit: events of runs, recorded if pgqrs.audit is on.
  *
- * Runs in any backend, in the transaction of the change, by whoever has the
- * lock that the change needs: so an event is there if and only if what it
- * tells of is, also where an asynchronous claim was lost in a crash.  Locks
- * nothing.  Events of a run are in the order of their ids: who moves a run to
- * another status has its message locked exclusively.
+ * Runs in any backend, in the transaction of the change and under the lock that
+ * the change needs: so an event exists if and only if its change does, also
+ * after an asynchronous claim was lost in a crash.  Takes no lock.  The ids of
+ * a run's events are in the order of the events, since a transaction that
+ * changes the status of a run has locked its message exclusively.
  */
 #include "queue/audit.h"
 
@@ -41,39 +41,39 @@ static const char *const event_names[EVENT_COUNT] = {
 };
 
 static void
-put_text(PgqrsJson *json, const char *key, const char *value)
+put_text_if_set(PgqrsJson *json, const char *key, const char *value)
 {
 	if (value != NULL)
 		pgqrs_json_put_text(json, key, value);
 }
 
 static void
-put_number(PgqrsJson *json, const char *key, int64 value)
+put_number_if_set(PgqrsJson *json, const char *key, int64 value)
 {
 	if (value != 0)
 		pgqrs_json_put_int64(json, key, value);
 }
 
-/* Who did it, and what is known besides. */
+/* The role, and the known details. */
 static Datum
 event_data(const PgqrsEvent *e)
 {
 	PgqrsJson json;
 
 	pgqrs_json_begin(&json);
-	put_text(&json, "role", GetUserNameFromId(GetUserId(), true));
-	put_text(&json, "step_id", e->step_id);
-	put_text(&json, "signal", e->signal);
-	put_text(&json, "waiting_for", e->waiting_for);
-	put_text(&json, "reason", e->reason);
-	put_number(&json, "attempt", e->attempt);
-	put_number(&json, "failures", e->failures);
-	put_number(&json, "worker_id", e->worker_id);
-	put_number(&json, "signal_id", e->signal_id);
-	put_number(&json, "parent_run_id", e->parent_run_id);
-	put_number(&json, "child_run_id", e->child_run_id);
-	put_number(&json, "rerun_of", e->rerun_of);
-	put_number(&json, "new_run_id", e->new_run_id);
+	put_text_if_set(&json, "role", GetUserNameFromId(GetUserId(), true));
+	put_text_if_set(&json, "step_id", e->step_id);
+	put_text_if_set(&json, "signal", e->signal);
+	put_text_if_set(&json, "waiting_for", e->waiting_for);
+	put_text_if_set(&json, "reason", e->reason);
+	put_number_if_set(&json, "attempt", e->attempt);
+	put_number_if_set(&json, "failures", e->failures);
+	put_number_if_set(&json, "worker_id", e->worker_id);
+	put_number_if_set(&json, "signal_id", e->signal_id);
+	put_number_if_set(&json, "parent_run_id", e->parent_run_id);
+	put_number_if_set(&json, "child_run_id", e->child_run_id);
+	put_number_if_set(&json, "rerun_of", e->rerun_of);
+	put_number_if_set(&json, "new_run_id", e->new_run_id);
 	if (e->until != 0 && !TIMESTAMP_NOT_FINITE(e->until))
 		pgqrs_json_put_instant(&json, "until", e->until);
 	if (e->error != 0)

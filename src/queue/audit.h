@@ -1,6 +1,6 @@
 /*
  * audit.h
- *	  What happens to runs, written down where pgqrs.audit is on.
+ *	  Audit: events of runs, recorded if pgqrs.audit is on.
  */
 #ifndef PGQRS_AUDIT_H
 #define PGQRS_AUDIT_H
@@ -35,7 +35,7 @@ typedef enum PgqrsEventKind
 	EVENT_COUNT
 } PgqrsEventKind;
 
-/* What there is to say of an event; what is 0 or NULL is left out. */
+/* Details of an event; 0 and NULL are left out. */
 typedef struct PgqrsEvent
 {
 	const char *step_id;
@@ -50,13 +50,13 @@ typedef struct PgqrsEvent
 	int64 child_run_id;
 	int64 rerun_of;
 	int64 new_run_id;
-	TimestampTz until; /* from when work may go on */
+	TimestampTz until; /* earliest time of further work */
 	Datum error;
 } PgqrsEvent;
 
 /*
- * pgqrs_event(kind, run_id, .field = value, …): where the audit is off, this
- * tests one flag and looks at none of the values.
+ * pgqrs_event(kind, run_id, .field = value, ...): with the audit off, this
+ * tests one flag and evaluates no value.
  */
 #define pgqrs_event(kind, run_id, ...)                                       \
 	do                                                                       \
@@ -68,7 +68,7 @@ typedef struct PgqrsEvent
 extern void pgqrs_event_write(PgqrsEventKind kind, int64 run_id,
 							  const PgqrsEvent *event);
 
-/* The same for the run of a message, where that is one; fields of the event. */
+/* The same for the run of a message, if it has one. */
 #define pgqrs_event_of_message(kind, message, ...)                               \
 	do                                                                           \
 	{                                                                            \

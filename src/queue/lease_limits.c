@@ -1,9 +1,10 @@
 /*
  * lease_limits.c
- *	  Leases: whose is the current one, is it live, how many may there be.
+ *	  Leases: whether a lease is current or live, and limits on live leases.
  *
- * Runs in any backend.  Limits are derived from the live leases themselves; a
- * counter could leak, and would be a row that everybody updates.
+ * Runs in any backend.  Limits are checked by counting the live leases
+ * themselves; a counter could drift, and would be a row that every claim
+ * updates.
  */
 #include "queue/lease_limits.h"
 
@@ -31,9 +32,9 @@ pgqrs_lease_is_live(TupleTableSlot *message, TimestampTz now)
 }
 
 /*
- * The locks of a row of pgqrs_queues or pgqrs_workers that has a limit.  A
- * transaction that counts against the limit holds the one to its end; a call
- * that extends a lease shares the other until it has written the message.
+ * Locks on a limited row of pgqrs_queues or pgqrs_workers.  A transaction that
+ * counts against the limit holds LIMIT_COUNTED to its end; a call that extends
+ * a lease shares LIMIT_EXTENDING until it has written the message.
  */
 typedef enum LimitLock
 {
@@ -83,9 +84,12 @@ is_counted_by_others(PgqrsTableId table, int64 id)
 	return count > 0;
 }
 
-/* Whether the limit is locked, of which the end of that transaction tells then. */
+/*
+ * Whether another transaction holds the limit; its end then wakes the waiting
+ * clients.
+ */
 static bool
-must_await(PgqrsTableId table, int64 id)
+must_await_limit(PgqrsTableId table, int64 id)
 {
 	if (!is_counted_by_others(table, id))
 		return false;
@@ -113,13 +117,13 @@ pgqrs_lease_extend_end(PgqrsTableId table, int64 id)
 }
 
 /*
- * Collects the messages that an index lists under the keys and that are under
- * a lease later than now, be it one that a transaction has extended which is
- * open.
+ * Collects the messages that an index lists under the keys with a lease later
+ * than now, also a lease extended by an open transaction.
  */
 static void
-find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
-		  int nkeys, const PgqrsKey *keys, TimestampTz now, PgqrsInt64List *live)
+collect_live_leases(PgqrsTable *messages, TupleTableSlot *slot,
+					PgqrsIndexId index, int nkeys, const PgqrsKey *keys,
+					TimestampTz now, PgqrsInt64List *live)
 {
 	PgqrsScan scan;
 
@@ -131,7 +135,9 @@ find_live(PgqrsTable *messages, TupleTableSlot *slot, PgqrsIndexId index,
 	pgqrs_scan_end(&scan);
 }
 
-/* How many different messages; a lease that is being extended was found twice. */
+/*
+ * Number of distinct messages; a lease that is being extended was found twice.
+ */
 static int
 count_distinct(PgqrsInt64List *live)
 {
@@ -152,14 +158,14 @@ count_in_worker(PgqrsTable *messages, int64 worker_id, TimestampTz now)
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
 	PgqrsInt64List live = {0};
 
-	find_live(messages, pgqrs_table_slot(messages), INDEX_MESSAGES_WORKER, 1,
-			  &key, now, &live);
+	collect_live_leases(messages, pgqrs_table_slot(messages),
+						INDEX_MESSAGES_WORKER, 1, &key, now, &live);
 	return count_distinct(&live);
 }
 
 /*
- * A live lease ends later than now, so what waits to be claimed is not looked
- * at, however much it is; what is delayed is.
+ * A live lease ends later than now, so claimable messages are not read, however
+ * many; delayed messages are.
  */
 static int
 count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
@@ -179,14 +185,15 @@ count_in_queue(PgqrsTable *messages, int64 queue_id, TimestampTz now)
 	while (pgqrs_priority_scan_next(&priorities, &priority))
 	{
 		keys[1].value = Int16GetDatum(priority);
-		find_live(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now, &live);
+		collect_live_leases(messages, slot, INDEX_MESSAGES_CLAIM, 3, keys, now,
+							&live);
 	}
 	pgqrs_priority_scan_end(&priorities);
 	return count_distinct(&live);
 }
 
 static int
-count(PgqrsTable *messages, PgqrsTableId table, int64 id)
+count_leases(PgqrsTable *messages, PgqrsTableId table, int64 id)
 {
 	TimestampTz now = pgqrs_clock();
 
@@ -195,9 +202,9 @@ count(PgqrsTable *messages, PgqrsTableId table, int64 id)
 }
 
 /*
- * Between its look at a lease, which is live, and the new end of it a call that
- * extends keeps this from counting.  From then on the new version counts, also
- * while its transaction is open and the old one has run out.
+ * A call that extends a lease holds its lock from checking the lease to writing
+ * the message, which keeps this count out.  Afterwards the new version counts,
+ * also while its transaction is open and the old lease has expired.
  */
 int
 pgqrs_lease_limit_reserve(PgqrsTable *messages, PgqrsTableId table, int64 id,
@@ -212,7 +219,7 @@ pgqrs_lease_limit_reserve(PgqrsTable *messages, PgqrsTableId table, int64 id,
 			return 0;
 	}
 	lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, true);
-	live = count(messages, table, id);
+	live = count_leases(messages, table, id);
 	unlock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock);
 	if (live >= limit)
 	{
@@ -237,7 +244,7 @@ pgqrs_lease_limit_settle(PgqrsTableId table, int64 id, bool used)
 int
 pgqrs_lease_limit_peek(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 {
-	if (must_await(table, id))
+	if (must_await_limit(table, id))
 		return PGQRS_LIMIT_LOCKED;
-	return Max(0, limit - count(messages, table, id));
+	return Max(0, limit - count_leases(messages, table, id));
 }

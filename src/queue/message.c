@@ -1,12 +1,12 @@
 /*
  * message.c
- *	  Messages: storing, fencing, giving back, ending.
+ *	  Messages: sending, fencing, releasing and ending.
  *
- * Runs in any backend.  Locks pgqrs_messages first and looks the queue up
- * after, so that nobody enqueues into a queue that is being deleted.  A row is
- * changed under LockTupleNoKeyExclusive, which an open step's key-share lock
- * lets pass, and ended under LockTupleExclusive, which it does not.  Whoever
- * names a message by id waits for its lock; a claim never does.
+ * Runs in any backend.  Locks pgqrs_messages first and then looks up the queue,
+ * so that no transaction sends to a queue that is being deleted.  A row is
+ * changed under LockTupleNoKeyExclusive, which does not conflict with an open
+ * step's key-share lock, and ended under LockTupleExclusive, which does.  A
+ * call that names a message by id waits for its lock; a claim never does.
  */
 #include "queue/message.h"
 
@@ -29,7 +29,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-/* The delay of a failed message, where the caller names none. */
+/* Delay of a failed message without a delay of the caller. */
 static const PgqrsBackoff nack_backoff = {
 	.initial_interval = USECS_PER_SEC,
 	.max_interval = 60 * USECS_PER_SEC,
@@ -38,7 +38,7 @@ static const PgqrsBackoff nack_backoff = {
 };
 
 /*
- * Storage
+ * Rows
  */
 
 TimestampTz
@@ -54,7 +54,7 @@ pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when)
 									when->run_at != 0 ? when->run_at : DT_NOBEGIN);
 }
 
-/* A new message's row; now: what pgqrs_when_clock() gave for it. */
+/* Fills in the row of a new message; now: from pgqrs_when_clock(). */
 void
 pgqrs_message_init_row(PgqrsRow *row, PgqrsTable *messages, int64 queue_id,
 					   int64 id, const PgqrsNewMessage *m, TimestampTz now)
@@ -109,7 +109,7 @@ pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id, const char *key,
 	return pgqrs_row_fetch(messages, INDEX_MESSAGES_KEY, 2, keys, slot);
 }
 
-/* Nobody holds it any more; it can be claimed at the given instant. */
+/* Ends the lease; the message becomes claimable at the given time. */
 void
 pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after)
 {
@@ -142,10 +142,10 @@ pgqrs_message_publish_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 }
 
 /*
- * Puts a message that has been deleted into the archive, with the failures it
- * ended with.  error: replaces last_error.  What is done is not kept at all
- * where the queue's retention is 0, unless it is a run's, without which the run
- * would never be removed.
+ * Copies a message that has been deleted into the archive, with its final
+ * number of failures. error: replaces last_error.  A message that is done is
+ * not archived if the queue's retention is 0, except that of a run, which would
+ * otherwise never be removed.
  */
 void
 pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
@@ -203,7 +203,7 @@ pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 	pgqrs_row_insert(messages->archive, &row);
 }
 
-/* The same for one that is locked exclusively. */
+/* Deletes and archives a message that is locked exclusively. */
 void
 pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 				  const PgqrsQueue *queue, PgqrsOutcome outcome, int failures,
@@ -214,26 +214,26 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 }
 
 void
-pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter)
+pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *dead_letter)
 {
 	PgqrsRow row;
 
-	if (pgqrs_is_null(letter, Archive_run_id))
+	if (pgqrs_is_null(dead_letter, Archive_run_id))
 	{
-		pgqrs_row_delete(archive, letter);
+		pgqrs_row_delete(archive, dead_letter);
 		return;
 	}
-	pgqrs_row_copy(&row, archive, letter);
+	pgqrs_row_copy(&row, archive, dead_letter);
 	pgqrs_set(&row, Archive_outcome,
 			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
-	pgqrs_row_update(archive, letter, &row);
+	pgqrs_row_update(archive, dead_letter, &row);
 }
 
 /*
  * Sending
  */
 
-/* The queue to send a plain message to. */
+/* Reads the queue to send a message to. */
 static void
 require_plain_queue(const char *name, PgqrsQueue *queue)
 {
@@ -242,7 +242,7 @@ require_plain_queue(const char *name, PgqrsQueue *queue)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
 				 errmsg("\"%s\" is the queue of a workflow", name),
-				 errdetail("Its messages belong to runs."),
+				 errdetail("The messages of a workflow's queue belong to runs."),
 				 errhint("Start a run with pgqrs_trigger().")));
 }
 
@@ -258,8 +258,9 @@ refuse_duplicate(const PgqrsQueue *queue, const char *key, int64 id)
 }
 
 /*
- * Stores a message under the id, 0: a new one, unless its key is taken.  Tries
- * until a message with the key is there, another one or ours; slot: for reading.
+ * Sends a message, under the given id unless that is 0, unless its key is
+ * taken.  Retries until a message with the key exists, this one or another;
+ * slot: for reading.
  */
 static int64
 enqueue_keyed(PgqrsTable *messages, const PgqrsQueue *queue,
@@ -308,7 +309,7 @@ pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m)
 }
 
 static void
-fill_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
+init_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
 {
 	*m = (PgqrsNewMessage){
 		.when = batch->when,
@@ -320,8 +321,8 @@ fill_item(PgqrsNewMessage *m, const PgqrsNewMessages *batch, int item)
 }
 
 /*
- * Items with keys one by one, in the order of their keys, so that two batches
- * never wait for each other.
+ * Sends the items with keys one by one, in the order of their keys, so that two
+ * batches never wait for each other.
  */
 static void
 enqueue_keyed_items(PgqrsTable *messages, const PgqrsQueue *queue,
@@ -335,7 +336,7 @@ enqueue_keyed_items(PgqrsTable *messages, const PgqrsQueue *queue,
 		PgqrsNewMessage m;
 
 		CHECK_FOR_INTERRUPTS();
-		fill_item(&m, batch, order[i]);
+		init_item(&m, batch, order[i]);
 		ids[order[i]] = enqueue_keyed(messages, queue, &m, ids[order[i]], slot);
 	}
 	pfree(order);
@@ -359,7 +360,7 @@ pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
 	{
 		PgqrsNewMessage m;
 
-		fill_item(&m, batch, i);
+		init_item(&m, batch, i);
 		if (m.idempotency_key == NULL)
 			pgqrs_message_init_row(&rows[count++], messages, queue.queue_id,
 								   ids[i], &m,
@@ -371,28 +372,28 @@ pgqrs_message_enqueue_batch(const char *name, const PgqrsNewMessages *batch,
 }
 
 /*
- * Under a lease
+ * Calls of a lease holder
  */
 
 typedef enum FenceResult
 {
 	FENCE_PASSED,
-	FENCE_STALE,	/* or no such message, or none of ours */
-	FENCE_REPEATED, /* archived as done before, under this lease */
+	FENCE_STALE,	/* or unknown message, or no privilege */
+	FENCE_REPEATED, /* archived before, under this lease */
 	FENCE_BUSY,		/* another transaction is writing the message */
-	FENCE_RUN		/* the message of a run, where that is not allowed */
+	FENCE_RUN		/* the message of a run, not allowed here */
 } FenceResult;
 
-/* What to do to a message for the holder of its lease. */
+/* How the call takes the message. */
 typedef enum FenceAction
 {
 	FENCE_TRY_LOCK,		/* without waiting */
-	FENCE_LOCK_AND_END, /* so does whoever works on it */
+	FENCE_LOCK_AND_END, /* conflicts with open steps */
 	FENCE_DELETE
 } FenceAction;
 
 static PgqrsLockResult
-act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
+lock_or_delete(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
 {
 	if (action == FENCE_DELETE)
 		return pgqrs_row_try_delete(messages, slot, LockWaitBlock);
@@ -402,14 +403,14 @@ act(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
 }
 
 /*
- * Locks or deletes a message for the holder of its current lease, and counts as
- * a sign of life of the worker that claimed it.  The lease is looked at before,
- * so that nobody can hold up messages by guessing, and in the version that is
- * locked.
+ * Locks or deletes a message for the holder of its current lease, and records a
+ * heartbeat of its worker.  The lease is checked before locking, so that no
+ * caller can block messages by guessing leases, and again in the locked
+ * version.
  */
 static FenceResult
-fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
-	  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
+fence_message(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
+			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	PgqrsLockResult locked;
 
@@ -422,7 +423,7 @@ fence(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 			return FENCE_STALE;
 		if (!allow_run && queue->is_workflow)
 			return FENCE_RUN;
-		locked = act(messages, slot, action);
+		locked = lock_or_delete(messages, slot, action);
 	} while (locked == ROW_CHANGED);
 	if (!pgqrs_is_null(slot, Messages_worker_id))
 		pgqrs_worker_record_call(pgqrs_get_int64(slot, Messages_worker_id));
@@ -436,22 +437,22 @@ pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now)
 		pgqrs_get_time(slot, Messages_deadline_at) <= now;
 }
 
-/* The message in the slot ends with its run. */
+/* Refuses a call on the message of a run. */
 static void
-refuse_run(TupleTableSlot *slot, int64 id)
+refuse_run_message(TupleTableSlot *slot, int64 id)
 {
 	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 		pgqrs_error_run_past_deadline(id);
 	ereport(ERROR,
 			(errcode(ERRCODE_PGQRS_INVALID_STATE),
 			 errmsg("message " INT64_FORMAT " belongs to a run", id),
-			 errdetail("It ends with its run."),
+			 errdetail("The message of a run ends with its run."),
 			 errhint("Use pgqrs_complete_run() or pgqrs_fail_run().")));
 }
 
-/* How the message ended under this very lease; false: it did not. */
+/* How the message ended under this lease; false: it did not. */
 static bool
-ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
+outcome_under_lease(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
 {
 	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
 	TupleTableSlot *slot = pgqrs_table_slot(archive);
@@ -472,25 +473,25 @@ ended_under(int64 id, int64 lease, PgqrsOutcome *outcome, bool *is_run)
 	return found;
 }
 
-/* Whether the message was archived as done under this very lease. */
+/* Whether the message was archived as done under this lease. */
 static bool
 was_archived(int64 id, int64 lease)
 {
 	PgqrsOutcome outcome;
 	bool is_run;
 
-	return ended_under(id, lease, &outcome, &is_run) &&
+	return outcome_under_lease(id, lease, &outcome, &is_run) &&
 		outcome == OUTCOME_DONE && !is_run;
 }
 
-/* The lease is not the current one: why. */
+/* Raises the error for a lease that is not the current one. */
 static void
 refuse_lease(int64 id, int64 lease)
 {
 	PgqrsOutcome outcome;
 	bool is_run;
 
-	if (!ended_under(id, lease, &outcome, &is_run))
+	if (!outcome_under_lease(id, lease, &outcome, &is_run))
 		pgqrs_error_lease_lost("message", id);
 	if (outcome == OUTCOME_CANCELLED)
 		pgqrs_error_run_cancelled(id);
@@ -502,15 +503,16 @@ refuse_lease(int64 id, int64 lease)
 																 RUN_ERROR));
 }
 
-/* The same for functions that raise. */
+/* Fences, or raises the error. */
 static void
 require_lease(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 			  bool allow_run, TupleTableSlot *slot, PgqrsQueue *queue)
 {
-	FenceResult result = fence(messages, id, lease, action, allow_run, slot, queue);
+	FenceResult result = fence_message(messages, id, lease, action, allow_run,
+									   slot, queue);
 
 	if (result == FENCE_RUN)
-		refuse_run(slot, id);
+		refuse_run_message(slot, id);
 	if (result != FENCE_PASSED)
 		refuse_lease(id, lease);
 }
@@ -522,19 +524,19 @@ stored_failures(TupleTableSlot *slot)
 }
 
 static FenceResult
-archive(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
+archive_message(PgqrsTable *messages, int64 id, int64 lease, TupleTableSlot *slot)
 {
 	PgqrsQueue queue;
 	FenceResult result;
 
-	result = fence(messages, id, lease, FENCE_DELETE, false, slot, &queue);
+	result = fence_message(messages, id, lease, FENCE_DELETE, false, slot, &queue);
 	if (result == FENCE_PASSED)
 		pgqrs_message_archive_deleted(messages, slot, &queue, OUTCOME_DONE,
 									  stored_failures(slot), PGQRS_NULL);
 	else if (result == FENCE_STALE && was_archived(id, lease))
 		result = FENCE_REPEATED;
 	else if (result == FENCE_RUN)
-		refuse_run(slot, id);
+		refuse_run_message(slot, id);
 	return result;
 }
 
@@ -542,7 +544,8 @@ bool
 pgqrs_message_archive(int64 id, int64 lease)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	FenceResult result = archive(messages, id, lease, pgqrs_table_slot(messages));
+	FenceResult result = archive_message(messages, id, lease,
+										 pgqrs_table_slot(messages));
 
 	if (result == FENCE_STALE)
 		refuse_lease(id, lease);
@@ -550,7 +553,7 @@ pgqrs_message_archive(int64 id, int64 lease)
 	return result == FENCE_PASSED;
 }
 
-/* Answers per item; order: the places of the ids in ascending order of the ids. */
+/* Results per item; order: indexes of the ids in ascending order of the ids. */
 void
 pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
 							const int *order, bool *archived, bool *is_current)
@@ -561,7 +564,8 @@ pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
 	for (int i = 0; i < count; i++)
 	{
 		int item = order[i];
-		FenceResult result = archive(messages, ids[item], leases[item], slot);
+		FenceResult result = archive_message(messages, ids[item], leases[item],
+											 slot);
 
 		archived[item] = result == FENCE_PASSED;
 		is_current[item] = result != FENCE_STALE;
@@ -583,12 +587,12 @@ pgqrs_message_delete(int64 id, int64 lease)
 }
 
 /*
- * Gives up the lease of the locked message, if it has one, unless its run was asked
- * to stop: false.  The message can be claimed at the instant.
+ * Releases the lease, if any, of the locked message, which becomes claimable at
+ * that time; false: its run was asked to stop.
  */
 static bool
-give_back(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
-		  int64 delay, TimestampTz not_before, PgqrsEventKind event)
+release_lease(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
+			  int64 delay, TimestampTz not_before, PgqrsEventKind event)
 {
 	TimestampTz at;
 	PgqrsRow row;
@@ -616,7 +620,8 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	require_lease(messages, id, lease, FENCE_LOCK_AND_END, true, slot, &queue);
 	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 		pgqrs_error_run_past_deadline(id);
-	released = give_back(messages, slot, &queue, delay, DT_NOBEGIN, EVENT_RELEASED);
+	released = release_lease(messages, slot, &queue, delay, DT_NOBEGIN,
+							 EVENT_RELEASED);
 	pgqrs_table_close(messages);
 	return released;
 }
@@ -658,7 +663,7 @@ pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack, TimestampTz *re
 }
 
 static bool
-take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
+reserve_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 {
 	if (limit == 0)
 		return true;
@@ -669,8 +674,8 @@ take_one(PgqrsTable *messages, PgqrsTableId table, int64 id, int limit)
 }
 
 /*
- * A lease that has run out no longer counts against the limits of its queue
- * and its worker, so living on takes room like a claim.
+ * An expired lease no longer counts against the limits of its queue and worker,
+ * so extending it takes room like a claim.
  */
 static bool
 may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
@@ -678,13 +683,14 @@ may_revive(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue)
 	int64 worker_id = pgqrs_get_int64(slot, Messages_worker_id);
 	int max_concurrent = worker_id != 0 ? pgqrs_worker_max_concurrent(worker_id) : 0;
 
-	return take_one(messages, TABLE_QUEUES, queue->queue_id, queue->max_in_flight) &&
-		take_one(messages, TABLE_WORKERS, worker_id, max_concurrent);
+	return reserve_one(messages, TABLE_QUEUES, queue->queue_id,
+					   queue->max_in_flight) &&
+		reserve_one(messages, TABLE_WORKERS, worker_id, max_concurrent);
 }
 
-/* Sorts ids and drops what is there twice; how many are left. */
+/* Sorts ids and removes duplicates; returns the number left. */
 static int
-distinct(int64 *ids, int count)
+sort_distinct(int64 *ids, int count)
 {
 	int n = 0;
 
@@ -696,11 +702,11 @@ distinct(int64 *ids, int count)
 }
 
 /*
- * The lease, which is held under a limit, has run out.  Says nothing of the
- * next moment: the message is not locked.
+ * Whether the lease is limited and has expired.  The result may be outdated at
+ * once: the message is not locked.
  */
 static bool
-needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
+needs_limit_lock(TupleTableSlot *slot, PgqrsQueue *queue)
 {
 	return pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
 							  PRIVILEGE_WORK, queue) &&
@@ -709,10 +715,10 @@ needs_room(TupleTableSlot *slot, PgqrsQueue *queue)
 }
 
 /*
- * Leases that have run out take room when they are extended.  Here everybody
- * waits for the limits' locks, before that of any message and in one order:
- * queues, then workers, by their ids.  A lease that runs out after this gets
- * its lock at once or not at all.  leases: NULL for whichever they are.
+ * Extending expired leases takes room.  Here the call waits for the locks of
+ * the limits, before locking any message and in one order: queues, then
+ * workers, by id.  A lease that expires later gets its lock at once or not at
+ * all. leases: NULL for any lease.
  */
 void
 pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
@@ -729,17 +735,17 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 
 		if (!pgqrs_row_fetch_id(messages, ids[i], slot) ||
 			(leases != NULL && !pgqrs_lease_is_current(slot, leases[i])) ||
-			!needs_room(slot, &queue))
+			!needs_limit_lock(slot, &queue))
 			continue;
 		if (queue.max_in_flight > 0)
 			queues[nqueues++] = queue.queue_id;
 		if (!pgqrs_is_null(slot, Messages_worker_id))
 			workers[nworkers++] = pgqrs_get_int64(slot, Messages_worker_id);
 	}
-	nqueues = distinct(queues, nqueues);
+	nqueues = sort_distinct(queues, nqueues);
 	for (int i = 0; i < nqueues; i++)
 		pgqrs_lease_limit_lock(TABLE_QUEUES, queues[i]);
-	nworkers = distinct(workers, nworkers);
+	nworkers = sort_distinct(workers, nworkers);
 	for (int i = 0; i < nworkers; i++)
 		if (pgqrs_worker_max_concurrent(workers[i]) > 0)
 			pgqrs_lease_limit_lock(TABLE_WORKERS, workers[i]);
@@ -747,7 +753,10 @@ pgqrs_message_lock_limits(PgqrsTable *messages, TupleTableSlot *slot, int count,
 	pfree(queues);
 }
 
-/* Between the two, nobody counts leases under the limits that there may be. */
+/*
+ * Between these two calls no other transaction counts leases under these
+ * limits.
+ */
 static void
 mark_extending(int64 worker_id, const PgqrsQueue *queue,
 			   void (*mark)(PgqrsTableId table, int64 id))
@@ -758,7 +767,7 @@ mark_extending(int64 worker_id, const PgqrsQueue *queue,
 		mark(TABLE_WORKERS, worker_id);
 }
 
-/* When the lease ends that is extended; timeout < 0: never earlier than before. */
+/* The end of an extended lease; timeout < 0: never earlier than before. */
 static TimestampTz
 extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
 {
@@ -773,7 +782,7 @@ extended_end(TupleTableSlot *slot, const PgqrsQueue *queue, int64 timeout)
 
 /*
  * While another transaction is writing the message, the lease stays as it is,
- * which is no reason to drop the work.
+ * which is no reason for the worker to stop.
  */
 bool
 pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
@@ -787,7 +796,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	FenceResult result;
 
 	*cancel_requested = false;
-	result = fence(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
+	result = fence_message(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
 	if (result == FENCE_BUSY && !pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
 	{
 		*cancel_requested = pgqrs_message_is_cancelling(slot);
@@ -814,7 +823,7 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	return current;
 }
 
-/* Answers per item; order: as for pgqrs_message_archive_batch(). */
+/* Results per item; order: as for pgqrs_message_archive_batch(). */
 void
 pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 						   const int *order, int64 timeout, bool *extended,
@@ -837,7 +846,7 @@ pgqrs_message_extend_batch(int count, const int64 *ids, const int64 *leases,
 	pgqrs_async_commit_end();
 }
 
-/* For the operator: moves the message and revokes a lease without a failure. */
+/* For operators: moves a message and revokes its lease without a failure. */
 bool
 pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 {
@@ -854,7 +863,8 @@ pgqrs_message_set_visibility(int64 id, TimestampTz visible_after)
 			pgqrs_error_message_not_found(id);
 	} while (pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock) !=
 			 ROW_LOCKED);
-	moved = give_back(messages, slot, &queue, 0, visible_after, EVENT_RESCHEDULED);
+	moved = release_lease(messages, slot, &queue, 0, visible_after,
+						  EVENT_RESCHEDULED);
 	pgqrs_table_close(messages);
 	return moved;
 }

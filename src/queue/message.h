@@ -1,6 +1,6 @@
 /*
  * message.h
- *	  Messages: storing, fencing, giving back, ending.
+ *	  Messages: sending, fencing, releasing and ending.
  */
 #ifndef PGQRS_MESSAGE_H
 #define PGQRS_MESSAGE_H
@@ -12,70 +12,74 @@
 #include "queue/queue.h"
 #include "store/table.h"
 
-/* When a message may first be claimed. */
+/* When a message becomes claimable. */
 typedef struct PgqrsWhen
 {
-	int64 delay;		/* microseconds, from the moment of writing */
-	TimestampTz run_at; /* or at this instant, if it is not 0 */
+	int64 delay;		/* microseconds after the write */
+	TimestampTz run_at; /* or at this time, unless 0 */
 } PgqrsWhen;
 
-/* What to do when the idempotency key is taken. */
+/* What a duplicate idempotency key leads to. */
 typedef enum PgqrsOnDuplicate
 {
-	DUPLICATE_RETURN, /* answer the id of the one that has it */
-	DUPLICATE_RAISE,  /* 23505 */
-	DUPLICATE_NULL	  /* answer 0 */
+	DUPLICATE_RETURN, /* return the id of the existing message */
+	DUPLICATE_RAISE,  /* error 23505 */
+	DUPLICATE_NULL	  /* return 0 */
 } PgqrsOnDuplicate;
 
-/* A message to be stored. */
+/* A message to be sent. */
 typedef struct PgqrsNewMessage
 {
 	PgqrsWhen when;
 	int priority;
-	bool is_run; /* id and run_id are the same, no payload */
+	bool is_run; /* message of a run: run_id is the id, no payload */
 	Datum payload;
 	NullableDatum headers;
 	const char *idempotency_key; /* or NULL */
 	PgqrsOnDuplicate on_duplicate;
-	int64 timeout;				 /* microseconds to the deadline, 0: none */
-	TimestampTz latest_deadline; /* the deadline at the latest, 0: none */
+	int64 timeout;				 /* microseconds to the deadline; 0: none */
+	TimestampTz latest_deadline; /* latest deadline; 0: none */
 } PgqrsNewMessage;
 
-/* waiting_for of a message whose run was asked to stop while somebody held it. */
+/* waiting_for of the message of a run that was asked to stop while leased. */
 #define PGQRS_WAIT_CANCEL "cancel"
 
 extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
-/* Past the deadline of the run that it belongs to. */
+/* Whether the deadline of the message's run has passed. */
 extern bool pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now);
 
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
-/* The clock for a backend that writes a message that becomes visible then, see claim_floor.c. */
+/*
+ * The clock for writing a message that becomes visible then, see claim_floor.c.
+ */
 extern TimestampTz pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when);
 
-/* Sending: the id of the new message, or what on_duplicate says where the key is taken. */
+/*
+ * Sends a message; returns its id, or for a duplicate key as on_duplicate says.
+ */
 extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
 
-/* Plain messages to be stored together. */
+/* Messages to be sent together. */
 typedef struct PgqrsNewMessages
 {
 	PgqrsWhen when;
 	int priority;
 	int count;
 	Datum *payloads;
-	NullableDatum *headers; /* or NULL: none has any */
-	char **keys; /* idempotency keys, each of which may be NULL; or NULL */
+	NullableDatum *headers; /* or NULL: no headers */
+	char **keys;			/* idempotency keys, each may be NULL; or NULL */
 } PgqrsNewMessages;
 
-/* The same for many; ids: room for one each. */
+/* Sends many; ids: one each. */
 extern void pgqrs_message_enqueue_batch(const char *queue,
 										const PgqrsNewMessages *batch, int64 *ids);
 
 /*
- * Under a lease.  PQ006, PQ010 and PQ007 as pgqrs_run_fence(), PQ016 where a
- * run's message is not allowed.  Archiving answers false where the message was
- * archived before under this lease.
+ * Calls of a lease holder.  PQ006, PQ010 and PQ007 as pgqrs_run_fence(); PQ016
+ * if the message of a run is not allowed.  Archiving returns false if the
+ * message was archived before under this lease.
  */
 extern bool pgqrs_message_archive(int64 id, int64 lease);
 extern void pgqrs_message_archive_batch(int count, const int64 *ids,
@@ -84,28 +88,31 @@ extern void pgqrs_message_archive_batch(int count, const int64 *ids,
 extern void pgqrs_message_delete(int64 id, int64 lease);
 
 /*
- * Giving the lease up, or having it taken away by an operator.  False: the run
- * was asked to stop; nothing was changed, the message is locked exclusively,
- * and the caller has to end the run.
+ * Releases a lease, or revokes it for an operator.  False: the run was asked to
+ * stop; the message is unchanged and locked exclusively, and the caller must
+ * end the run.
  */
 extern bool pgqrs_message_release(int64 id, int64 lease, int64 delay);
 extern bool pgqrs_message_set_visibility(int64 id, TimestampTz visible_after);
 
-/* What a nack tells. */
+/* Arguments of a nack. */
 typedef struct PgqrsNack
 {
 	NullableDatum error;
 	bool retryable;
-	int64 delay; /* microseconds, < 0: by the number of failures */
+	int64 delay; /* microseconds; < 0: by number of failures */
 } PgqrsNack;
 
-/* True and the time of the next try, or false: it is a dead letter now. */
+/*
+ * True and the time of the next delivery, or false: the message is a dead
+ * letter now.
+ */
 extern bool pgqrs_message_nack(int64 id, int64 lease, const PgqrsNack *nack,
 							   TimestampTz *retry_at);
 
 /*
- * The same; timeout < 0: the queue's; false: the lease is not the current one.
- * slot: of messages, which are open for writing.
+ * Extends a lease; timeout < 0: the queue's; false: the lease is not the
+ * current one. slot: of messages, which are open for writing.
  */
 extern void pgqrs_message_lock_limits(PgqrsTable *messages,
 									  TupleTableSlot *slot, int count,
@@ -119,7 +126,7 @@ extern void pgqrs_message_extend_batch(int count, const int64 *ids,
 									   bool *cancel_requested);
 
 /*
- * The storage below.  messages is open for writing; a slot's row is locked as
+ * Building blocks. messages is open for writing; the row in a slot is locked as
  * the change needs.
  */
 extern void pgqrs_message_init_row(PgqrsRow *row, PgqrsTable *messages,
@@ -130,8 +137,8 @@ extern bool pgqrs_message_by_key(PgqrsTable *messages, int64 queue_id,
 extern void pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after);
 
 /*
- * The message is held until visible_after; last: and if that passes, it ends.
- * Maintenance sees to it.
+ * Sets the end of the lease. last: the message ends if the lease expires, which
+ * maintenance sees to.
  */
 extern void pgqrs_message_set_lease_end(PgqrsRow *row,
 										TimestampTz visible_after, bool last);
@@ -140,15 +147,18 @@ extern void pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *
 										  PgqrsOutcome outcome, int failures,
 										  NullableDatum error);
 
-/* The lease of the message in the slot, if it had one, is no more: there is room. */
+/*
+ * The lease of the message in the slot, if any, has ended: publishes the room
+ * under the limits.
+ */
 extern void pgqrs_message_publish_room(TupleTableSlot *slot,
 									   const PgqrsQueue *queue);
 
 /*
- * A dead letter, locked exclusively, is thrown away.  A run keeps it, as no dead
- * one any more, so that both are removed together when they were kept long enough.
+ * Discards a dead letter, locked exclusively.  That of a run stays in the
+ * archive, no longer dead, so that retention removes both together.
  */
-extern void pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *letter);
+extern void pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *dead_letter);
 extern void pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 							  const PgqrsQueue *queue, PgqrsOutcome outcome,
 							  int failures, NullableDatum error);

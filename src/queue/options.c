@@ -1,7 +1,7 @@
 /*
  * options.c
- *	  What create and alter are given for a queue or a workflow: defaults,
- *	  resets, and comparison with what is stored.
+ *	  Options: the arguments that create and alter take for a queue or a
+ *	  workflow.
  *
  * Runs in any backend, takes no lock.
  */
@@ -28,7 +28,7 @@ as_text(NullableDatum value, Oid type)
 	return OidOutputFunctionCall(output, value.value);
 }
 
-/* The type of the argument. */
+/* The type of the option's argument. */
 static Oid
 type_of(const PgqrsOption *option)
 {
@@ -65,7 +65,7 @@ default_of(const PgqrsOption *option)
 	return pgqrs_value(value);
 }
 
-/* Nothing is given: each has its default. */
+/* Initializes the options: none is given. */
 void
 pgqrs_options_init(PgqrsOptions *s, const PgqrsOption *known, int count)
 {
@@ -80,7 +80,10 @@ pgqrs_options_init(PgqrsOptions *s, const PgqrsOption *known, int count)
 	}
 }
 
-/* 0A000 for another value than the default of an option that is not supported yet. */
+/*
+ * Gives a value. 0A000 for an option that is not supported yet, unless the
+ * value is the default.
+ */
 void
 pgqrs_options_give(PgqrsOptions *s, int i, Datum value)
 {
@@ -94,7 +97,10 @@ pgqrs_options_give(PgqrsOptions *s, int i, Datum value)
 		pgqrs_error_not_supported(psprintf("argument \"%s\"", option->name));
 }
 
-/* What exists is to have these settings, and the defaults of all others. */
+/*
+ * Replaces all settings of an existing object: options not given get their
+ * defaults.
+ */
 void
 pgqrs_options_replace(PgqrsOptions *s)
 {
@@ -117,7 +123,7 @@ refuse_name(const PgqrsOptions *s, const char *name)
 			 errhint("Use some of %s.", known.data)));
 }
 
-/* Back to the default; refused if the same call gives a value. */
+/* Resets an option to its default; refused if the same call gives a value. */
 void
 pgqrs_options_reset(PgqrsOptions *s, const char *name)
 {
@@ -142,7 +148,7 @@ is_held(const PgqrsOptions *s, int setting, PgqrsTableId table)
 	return s->known[setting].column != 0 && s->known[setting].table == table;
 }
 
-/* Whether a setting that the table holds is given. */
+/* Whether an option with a column in the table is given. */
 bool
 pgqrs_options_given(const PgqrsOptions *s, PgqrsTableId table)
 {
@@ -152,7 +158,7 @@ pgqrs_options_given(const PgqrsOptions *s, PgqrsTableId table)
 	return false;
 }
 
-/* Puts those that the table holds into a row of it. */
+/* Writes the options with columns in the table into a row. */
 void
 pgqrs_options_store(const PgqrsOptions *s, PgqrsTableId table, bool only_given,
 					PgqrsRow *row)
@@ -165,7 +171,7 @@ pgqrs_options_store(const PgqrsOptions *s, PgqrsTableId table, bool only_given,
 	}
 }
 
-/* What a stored row has in the column of a setting. */
+/* The stored value of an option, as text. */
 static char *
 stored_text(const PgqrsOption *known, PgqrsTable *table, TupleTableSlot *slot,
 			Oid *type)
@@ -175,9 +181,9 @@ stored_text(const PgqrsOption *known, PgqrsTable *table, TupleTableSlot *slot,
 }
 
 /*
- * Appends what a stored row has otherwise than asked.  An argument that has
- * its default value cannot be told from one that was left out, and counts as
- * left out.
+ * Appends the differences between a stored row and the options given.  An
+ * argument with its default value cannot be distinguished from an omitted one,
+ * and counts as omitted.
  */
 void
 pgqrs_options_compare(const PgqrsOptions *s, PgqrsTable *table,
@@ -201,7 +207,10 @@ pgqrs_options_compare(const PgqrsOptions *s, PgqrsTable *table,
 	}
 }
 
-/* Whether a stored row has any setting otherwise than asked, or by default. */
+/*
+ * Whether any setting of a stored row differs from the options, defaults
+ * included.
+ */
 bool
 pgqrs_options_differ(const PgqrsOptions *s, PgqrsTable *table, TupleTableSlot *slot)
 {

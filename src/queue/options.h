@@ -1,6 +1,7 @@
 /*
  * options.h
- *	  What create and alter are given for a queue or a workflow.
+ *	  Options: the arguments that create and alter take for a queue or a
+ *	  workflow.
  */
 #ifndef PGQRS_OPTIONS_H
 #define PGQRS_OPTIONS_H
@@ -22,22 +23,24 @@ typedef enum PgqrsOptionKind
 	OPTION_BOOLEAN,
 	OPTION_TEXT,
 	OPTION_TEXTS,
-	OPTION_QUEUE, /* the name of one */
+	OPTION_QUEUE, /* name of a queue */
 	OPTION_KEY_SCOPE,
 	OPTION_ON_CANCEL
 } PgqrsOptionKind;
 
 /*
- * An option of queues or workflows.  The default stands in the SQL of create, too;
- * test/pgtap/defaults.sql compares them.
+ * An option of queues or workflows.  The SQL of the create function states the
+ * default, too; test/pgtap/defaults.sql compares the two.
  */
 typedef struct PgqrsOption
 {
-	const char *name; /* of its argument */
+	const char *name; /* name of its argument */
 	PgqrsOptionKind kind;
-	const char *initial; /* its default as text, or NULL */
-	int64 min;			 /* of an integer, or of a duration in microseconds */
-	int64 max;			 /* of a duration; a min of 1 reads as more than 0 */
+	const char *initial; /* default as text, or NULL */
+	int64 min;			 /* minimum of an integer, or of a duration in
+						  * microseconds */
+	int64 max;			 /* maximum of a duration; a min of 1 reads as more than
+						  * 0 */
 	PgqrsTableId table;
 	AttrNumber column; /* 0: only the default is supported so far */
 } PgqrsOption;
@@ -53,14 +56,14 @@ typedef struct PgqrsOption
 	}
 #define PGQRS_FLOW_OPTION_COUNT 6
 
-/* One of each; what is not given has its default. */
+/* The options of a call; an option that is not given has its default. */
 typedef struct PgqrsOptions
 {
 	const PgqrsOption *known;
 	int count;
-	bool replace; /* what exists gets all of them, also those not given */
+	bool replace; /* sets all options, also those not given */
 	bool given[PGQRS_MAX_OPTIONS];
-	bool reset[PGQRS_MAX_OPTIONS]; /* given by its name only */
+	bool reset[PGQRS_MAX_OPTIONS]; /* named in reset */
 	NullableDatum values[PGQRS_MAX_OPTIONS];
 	NullableDatum defaults[PGQRS_MAX_OPTIONS];
 } PgqrsOptions;

@@ -1,10 +1,11 @@
 /*
  * priority_scan.c
- *	  Priority scan: the priorities of a queue that have messages, from high to low.
+ *	  Priority scan: the priorities of a queue that have messages, from high
+ *	  to low.
  *
- * Runs in any backend and locks nothing.  One index descent finds the next
- * priority.  Dead index entries count, so that a priority with nothing else costs
- * a single entry here.
+ * Runs in any backend and takes no lock.  One index descent finds the next
+ * priority.  Dead index entries count, so that a priority with dead entries
+ * only costs one entry here.
  */
 #include "queue/priority_scan.h"
 #include "store/scan.h"

@@ -2,20 +2,20 @@
  * queue.c
  *	  Queues: found by name, id and pattern; created, altered and paused.
  *
- * Runs in any backend.  What was read of pgqrs_queues is cached until a queue
- * changes, which the next lookup by name or id after the commit sees; lists of
- * many queues see it when a transaction starts or a new table lock is taken.  A
- * caller that must not miss the deletion of a queue locks pgqrs_messages before
- * it looks the queue up.
+ * Runs in any backend.  Rows of pgqrs_queues are cached until a queue changes,
+ * which the next look-up by name or id after the commit sees; lists of many
+ * queues see it when a transaction starts or takes a new table lock.  A caller
+ * that must not miss the deletion of a queue locks pgqrs_messages before it
+ * looks the queue up.
  *
  * A deleted queue keeps its row, marked with the time, until its messages and
- * runs are removed.  No lookup finds it, and its name is free.
+ * runs are removed.  No look-up finds it, and its name is free.
  *
- * Locks of administration: the queue's row, to the end of the transaction, so
- * that changes of one queue follow one another.  Callers that use a queue lock
- * nothing of it and may go on with the old settings until a change commits.  Of
- * two transactions that create the same queue at once, one waits for the other
- * and finds the queue, at every isolation level.
+ * Administration locks the queue's row to the end of the transaction, so
+ * changes of one queue follow one another.  Callers that use a queue lock
+ * nothing of it and may use the old settings until a change commits.  Of two
+ * transactions that create the same queue at once, one waits for the other and
+ * finds the queue, at every isolation level.
  */
 #include "queue/queue.h"
 
@@ -60,7 +60,10 @@ reset_stale_cache(void)
 	uint64 generation;
 	HASHCTL ctl;
 
-	/* a transaction that has its locks already would notice no change else */
+	/*
+	 * a transaction that already holds its locks would not see a change
+	 * otherwise
+	 */
 	AcceptInvalidationMessages();
 	generation = pgqrs_catalog_generation(TABLE_QUEUES);
 
@@ -95,7 +98,7 @@ stored_duration(TupleTableSlot *slot, AttrNumber column, bool *valid)
 	return duration;
 }
 
-/* False: the row has a setting that no function of ours would store. */
+/* False if the row has a setting that the extension's functions never store. */
 static bool
 read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 {
@@ -148,7 +151,7 @@ load_queue(PgqrsIndexId index, Datum key, PgqrsQueue *queue)
 	TupleTableSlot *slot = pgqrs_table_slot(queues);
 	bool found;
 
-	reset_stale_cache(); /* opening the table may have let one in, too */
+	reset_stale_cache(); /* opening the table may have processed an invalidation */
 	found = pgqrs_row_fetch(queues, index, 1, &key, slot) &&
 		pgqrs_is_null(slot, Queues_deleted_at);
 	if (found && !read_queue(slot, queue))
@@ -204,7 +207,7 @@ pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege, PgqrsQueue *queue)
 	return pgqrs_queue_by_id(queue_id, queue) && has_privilege(queue, privilege);
 }
 
-/* False: it has no privilege at all; 42501: it has another one. */
+/* False: the role has no privilege at all. 42501: it has another privilege. */
 static bool
 check_privilege(const PgqrsQueue *queue, PgqrsPrivilege privilege)
 {
@@ -230,10 +233,10 @@ pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege, PgqrsQueue *queue)
 }
 
 /*
- * A queue that is found empty may be deleted without force while a sender looks
- * it up: the sender waits for that transaction's end.  A forced deletion takes
- * what is sent before its commit with it, and no sender waits.  The sender has
- * locked pgqrs_messages; writers.c says why that matters.
+ * An empty queue may be deleted without force while a sender looks it up: the
+ * sender waits for the end of the deleting transaction.  A forced deletion also
+ * deletes messages sent before its commit, and no sender waits.  The sender has
+ * locked pgqrs_messages; writers.c explains why that matters.
  */
 bool
 pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
@@ -248,7 +251,7 @@ pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue)
 	return false;
 }
 
-/* For what refers to a queue by its name: a schedule, an outbox. */
+/* For objects that refer to a queue by name: schedules and outboxes. */
 bool
 pgqrs_queue_pin(const char *name)
 {
@@ -274,7 +277,7 @@ pgqrs_queue_require(const char *name, PgqrsPrivilege privilege, PgqrsQueue *queu
 		pgqrs_error_queue_not_found(name);
 }
 
-/* Makes sure that the cache holds every queue. */
+/* Loads all queues into the cache. */
 static void
 cache_all_queues(void)
 {
@@ -340,7 +343,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 		result = lappend(result, copy);
 	}
 
-	/* a privilege check may read tables, so only now */
+	/* a privilege check may read tables, hence only now */
 	for (int i = list_length(result) - 1; i >= 0; i--)
 		if (!has_privilege(list_nth(result, i), privilege))
 			result = list_delete_nth_cell(result, i);
@@ -349,7 +352,7 @@ pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege)
 }
 
 /*
- * Cached queue_lists of queues
+ * Cached lists of queues
  */
 
 #define MAX_LISTS 4
@@ -366,7 +369,7 @@ typedef struct QueueList
 
 static QueueList queue_lists[MAX_LISTS];
 
-/* No pattern has control characters. */
+/* Patterns contain no control characters. */
 static void
 append_key(StringInfo key, List *patterns)
 {
@@ -386,7 +389,7 @@ is_current_list(const QueueList *list, const char *key)
 		strcmp(list->key, key) == 0;
 }
 
-/* What changes from here on makes the next call start over. */
+/* A change from here on makes the next call start over. */
 static void
 fill_list(QueueList *list, const char *key, List *patterns, List *also,
 		  PgqrsPrivilege privilege)
@@ -480,9 +483,9 @@ pgqrs_queue_defaults(PgqrsOptions *s)
 }
 
 /*
- * Inserts a queue with its own default settings and, over them, those given
- * that pgqrs_queues holds.  False: another queue has the name, or had it a
- * moment ago.
+ * Inserts a queue with its default settings, overridden by the given options
+ * that pgqrs_queues has columns for.  False: another queue has the name, or had
+ * it a moment ago.
  */
 bool
 pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
@@ -507,7 +510,7 @@ pgqrs_queue_insert(PgqrsTable *queues, const char *name, bool is_workflow,
 	return true;
 }
 
-/* The row of a queue, for any role. */
+/* Reads the row of a queue, for any role. */
 bool
 pgqrs_queue_find(PgqrsTable *queues, const char *name, TupleTableSlot *slot)
 {
@@ -517,8 +520,9 @@ pgqrs_queue_find(PgqrsTable *queues, const char *name, TupleTableSlot *slot)
 }
 
 /*
- * Locks the row of a queue for a role that administers it.  False if there is
- * none or the role has no privilege on it at all; 42501 if it has another.
+ * Locks the row of a queue for a role that administers it.  False if the queue
+ * does not exist or the role has no privilege on it at all; 42501 if the role
+ * has another privilege.
  */
 bool
 pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
@@ -535,7 +539,9 @@ pgqrs_queue_lock(PgqrsTable *queues, const char *name, LockTupleMode mode,
 	return false;
 }
 
-/* Writes the given settings that pgqrs_queues holds into a locked row. */
+/*
+ * Writes the given options that pgqrs_queues has columns for into a locked row.
+ */
 void
 pgqrs_queue_store(PgqrsTable *queues, TupleTableSlot *slot, const PgqrsOptions *s)
 {
@@ -562,7 +568,10 @@ refuse_workflow(const char *name, TupleTableSlot *slot)
 				 errhint("Choose another name, or use the workflow's queue through pgqrs_trigger().")));
 }
 
-/* An existing queue stays as it is: says so if something else was asked for. */
+/*
+ * Leaves an existing queue unchanged, with a notice if its settings differ from
+ * those given.
+ */
 static void
 keep_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
 		   TupleTableSlot *slot)
@@ -579,8 +588,8 @@ keep_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
 }
 
 /*
- * An existing queue gets the settings; one that has them is neither written nor
- * locked.  False: it was deleted meanwhile.
+ * Stores the settings in an existing queue, unless it has them: then it is
+ * neither written nor locked.  False: it was deleted meanwhile.
  */
 static bool
 replace_queue(PgqrsTable *queues, const char *name, const PgqrsOptions *s,
@@ -643,7 +652,7 @@ refuse_workflow_settings(const char *name, const PgqrsOptions *s)
 				 errhint("Alter visibility_timeout and max_crashes of the workflow with pgqrs_alter_workflow().")));
 }
 
-/* Of a workflow's queue, what the workflow has no setting for. */
+/* Refuses settings of a workflow's queue that the workflow has itself. */
 void
 pgqrs_queue_alter(const char *name, const PgqrsOptions *s)
 {
@@ -658,7 +667,7 @@ pgqrs_queue_alter(const char *name, const PgqrsOptions *s)
 	pgqrs_table_close(queues);
 }
 
-/* A queue that is paused already keeps the time since when it is. */
+/* A paused queue keeps the time since when it is paused. */
 void
 pgqrs_queue_pause(const char *name, bool pause)
 {

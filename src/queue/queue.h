@@ -25,46 +25,62 @@ typedef struct PgqrsQueue
 	int max_in_flight; /* 0: no limit */
 	bool paused;
 	bool is_workflow;
-	TransactionId deleter; /* another transaction that is deleting its row, or invalid */
+	TransactionId deleter; /* another transaction that is deleting the row; or
+						    * invalid */
 	char name[PGQRS_NAME_SIZE];
 } PgqrsQueue;
 
-/* By name or id, for any role; false if there is none, or it is deleted. */
+/*
+ * Reads a queue by name or id, for any role; false if it does not exist or is
+ * deleted.
+ */
 extern bool pgqrs_queue_by_name(const char *name, PgqrsQueue *queue);
 extern bool pgqrs_queue_by_id(int64 queue_id, PgqrsQueue *queue);
 
-/* By name for a transaction that sends to it: not while its row is being deleted. */
+/*
+ * Reads a queue by name for a transaction that sends to it; waits while its row
+ * is being deleted.
+ */
 extern bool pgqrs_queue_to_send_to(const char *name, PgqrsQueue *queue);
 
-/* Keeps it from being deleted until this transaction ends; false: there is none. */
+/*
+ * Keeps a queue from being deleted until the end of this transaction; false: it
+ * does not exist.
+ */
 extern bool pgqrs_queue_pin(const char *name);
 
-/* By name for a role that has the privilege: else PQ001, or 42501 if it may see it. */
+/*
+ * Reads a queue by name.  PQ001 if the current role has no privilege on it;
+ * 42501 if the role lacks this one.
+ */
 extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 								PgqrsQueue *queue);
 
-/* By id for a role that has any privilege on it, or that one. */
+/*
+ * Reads a queue by id; false unless the current role has any privilege on it,
+ * or this one.
+ */
 extern bool pgqrs_queue_visible(int64 queue_id, PgqrsQueue *queue);
 extern bool pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege,
 							   PgqrsQueue *queue);
 
 /*
- * By id for a role that has the privilege.  False: the role has none at all, and
- * the answer is that of a queue that does not exist; 42501: it has another one.
+ * Reads a queue by id.  False: the role has no privilege on it, as if it did
+ * not exist; 42501: the role lacks this privilege.
  */
 extern bool pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege,
 							   PgqrsQueue *queue);
 
-/* For a caller that is about to look up many by id: one scan, not one for each. */
+/* Loads all queues in one scan, before many are looked up by id. */
 extern void pgqrs_queue_remember_all(void);
 
 /*
  * All queues that match one of the patterns (char *) and on which the current
- * role has the privilege, in order of id, as PgqrsQueue *.
+ * role has the privilege, ordered by id, as PgqrsQueue *.
  */
 extern List *pgqrs_queue_match(List *patterns, PgqrsPrivilege privilege);
 
-/* Queues by their ids, each with its slot in wakeup_table.c, or -1. */
+/* Queues by id, each with its slot in wakeup_table.c, or -1. */
 typedef struct PgqrsQueueIds
 {
 	int count;
@@ -73,18 +89,18 @@ typedef struct PgqrsQueueIds
 } PgqrsQueueIds;
 
 /*
- * The same by id, remembered between calls; good until the next one.  also: NIL,
- * or patterns of which one has to match, too.
+ * Like pgqrs_queue_match(), but cached; valid until the next call. also: NIL,
+ * or further patterns of which one must match, too.
  */
 extern const PgqrsQueueIds *pgqrs_queue_match_ids(List *patterns, List *also,
 												  PgqrsPrivilege privilege);
 
 extern bool pgqrs_queue_has_archived(int64 queue_id);
 
-/* A lease of more than a year is a mistake. */
+/* Upper limit of a lease. */
 #define PGQRS_MAX_VISIBILITY_TIMEOUT (366 * USECS_PER_DAY)
 
-/* No option is given. */
+/* Initializes the options of a queue; none is given. */
 extern void pgqrs_queue_defaults(PgqrsOptions *s);
 
 extern int64 pgqrs_queue_create(const char *name, const PgqrsOptions *s);
@@ -92,7 +108,7 @@ extern void pgqrs_queue_alter(const char *name, const PgqrsOptions *s);
 extern void pgqrs_queue_pause(const char *name, bool pause);
 
 /*
- * For other administration: rows of pgqrs_queues that are not deleted.
+ * For other administrative functions: rows of pgqrs_queues that are not deleted
  */
 extern bool pgqrs_queue_insert(PgqrsTable *queues, const char *name,
 							   bool is_workflow, const PgqrsOptions *s,

@@ -1,12 +1,12 @@
 /*
  * roles.c
- *	  Roles that rows are about: kept by name, as in a dump, and by OID.
+ *	  Roles of rows, stored by name, as in a dump, and by OID.
  *
- * An OID holds as long as the role, whatever it is called, and says nothing in
- * another database or cluster.  So a row has an id, of the OID and of a mark of
- * the database that it was taken in.  Where the mark is this database's, the
- * OID alone counts; else, as after a restore, the name counts until the row is
- * written anew.
+ * An OID identifies a role as long as it exists, whatever its name, but means
+ * nothing in another database or cluster.  So a row stores an id made of the
+ * OID and a mark of its database.  If the mark is this database's, only the OID
+ * counts; otherwise, as after a restore, the name counts until the row is
+ * rewritten.
  *
  * Runs in any backend inside a transaction.
  */
@@ -21,7 +21,7 @@
 #include "utils/syscache.h"
 
 static uint32
-mark(void)
+database_mark(void)
 {
 	uint64 system = GetSystemIdentifier();
 
@@ -31,15 +31,15 @@ mark(void)
 }
 
 static int64
-make_id(Oid role)
+make_role_id(Oid role)
 {
-	return (int64) (((uint64) mark() << 32) | role);
+	return (int64) (((uint64) database_mark() << 32) | role);
 }
 
 static bool
-is_of_here(bool isnull, int64 id)
+is_local_id(bool isnull, int64 id)
 {
-	return !isnull && (uint32) ((uint64) id >> 32) == mark();
+	return !isnull && (uint32) ((uint64) id >> 32) == database_mark();
 }
 
 Oid
@@ -47,14 +47,14 @@ pgqrs_role_find(bool isnull, int64 id, const char *name)
 {
 	Oid role = (Oid) (uint64) id;
 
-	if (!is_of_here(isnull, id))
+	if (!is_local_id(isnull, id))
 		return get_role_oid(name, true);
 	return SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)) ? role :
 																	InvalidOid;
 }
 
 static const char *
-name_of(TupleTableSlot *slot, PgqrsRoleColumns columns)
+stored_name(TupleTableSlot *slot, PgqrsRoleColumns columns)
 {
 	return NameStr(*DatumGetName(pgqrs_get(slot, columns.name)));
 }
@@ -64,20 +64,20 @@ pgqrs_role_of(TupleTableSlot *slot, PgqrsRoleColumns columns)
 {
 	return pgqrs_role_find(pgqrs_is_null(slot, columns.id),
 						   pgqrs_get_int64(slot, columns.id),
-						   name_of(slot, columns));
+						   stored_name(slot, columns));
 }
 
 PgqrsRoleState
 pgqrs_role_state(TupleTableSlot *slot, PgqrsRoleColumns columns, Oid *role)
 {
-	bool of_here = is_of_here(pgqrs_is_null(slot, columns.id),
-							  pgqrs_get_int64(slot, columns.id));
+	bool of_here = is_local_id(pgqrs_is_null(slot, columns.id),
+							   pgqrs_get_int64(slot, columns.id));
 
 	*role = pgqrs_role_of(slot, columns);
 	if (!OidIsValid(*role))
 		return of_here ? ROLE_DROPPED : ROLE_UNKNOWN;
 	if (of_here &&
-		strcmp(GetUserNameFromId(*role, false), name_of(slot, columns)) == 0)
+		strcmp(GetUserNameFromId(*role, false), stored_name(slot, columns)) == 0)
 		return ROLE_SAME;
 	return ROLE_RENAMED;
 }
@@ -91,7 +91,7 @@ pgqrs_role_set(PgqrsRow *row, PgqrsRoleColumns columns, Oid role)
 			   OidIsValid(role) ? GetUserNameFromId(role, false) : PGQRS_NO_ROLE);
 	pgqrs_set(row, columns.name, NameGetDatum(name));
 	if (OidIsValid(role))
-		pgqrs_set(row, columns.id, Int64GetDatum(make_id(role)));
+		pgqrs_set(row, columns.id, Int64GetDatum(make_role_id(role)));
 	else
 		pgqrs_set_null(row, columns.id);
 }

@@ -1,6 +1,6 @@
 /*
  * roles.h
- *	  Roles that rows are about: kept by name, as in a dump, and by OID.
+ *	  Roles of rows, stored by name, as in a dump, and by OID.
  */
 #ifndef PGQRS_ROLES_H
 #define PGQRS_ROLES_H
@@ -9,33 +9,33 @@
 
 #include "store/table.h"
 
-/* What a role is called that was dropped: no role can be. */
+/* Name stored for a dropped role; no role can have it. */
 #define PGQRS_NO_ROLE "none"
 
 typedef enum PgqrsRoleState
 {
-	ROLE_SAME,	  /* the row is as it should be */
-	ROLE_RENAMED, /* or came from elsewhere: it is to be written anew */
-	ROLE_DROPPED, /* its name is another role's now, or nobody's */
-	ROLE_UNKNOWN  /* the row came from elsewhere, and no role has the name */
+	ROLE_SAME,	  /* the row is up to date */
+	ROLE_RENAMED, /* renamed, or the row was restored: rewrite the row */
+	ROLE_DROPPED, /* dropped; another role may have its name */
+	ROLE_UNKNOWN  /* the row was restored, and no role has the name */
 } PgqrsRoleState;
 
-/* The columns of a table that say which role a row is about. */
+/* The columns that store a role. */
 typedef struct PgqrsRoleColumns
 {
 	AttrNumber id;
 	AttrNumber name;
 } PgqrsRoleColumns;
 
-/* The role that an id, or where it says nothing a name, means; or InvalidOid. */
+/* The role of an id, or of a name if the id says nothing; or InvalidOid. */
 extern Oid pgqrs_role_find(bool isnull, int64 id, const char *name);
 extern Oid pgqrs_role_of(TupleTableSlot *slot, PgqrsRoleColumns columns);
 
-/* role: that of ROLE_SAME and ROLE_RENAMED. */
+/* role: the role of ROLE_SAME and ROLE_RENAMED. */
 extern PgqrsRoleState pgqrs_role_state(TupleTableSlot *slot,
 									   PgqrsRoleColumns columns, Oid *role);
 
-/* Writes it into a row; InvalidOid: it was dropped. */
+/* Stores a role in a row; InvalidOid: a dropped role. */
 extern void pgqrs_role_set(PgqrsRow *row, PgqrsRoleColumns columns, Oid role);
 
 #endif /* PGQRS_ROLES_H */

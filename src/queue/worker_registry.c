@@ -1,20 +1,20 @@
 /*
  * worker_registry.c
- *	  Workers: registration, signs of life, limits.
+ *	  Worker registry: registration, heartbeats and limits of workers.
  *
  * Runs in any backend.  Writes rows of pgqrs_workers, each under its row lock.
- * Registering, suspending, resuming and stopping wait for the row; a sign of
- * life and the search for silent workers never do: whoever holds the row is
- * writing a sign of life or an end, and either will do.
+ * Registering, suspending, resuming and stopping wait for the row; heartbeats
+ * and the search for silent workers do not: the transaction that holds the row
+ * is writing a heartbeat or a stop, and either is enough.
  *
- * A worker is silent if neither its row nor heartbeats.c knows of a recent call.
- * The row is written rarely; where there is no heartbeats.c it is all there is.
+ * A worker is silent if neither its row nor heartbeats.c has a recent call.
+ * The row is written rarely; without preloading only the row counts.
  *
- * A worker belongs to the role that registered it.  Names are unique per role,
- * another role's worker does not exist for the caller.  The extension's owner,
- * its members and superusers act on every worker.  Whoever may call
- * pgqrs_register_worker() may subscribe to any pattern: each claim checks what
- * it may take, and a worker that may not take it does not serve a queue.
+ * A worker belongs to the role that registered it.  Names are unique per role;
+ * a worker of another role does not exist for the caller.  The extension's
+ * owner, its members and superusers may act on every worker.  A role that may
+ * call pgqrs_register_worker() may subscribe to any pattern: each claim checks
+ * privileges, and a worker without the privilege does not serve a queue.
  */
 #include "queue/worker_registry.h"
 
@@ -37,16 +37,16 @@
 
 #define SEEN_SIZE 16 /* workers that a backend remembers */
 
-/* How a worker may move from one status to another; staying is no move. */
-static const bool moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
+/* Allowed changes of the status; keeping it is no change. */
+static const bool allowed_moves[WORKER_STATUS_COUNT][WORKER_STATUS_COUNT] = {
 	[WORKER_READY] = {[WORKER_SUSPENDED] = true, [WORKER_STOPPED] = true},
 	[WORKER_SUSPENDED] = {[WORKER_READY] = true, [WORKER_STOPPED] = true},
 };
 
 /*
- * When the rows of workers that heartbeats.c does not know were last seen to have
- * been written: a hint that saves reading the row.  What the transaction has
- * written counts too, so a hint from before a rollback does not count.
+ * When rows of workers without a slot in heartbeats.c were last written, as
+ * hints that save reading the row.  Writes of the current transaction count,
+ * too, so a rollback invalidates the hints.
  */
 typedef struct SeenWorker
 {
@@ -65,9 +65,10 @@ remember_worker(int64 worker_id, TimestampTz at)
 }
 
 /*
- * How long a sign of life may go unwritten, in microseconds.  In a transaction
- * block a write keeps the row locked, and other connections of the worker from
- * writing theirs, until the block ends; so there it waits as long as it may.
+ * How long a heartbeat may stay unwritten, in microseconds.  In a transaction
+ * block a write keeps the row locked until the block ends, and other
+ * connections of the worker from writing theirs, so there the longest time
+ * applies.
  */
 static int64
 flush_interval(void)
@@ -79,14 +80,14 @@ flush_interval(void)
 	return third * INT64CONST(1000);
 }
 
-/* Within the interval, on either side: a clock may have been set back. */
+/* Within the interval, on either side: the clock may have been set back. */
 static bool
 is_fresh(TimestampTz at, TimestampTz now, int64 interval)
 {
 	return at > now - interval && at < now + interval;
 }
 
-/* Whether this backend knows that the row is fresh. */
+/* Whether this backend knows that the row was written recently. */
 static bool
 was_written(int64 worker_id, TimestampTz now, int64 interval)
 {
@@ -97,19 +98,18 @@ was_written(int64 worker_id, TimestampTz now, int64 interval)
 		is_fresh(seen->at, now, interval);
 }
 
-/* The later of two instants; one that the clock has yet to reach does not count. */
+/* The later of two timestamps; a timestamp in the future does not count. */
 static TimestampTz
-later_of(TimestampTz a, TimestampTz b, TimestampTz now)
+later_past(TimestampTz a, TimestampTz b, TimestampTz now)
 {
 	return b <= now && b > a ? b : a;
 }
 
 /*
- * When a worker counts as silent, should it not call again.  Silence counts
- * from the last call, from the server's start or promotion, or from the last
- * step of the clock, over which nothing tells how long it was.  An instant that
- * the clock has yet to reach was noted before it was set back; where no other
- * is known, silence begins now.
+ * When a worker becomes silent if it does not call again.  Silence counts from
+ * the last call, from the server's start or promotion, or from the last step of
+ * the clock, whose length is unknown.  A timestamp in the future was recorded
+ * before the clock was set back; if no other is known, silence begins now.
  */
 static TimestampTz
 silent_at(TupleTableSlot *slot, TimestampTz now)
@@ -118,11 +118,12 @@ silent_at(TupleTableSlot *slot, TimestampTz now)
 	int64 id = pgqrs_get_int64(slot, Workers_worker_id);
 	TimestampTz at = DT_NOBEGIN;
 
-	at = later_of(at, written, now);
-	at = later_of(at, pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
-				  now);
-	at = later_of(at, pgqrs_clock_serving_since(), now);
-	at = later_of(at, pgqrs_clock_stepped_at(), now);
+	at = later_past(at, written, now);
+	at = later_past(at,
+					pgqrs_heartbeat_last(pgqrs_catalog_table(TABLE_WORKERS), id),
+					now);
+	at = later_past(at, pgqrs_clock_serving_since(), now);
+	at = later_past(at, pgqrs_clock_stepped_at(), now);
 	if (written > now && at == DT_NOBEGIN)
 		at = now;
 	return at + pgqrs_worker_timeout * INT64CONST(1000);
@@ -145,7 +146,7 @@ static const PgqrsRoleColumns owner_columns = {Workers_owner_id, Workers_owner};
 
 /* Whether the current role may act on the worker. */
 static bool
-is_ours(TupleTableSlot *slot)
+may_act_on(TupleTableSlot *slot)
 {
 	return pgqrs_role_of(slot, owner_columns) == GetUserId() ||
 		pgqrs_is_extension_owner();
@@ -157,7 +158,7 @@ pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 
-	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot))
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !may_act_on(slot))
 		pgqrs_error_worker_not_found(worker_id);
 	worker->worker_id = worker_id;
 	worker->status = status_of(slot);
@@ -179,8 +180,8 @@ pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker)
 }
 
 /*
- * Writes a sign of life unless the row holds a fresh one or is being written.
- * is_known: heartbeats.c has noted the call.
+ * Writes a heartbeat unless the row holds a recent one or is being written.
+ * is_known: heartbeats.c has recorded the call.
  */
 static void
 write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
@@ -203,7 +204,7 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 		{
 			PgqrsRow row;
 
-			/* the locked version is the one that was looked at */
+			/* the locked version is the one that was read */
 			pgqrs_row_copy(&row, workers, slot);
 			pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
 			pgqrs_row_update(workers, slot, &row);
@@ -235,11 +236,11 @@ pgqrs_worker_record_call(int64 worker_id)
 }
 
 /*
- * Whether the worker's owner may take from the queue.  refused: owners known
- * not to, which the call completes.
+ * Whether the worker's owner may claim from the queue. refused: owners found
+ * not to; the function appends to it.
  */
 static bool
-may_serve(TupleTableSlot *slot, const char *queue, List **refused)
+owner_may_work(TupleTableSlot *slot, const char *queue, List **refused)
 {
 	Oid owner = pgqrs_role_of(slot, owner_columns);
 
@@ -252,9 +253,9 @@ may_serve(TupleTableSlot *slot, const char *queue, List **refused)
 }
 
 /*
- * How many workers are ready and not silent, have a pattern that matches, and
- * an owner with the privilege to work there.  Walks the live workers until max
- * are found.
+ * Counts workers that are ready, not silent, subscribed to the queue, and whose
+ * owner has the privilege to work there.  Reads the live workers until max are
+ * found.
  */
 int
 pgqrs_worker_count_serving(const char *queue, int max)
@@ -275,7 +276,7 @@ pgqrs_worker_count_serving(const char *queue, int max)
 			continue;
 		patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
 		if (pgqrs_any_pattern_matches(patterns, queue) &&
-			may_serve(slot, queue, &refused))
+			owner_may_work(slot, queue, &refused))
 			count++;
 		list_free_deep(patterns);
 	}
@@ -286,8 +287,8 @@ pgqrs_worker_count_serving(const char *queue, int max)
 }
 
 /*
- * Gives the locked row another status.  itself: the worker asked for it, so that
- * what it held is given back without a failure.
+ * Changes the status of the locked row. itself: the worker asked for it, so its
+ * leases end without a failure.
  */
 static void
 write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
@@ -295,7 +296,7 @@ write_status(PgqrsTable *workers, TupleTableSlot *slot, PgqrsWorkerStatus to,
 {
 	PgqrsRow row;
 
-	Assert(moves[status_of(slot)][to]);
+	Assert(allowed_moves[status_of(slot)][to]);
 	pgqrs_row_copy(&row, workers, slot);
 	pgqrs_set(&row, Workers_status, pgqrs_enum_datum(ENUM_WORKER_STATUS, to));
 	if (to == WORKER_STOPPED)
@@ -315,12 +316,12 @@ pgqrs_worker_set_status(int64 worker_id, PgqrsWorkerStatus to)
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 	PgqrsWorkerStatus from;
 
-	/* look before locking, so that nobody waits for a stranger's row */
-	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !is_ours(slot) ||
+	/* check before locking, so that no caller waits for another role's row */
+	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !may_act_on(slot) ||
 		!pgqrs_row_fetch_locked(workers, worker_id, LockTupleNoKeyExclusive, slot))
 		pgqrs_error_worker_not_found(worker_id);
 	from = status_of(slot);
-	if (from != to && !moves[from][to])
+	if (from != to && !allowed_moves[from][to])
 		pgqrs_error_worker_stopped(worker_id);
 	if (from != to)
 		write_status(workers, slot, to, true);
@@ -364,7 +365,7 @@ pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id)
 }
 
 static bool
-is_live_name(PgqrsTable *workers, const char *owner, Datum name)
+has_live_worker(PgqrsTable *workers, const char *owner, Datum name)
 {
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 	Datum keys[2] = {CStringGetDatum(owner), name};
@@ -373,12 +374,12 @@ is_live_name(PgqrsTable *workers, const char *owner, Datum name)
 }
 
 /*
- * Gives a worker the name that its role has now.  False: not yet, for the row is
- * locked, or it is live and its role was dropped or has another worker of that
- * name: it has to stop first.
+ * Updates a worker's row to the present name of its role.  False: not now,
+ * because the row is locked, or because the worker is live and its role was
+ * dropped or has another worker with the same name, and must stop first.
  */
 static bool
-follow_role(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
+follow_owner(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
 {
 	bool live = pgqrs_is_null(slot, Workers_stopped_at);
 	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
@@ -398,7 +399,7 @@ follow_role(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
 		case ROLE_RENAMED:
 			name = GetUserNameFromId(role, false);
 			if (live && strcmp(name, NameStr(*owner)) != 0 &&
-				is_live_name(workers, name, pgqrs_get(slot, Workers_name)))
+				has_live_worker(workers, name, pgqrs_get(slot, Workers_name)))
 				return false;
 	}
 	if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, wait) != ROW_LOCKED)
@@ -425,7 +426,7 @@ pgqrs_workers_follow_roles(int max)
 		state = pgqrs_role_state(slot, owner_columns, &role);
 		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
 			continue;
-		if (follow_role(workers, slot, LockWaitSkip))
+		if (follow_owner(workers, slot, LockWaitSkip))
 			max--;
 		else
 			all = false;
@@ -436,16 +437,16 @@ pgqrs_workers_follow_roles(int max)
 }
 
 /*
- * Whether a worker that has the name of one that is to be registered is in the
- * way.  Not if it is of a role that was called as this one is.
+ * Whether an existing worker with the same name blocks a registration.  A
+ * worker of a role that formerly had this role's name does not.
  */
 static bool
-is_in_the_way(PgqrsTable *workers, TupleTableSlot *slot)
+blocks_registration(PgqrsTable *workers, TupleTableSlot *slot)
 {
 	Oid role;
 
 	return pgqrs_role_state(slot, owner_columns, &role) != ROLE_RENAMED ||
-		role == GetUserId() || !follow_role(workers, slot, LockWaitBlock);
+		role == GetUserId() || !follow_owner(workers, slot, LockWaitBlock);
 }
 
 bool
@@ -459,7 +460,7 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 
 	while ((found = pgqrs_row_fetch(workers, INDEX_WORKERS_NAME, 2, keys, slot)))
 	{
-		if (is_in_the_way(workers, slot) &&
+		if (blocks_registration(workers, slot) &&
 			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive,
 						   LockWaitBlock) == ROW_LOCKED)
 			break;
@@ -473,10 +474,13 @@ pgqrs_worker_stop_named(const char *name, int64 *worker_id)
 	return found;
 }
 
-/* Collects the ids of up to max silent workers; *next: when others will be. */
+/*
+ * Collects the ids of up to max silent workers; *next: when further workers
+ * become silent.
+ */
 static int
-find_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max,
-			TimestampTz *next)
+collect_silent(PgqrsTable *workers, TupleTableSlot *slot, int64 *ids, int max,
+			   TimestampTz *next)
 {
 	TimestampTz now = pgqrs_clock();
 	int count = 0;
@@ -502,7 +506,7 @@ pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all, TimestampTz *nex
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	int found = find_silent(workers, slot, worker_ids, max, next);
+	int found = collect_silent(workers, slot, worker_ids, max, next);
 	int count = 0;
 
 	*all = found < max;
@@ -549,7 +553,6 @@ pgqrs_worker_stopped_itself(int64 worker_id)
 	return itself;
 }
 
-/* How many messages a worker may hold at once; 0: no limit, or no such worker. */
 int
 pgqrs_worker_max_concurrent(int64 worker_id)
 {

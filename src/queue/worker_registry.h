@@ -1,8 +1,9 @@
 /*
  * worker_registry.h
- *	  Workers: registration, signs of life, limits.
+ *	  Worker registry: registration, heartbeats and limits of workers.
  *
- * The rows of pgqrs_workers and nothing else; what a worker holds is worker.h's.
+ * Concerns the rows of pgqrs_workers only; delivery/worker.h deals with a
+ * worker's leases.
  */
 #ifndef PGQRS_WORKER_REGISTRY_H
 #define PGQRS_WORKER_REGISTRY_H
@@ -24,7 +25,7 @@ typedef struct PgqrsWorker
 	char *version; /* or NULL */
 } PgqrsWorker;
 
-/* What registers; checked already.  NULL pointers, 0 and has_… : not given. */
+/* A registration, checked already.  NULL, 0 and has_... false: not given. */
 typedef struct PgqrsNewWorker
 {
 	const char *name;
@@ -36,53 +37,65 @@ typedef struct PgqrsNewWorker
 	NullableDatum labels;
 } PgqrsNewWorker;
 
-/* A worker of the current role (or of any, for the owner): else PQ005. */
+/*
+ * Reads a worker of the current role (or of any role, for the extension's
+ * owner); otherwise PQ005.
+ */
 extern void pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker);
 
-/* The same, and PQ014 if it is stopped. */
+/* The same; PQ014 if the worker is stopped. */
 extern void pgqrs_worker_require_live(int64 worker_id, PgqrsWorker *worker);
 
 /*
- * A sign of life.  It is noted in shared memory, whatever becomes of the
- * transaction.  The worker's row is written if that was not done within
- * pgqrs.heartbeat_flush (at most a third of pgqrs.worker_timeout), without
- * waiting for it.  A stopped worker stays as it is.  worker_id 0 or unknown:
- * nothing happens.
+ * Records a call of a worker as its heartbeat, in shared memory, whatever
+ * becomes of the transaction.  The worker's row is written, without waiting for
+ * it, if the last write is longer ago than pgqrs.heartbeat_flush (at most a
+ * third of pgqrs.worker_timeout).  A stopped worker is not changed. worker_id 0
+ * or unknown: no effect.
  */
 extern void pgqrs_worker_record_call(int64 worker_id);
 
-/* Up to max rows get the names that their roles have now; false: more is to be done. */
+/*
+ * Updates up to max rows to the present names of their roles; false: more rows
+ * remain.
+ */
 extern bool pgqrs_workers_follow_roles(int max);
 
-/* How many live workers of any role serve the queue; counted up to max. */
+/*
+ * Number of live workers, of any role, that serve the queue; counted up to max.
+ */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
 /*
- * Moves a worker of the current role (PQ005) to another status; false if it
- * has it already.  Out of STOPPED: PQ014.
+ * Changes the status of a worker of the current role (PQ005); false if it has
+ * that status already.  Out of STOPPED: PQ014.
  */
 extern bool pgqrs_worker_set_status(int64 worker_id, PgqrsWorkerStatus to);
 
-/* Adds a worker of the current role; false if a live one has the name. */
+/* Adds a worker of the current role; false if a live worker has the name. */
 extern bool pgqrs_worker_add(const PgqrsNewWorker *w, int64 *worker_id);
 
-/* Stops the live worker of the current role that has the name, if there is one. */
+/* Stops the live worker of the current role with the name; false: none. */
 extern bool pgqrs_worker_stop_named(const char *name, int64 *worker_id);
 
 /*
- * Stops up to max silent workers whose rows nobody holds; how many, and which.
- * all: these were all; next: when others will be silent if they do not call.
+ * Stops up to max silent workers whose rows are not locked; returns their
+ * number and ids. all: no silent worker remains; next: when further workers
+ * become silent without a call.
  */
 extern int pgqrs_worker_stop_silent(int64 *worker_ids, int max, bool *all,
 									TimestampTz *next);
 
-/* Whether a worker is stopped, or not there at all. */
+/* Whether a worker is stopped or unknown. */
 extern bool pgqrs_worker_is_gone(int64 worker_id);
 
-/* Whether it was stopped by pgqrs_stop_worker(): what it held is no failure. */
+/*
+ * Whether the worker was stopped by pgqrs_stop_worker(): its leases end without
+ * a failure.
+ */
 extern bool pgqrs_worker_stopped_itself(int64 worker_id);
 
-/* What it may hold at once; 0: no limit. */
+/* Messages that the worker may hold at once; 0: no limit, or unknown. */
 extern int pgqrs_worker_max_concurrent(int64 worker_id);
 
 #endif /* PGQRS_WORKER_REGISTRY_H */
