@@ -21,6 +21,7 @@
 #   make lint [ONLY=…]      checks the source without running it; tools/lint says more
 #   make format             lays out the C code; format-check only looks
 #   make check-layers       a source file may include only its own folder and lower ones
+#   make check-words        a sentence names its subject, in code, SQL, tests and pages
 
 EXTENSION = pgqrs
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pgqrs.control)
@@ -66,7 +67,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard fuzz idle lint check-layers format format-check
+.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard fuzz idle lint check-layers check-words format format-check
 
 all:
 
@@ -160,6 +161,12 @@ lint:
 
 check-layers:
 	@perl tools/check_layers src
+
+SENTENCES = $(filter-out $(COLUMNS) %/RESULTS.md,$(wildcard src/*.[ch] src/*/*.[ch] sql/*.sql *.md docs/*.md docs/*/*.md \
+	test/*.md test/*/*.sql test/*/*.spec test/*/*.p[lm] test/*/*/*.sql test/*/*/*.md test/*/*/*.p[lmy] test/*/*/run))
+
+check-words:
+	@perl tools/check_words $(SENTENCES)
 
 CLANG_FORMAT ?= clang-format-14
 WRITTEN = $(filter-out $(COLUMNS),$(wildcard src/*.[ch] src/*/*.[ch]))

@@ -190,8 +190,8 @@ CREATE TEMP TABLE own AS
 --
 -- The matrix.  needs: the privilege that the function needs on its target.
 -- SQLSTATEs for a role that has it; that has another one on the target; that
--- has none there but may call the function for what is elsewhere.  Who may
--- not call it at all gets 42501.
+-- has none there but may call the function for what is elsewhere.  A role that
+-- may not call it at all gets 42501.
 --
 
 CREATE TEMP TABLE matrix (
@@ -613,7 +613,7 @@ SELECT throws_ok(format('SELECT %s(%s)', f, arguments), state, NULL, format('%s(
 			($$repeat('a', 256), 'member', 'work'$$, '22023'),
 			($$'a', 'member', 'read'$$, '22023'),
 			($$'a', 'member', 'WORK'$$, '22023'),
-			($$'a', 'nobody at all', 'work'$$, '42704'),
+			($$'a', 'no such role', 'work'$$, '42704'),
 			($$'a', 'Member', 'work'$$, '42704'),
 			($$'a', '"member"', 'work'$$, '42704'),
 			($$'a', '', 'work'$$, '42704'),
@@ -643,7 +643,7 @@ CREATE EXTENSION pgqrs SCHEMA "a b";
 RESET ROLE;
 
 SELECT lives_ok($$SELECT "a b".pgqrs_grant('*', 'A "role"', 'admin')$$,
-	'a superuser who does not own the extension may grant');
+	'a superuser that does not own the extension may grant');
 SELECT ok(has_schema_privilege('A "role"', 'a b', 'USAGE'), 'a grant gives USAGE on the extension''s schema');
 SELECT is((SELECT DISTINCT a.grantor::regrole::text FROM pg_proc, aclexplode(proacl) AS a
 		WHERE proname LIKE 'pgqrs\_%'), '"the ""owner"""', 'the rights of a grant come from the owner');
@@ -664,7 +664,7 @@ SELECT ok(has_function_privilege('the "owner"', '"a b".pgqrs_heartbeat(bigint)',
 		WHERE proname = 'pgqrs_heartbeat' AND a.grantee = '"the ""owner"""'::regrole),
 	'a grant to the owner, and its revoke, leave the owner''s rights alone');
 SELECT lives_ok($$SELECT "a b".pgqrs_revoke('*', 'A "role"', 'admin')$$,
-	'a superuser who does not own the extension may revoke');
+	'a superuser that does not own the extension may revoke');
 SELECT is(pg_temp.rights('"A ""role"""'::regrole), 0::bigint, 'the revoke of a superuser takes every right');
 
 SELECT finish();

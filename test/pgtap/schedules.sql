@@ -312,7 +312,7 @@ SELECT is(ROW(run_id, slot)::text, ROW(NULL::bigint, :'last'::timestamptz)::text
 	'the slot of a schedule that may not fire is stored without a run') FROM pgqrs_schedule_firings;
 SET ROLE ada;
 SELECT throws_ok('SELECT pgqrs_unschedule(''hers'')', '42501', NULL,
-	'an owner who has lost trigger cannot remove the schedule');
+	'an owner that has lost trigger cannot remove the schedule');
 RESET ROLE;
 SELECT pgqrs_grant('flow', 'eve', 'admin');
 SET ROLE eve;

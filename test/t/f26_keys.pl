@@ -82,7 +82,7 @@ sub check_race
 	my ($id, $said) = race(sprintf($call, $key), $level, $end);
 	my $case = "$name, $level, $end$remark";
 
-	like($said, qr{processed: 49/49.*failed transactions: 0 }s, "$case: nobody fails");
+	like($said, qr{processed: 49/49.*failed transactions: 0 }s, "$case: no client fails");
 	my $stored = sql("SELECT $id_from_table WHERE idempotency_key = '$key'");
 	is(sql('SELECT count(*), min(id), max(id) FROM told'), "49|$stored|$stored",
 		"$case: one row, and all are told its id");

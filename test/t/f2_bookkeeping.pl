@@ -1,6 +1,6 @@
 # F2 and F20: the small tables neither bloat nor become hot.  Signs of life
-# write at most one row per worker and pgqrs.heartbeat_flush, whoever calls and
-# however often; queues and workflows are not written at all.
+# write at most one row per worker and pgqrs.heartbeat_flush, however often it is
+# called; queues and workflows are not written at all.
 # F-numbers: docs/design/known-failures.md.
 use strict;
 use warnings;
@@ -55,7 +55,7 @@ sql("SELECT pgqrs_create_queue('jobs'), pgqrs_create_workflow('flow')");
 sql("SELECT pgqrs_register_worker('worker ' || g, '{jobs,flow}', 'host-' || g || '.example.com', 8080, 'v1.2.3', 10, '{\"zone\": \"a\"}')
 	FROM generate_series(1, ${\ WORKERS}) g");
 
-# An hour of signs of life, while somebody looks on.
+# An hour of signs of life, while a session looks on.
 my $holder = $node->background_psql('postgres');
 $holder->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
 $holder->query_safe('SELECT count(*) FROM pgqrs_workers');
@@ -69,9 +69,9 @@ cmp_ok($written, '>=', HOUR / FLUSH * WORKERS / 2, 'and some were');
 note(sql("SELECT format('%s updates, %s of them HOT; %s pages', n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) / 8192)
 	FROM pg_stat_all_tables WHERE relname = 'pgqrs_workers'"));
 is(bloated(), '', "and nothing is as large as ${\ PAGES} pages");
-is(sql("SELECT pgqrs_maintain()->'workers_stopped'"), '0', 'nobody is taken for dead');
+is(sql("SELECT pgqrs_maintain()->'workers_stopped'"), '0', 'no worker is taken for dead');
 
-# Many clients in the name of one worker, and all of it on one queue: nobody
+# Many clients in the name of one worker, and all of it on one queue: no client
 # waits, and the calls write nothing but messages.
 my $dir = PostgreSQL::Test::Utils::tempdir;
 append_to_file("$dir/work", <<'SQL');

@@ -1,5 +1,5 @@
 # Rows at which background work fails, or the end that a claim makes of what it
-# may not deliver, here because somebody wrote to tables by hand: it goes on with
+# may not deliver, here because the tables were written by hand: it goes on with
 # all others, says so once, and comes back to them.
 use strict;
 use warnings;
@@ -144,7 +144,7 @@ sub park
 	my $held = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
 	my $child = sql("SELECT pgqrs_start_child($parent, $held, 'c', 'child')");
 	sql("SELECT pgqrs_await_child($parent, $held, 'c')");
-	# it ends, and nobody is told
+	# it ends, and no client is told
 	sql("UPDATE pgqrs_workflow_runs SET status = 'SUCCESS', completed_at = now() WHERE run_id = $child; DELETE FROM pgqrs_messages WHERE message_id = $child");
 	return $parent;
 }
@@ -256,7 +256,7 @@ my $worker = await_worker($node, 'postgres');
 ok(await_log($node, sprintf $warning, $parent), 'a worker comes to a row at which it fails');
 is(background_pid($node, 'postgres'), $worker, 'and goes on');
 
-# A run that parks is looked at, by who notifies; others end at that moment.
+# A run that parks is looked at by the worker that notifies; others end at that moment.
 my $listener = $node->background_psql('postgres');
 $listener->query_safe('LISTEN pgqrs_runs');
 my ($parks, $held) = unspoilt();
@@ -272,7 +272,7 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 }
 like($out, qr/"$run:CANCELLED"/, 'and tells of the one that ended');
 is(background_pid($node, 'postgres'), $worker, 'it is the same worker');
-is(log_count($node, sprintf $warning, $_), 1, 'who has said it once') for $parent, $parks;
+is(log_count($node, sprintf $warning, $_), 1, 'the worker has logged it once') for $parent, $parks;
 $listener->quit;
 
 $node->stop;

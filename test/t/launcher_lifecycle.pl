@@ -96,7 +96,7 @@ my $tablespace = PostgreSQL::Test::Utils::tempdir;
 sql("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
 cmp_ok(seconds('ALTER DATABASE d SET TABLESPACE elsewhere'), '<', 5, 'SET TABLESPACE');
 await_worker($node, 'd');
-is(sqlstate($node, 'CREATE ROLE stranger LOGIN; SET SESSION AUTHORIZATION stranger; DROP DATABASE d'), '42501', 'who may not');
+is(sqlstate($node, 'CREATE ROLE stranger LOGIN; SET SESSION AUTHORIZATION stranger; DROP DATABASE d'), '42501', 'a role that may not drop it gets its error');
 ok(is_served($node, 'd'), 'a database is served beside it');
 is(sqlstate($node, 'ALTER DATABASE d RENAME TO postgres'), '42P04', 'a command that fails');
 ok(is_served($node, 'd'), 'holds nothing for longer');
@@ -111,14 +111,14 @@ my $locker = $node->background_psql('d');
 $locker->query_safe('BEGIN; LOCK pgqrs_messages');
 sql('SELECT pg_reload_conf()');	# after which everything is looked at
 ok(poll("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $worker"), 'a worker waits for a lock');
-is(sqlstate($node, 'ALTER DATABASE d RENAME TO e'), '55006', 'somebody else is connected');
+is(sqlstate($node, 'ALTER DATABASE d RENAME TO e'), '55006', 'another session is connected');
 is(log_count($node, qr/FATAL:  terminating background worker "pgqrs worker"/), 1, 'but the worker was terminated');
 $locker->query_safe('COMMIT');
 $locker->quit;
 ok(is_served($node, 'd'), 'another one comes');
 is(log_count($node, qr/ERROR:  |FATAL:  /), $lines + 2, 'nothing else failed');
 
-# A worker that would stay, since somebody has locked what is due.
+# A worker that would stay, since a session has locked what is due.
 $worker = await_worker($node, 'd');
 $locker = $node->background_psql('d');
 $locker->query_safe("SELECT pgqrs_trigger('deadline', timeout => '3 s')");
@@ -182,7 +182,7 @@ sql('SET ROLE owner; CREATE SCHEMA mine; CREATE EXTENSION pgqrs SCHEMA mine', 'o
 sql("ALTER DATABASE owned SET default_transaction_read_only = on; ALTER DATABASE owned SET default_transaction_isolation = serializable;
 	ALTER DATABASE owned SET search_path = mine; ALTER DATABASE owned SET lock_timeout = '1 ms'; ALTER ROLE owner NOSUPERUSER NOLOGIN");
 sql("SET default_transaction_read_only = off; SET lock_timeout = 0; SELECT pgqrs_create_workflow('deadline'), pgqrs_trigger('deadline', timeout => '1 ms')", 'owned');
-ok(poll("SELECT status = 'ERROR' FROM mine.pgqrs_result(1)", 'owned'), 'a database that is read only by default, with an owner who may not log in');
+ok(poll("SELECT status = 'ERROR' FROM mine.pgqrs_result(1)", 'owned'), 'a database that is read only by default, with an owner that may not log in');
 sql('DROP DATABASE owned');
 
 # Grants go with their roles, whichever database they are in.
@@ -223,12 +223,12 @@ my $launcher = background_pid($node);
 sql("SELECT pg_terminate_backend($launcher)");
 ok(gone($launcher), 'the launcher is terminated');
 ok(is_served($node, $_), "database $_ is served") for 'postgres', 'd';
-for my $who ('worker', 'launcher')
+for my $process ('worker', 'launcher')
 {
-	my $pid = $who eq 'worker' ? await_worker($node, 'd') : background_pid($node);
+	my $pid = $process eq 'worker' ? await_worker($node, 'd') : background_pid($node);
 	kill 'KILL', $pid;
-	ok(await_log($node, qr/\(PID $pid\) was terminated by signal 9/), "kill -9 of the $who");
-	ok(await_log($node, qr/database system is ready to accept connections/, $who eq 'worker' ? 2 : 3), 'the server restarts');
+	ok(await_log($node, qr/\(PID $pid\) was terminated by signal 9/), "kill -9 of the $process");
+	ok(await_log($node, qr/database system is ready to accept connections/, $process eq 'worker' ? 2 : 3), 'the server restarts');
 	ok(is_served($node, $_), "database $_ is served") for 'postgres', 'd';
 }
 

@@ -35,7 +35,7 @@ $primary->stop;
 $standby->promote;
 ok($standby->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'once promoted it ends what is past its deadline');
 ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_dead_letters WHERE message_id = $message"), 'and what was held too often');
-ok($standby->poll_query_until('postgres', 'SELECT status = \'STOPPED\' FROM pgqrs_workers'), 'and stops who is silent');
+ok($standby->poll_query_until('postgres', 'SELECT status = \'STOPPED\' FROM pgqrs_workers'), 'and stops the silent worker');
 ok(is_served($standby, 'postgres'), 'and goes on');
 
 done_testing();

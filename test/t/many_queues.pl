@@ -1,5 +1,5 @@
-# More queues than have a place in shared memory: who listens to one of the
-# others, or waits for it, is told all the same, of delays and leases too; and a
+# More queues than have a place in shared memory: a client that listens to one of
+# the others, or waits for it, is told all the same, of delays and leases too; and a
 # claim does not have all of them looked at.
 use strict;
 use warnings;

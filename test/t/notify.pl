@@ -1,5 +1,5 @@
 # What the background worker sends to those that LISTEN.  F9: when it cannot,
-# nobody's transaction fails.  F10: nothing keeps a transaction from being
+# no transaction fails.  F10: nothing keeps a transaction from being
 # prepared.
 # F-numbers: docs/design/known-failures.md.
 use strict;
@@ -236,7 +236,7 @@ sub cancel_many
 rename $node->data_dir . '/pg_notify', $node->data_dir . '/pg_notify_away' or die;
 for (1 .. 3)
 {
-	cmp_ok(cancel_many(), '>=', 5000, 'who ends runs does not notice that nobody can be told');
+	cmp_ok(cancel_many(), '>=', 5000, 'a session that ends runs does not notice that no client can be notified');
 }
 ok($node->wait_for_log(qr/LOG:  pgqrs cannot send notifications/, $offset), 'the log does');
 cmp_ok(cancel_many(), '>=', 5000, 'and it goes on');

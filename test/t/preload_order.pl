@@ -76,7 +76,7 @@ SQL
 }
 
 # Standbys, of which there is none, are waited for as well.
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'late, pgqrs'\nsynchronous_standby_names = 'nobody'\n");
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'late, pgqrs'\nsynchronous_standby_names = 'absent'\n");
 $node->restart;
 my $session = $node->background_psql('postgres');
 $session->{stdin} .= "SELECT count(*), set_config('late.writes', 'on', false) FROM pgqrs_dequeue('q');\n";

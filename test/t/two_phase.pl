@@ -153,14 +153,14 @@ sql("SELECT pgqrs_release_message($id, $lease)");
 $lease = prepare('claim', "SELECT lease FROM pgqrs_dequeue('jobs')");
 is(sqlstate($node, "SET lock_timeout = '10s'; SELECT pgqrs_archive_message($m, $lease)"), 'PQ006', 'its lease is none yet');
 commit('claim');
-is(claim('jobs'), '', 'once committed somebody has it');
+is(claim('jobs'), '', 'once committed another session has it');
 is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease)"), '', 'and that is the lease');
 
 # A limit counts the claims that are prepared.
 sql("SELECT pgqrs_enqueue_batch('limited', '{1,2,3,4}')");
 my ($first, $first_lease) = split /\|/, claim('limited', '1 hour');
 prepare('limited', "SELECT message_id FROM pgqrs_dequeue('limited', visibility_timeout => '1 hour')");
-is(claim('limited'), '', 'nobody gets past a limit while a claim is prepared');
+is(claim('limited'), '', 'no claim gets past a limit while a claim is prepared');
 $node->restart;
 is(claim('limited'), '', 'also after a restart');
 commit('limited');

@@ -34,7 +34,7 @@ my $drain_rows = $quick ? 20_000 : 200_000;
 my $drain_backlog = $drain_rows + $drain_rows / 10;
 my $wal_rows = $quick ? 300 : 2_000;
 
-my $json = '{"n": 1, "to": "somebody@example.com", "subject": "hello"}';
+my $json = '{"n": 1, "to": "user@example.com", "subject": "hello"}';
 my $element = $json =~ s/"/\\"/gr;
 my %vars = (
 	payload => $json,
