@@ -66,21 +66,11 @@
 /* Consecutive batches of run wake-ups before other duties have their turn. */
 #define WAITING_BATCHES 90
 
-/* The position where this backend continues its search for exhausted messages: a hint. */
-typedef struct ClaimIndexPosition
-{
-	int64 queue_id;
-	int priority;
-	TimestampTz visible_after;
-	int64 message_id;
-} ClaimIndexPosition;
-
 typedef struct MessageSearch
 {
 	PgqrsRunRows rows;
 	TimestampTz now;
 	TimestampTz next; /* when the duty is due again */
-	int budget;		  /* index entries left to scan */
 	int count;
 	int64 found[MAX_ROWS];
 } MessageSearch;
@@ -401,63 +391,12 @@ duty_expiry(int64 *done)
  * Exhausted messages by a search of the claim index
  */
 
-/*
- * Scans the claimable messages of one priority from the position on; false, with
- * the new position, when the budget is spent.
- */
 static bool
-search_exhausted_in_priority(MessageSearch *search, ClaimIndexPosition *at)
+is_exhausted_match(void *arg)
 {
-	PgqrsRunRows *rows = &search->rows;
-	ClaimIndexPosition start = *at;
-	PgqrsKey keys[] = {
-		{1, BTEqualStrategyNumber, Int64GetDatum(at->queue_id)},
-		{2, BTEqualStrategyNumber, Int16GetDatum(at->priority)},
-		{3, BTGreaterEqualStrategyNumber, TimestampTzGetDatum(at->visible_after)},
-		{3, BTLessEqualStrategyNumber, TimestampTzGetDatum(search->now)},
-	};
-	bool more = true;
-	PgqrsScan scan;
+	MessageSearch *search = arg;
 
-	pgqrs_scan_begin(&scan, rows->messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	while (more && pgqrs_scan_next_key(&scan))
-	{
-		TimestampTz visible_after = DatumGetTimestampTz(pgqrs_scan_key(&scan, 3));
-		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, 4));
-
-		CHECK_FOR_INTERRUPTS();
-		if (visible_after == start.visible_after && id < start.message_id)
-			continue;
-		at->visible_after = visible_after;
-		at->message_id = id;
-		if (pgqrs_scan_fetch(&scan, rows->message) &&
-			is_exhausted(rows, search->now))
-			search->found[search->count++] = id;
-		more = --search->budget > 0 && search->count < MAX_ROWS;
-	}
-	pgqrs_scan_end(&scan);
-	return more;
-}
-
-/* Scans the priorities of the position's queue, beginning with the position's. */
-static bool
-search_exhausted_in_queue(MessageSearch *search, ClaimIndexPosition *at)
-{
-	PgqrsPriorityScan priorities;
-	int priority;
-	bool all = true;
-
-	pgqrs_priority_scan_begin(&priorities, search->rows.messages, at->queue_id,
-							  at->priority, PG_INT16_MIN);
-	while (all && pgqrs_priority_scan_next(&priorities, &priority))
-	{
-		if (priority != at->priority)
-			*at = (ClaimIndexPosition){at->queue_id, priority, DT_NOBEGIN, 0};
-		all = search_exhausted_in_priority(search, at);
-	}
-	pgqrs_priority_scan_end(&priorities);
-	return all;
+	return is_exhausted(&search->rows, search->now);
 }
 
 /*
@@ -467,55 +406,58 @@ search_exhausted_in_queue(MessageSearch *search, ClaimIndexPosition *at)
  * queue in which it began.
  */
 static void
-find_exhausted(MessageSearch *search, ClaimIndexPosition *at)
+find_exhausted(MessageSearch *search, PgqrsClaimSearch *claims)
 {
+	PgqrsRunRows *rows = &search->rows;
 	List *queues = pgqrs_queue_match(list_make1("*"), PRIVILEGE_ADMIN);
 	int count = list_length(queues);
 	int visits = count;
 	int first = 0;
 
 	while (first < count &&
-		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < at->queue_id)
+		   ((PgqrsQueue *) list_nth(queues, first))->queue_id < claims->at.queue_id)
 		first++;
-	if (count > 0 && at->queue_id != 0)
+	if (count > 0 && claims->at.queue_id != 0)
 		visits++;
-	search->count = 0;
-	search->budget = MAX_ENTRIES;
 	for (int i = 0; i < visits; i++)
 	{
-		search->rows.queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
-		if (search->rows.queue.queue_id != at->queue_id)
-			*at = (ClaimIndexPosition){search->rows.queue.queue_id,
-									   PG_INT16_MAX, DT_NOBEGIN, 0};
-		if (!search_exhausted_in_queue(search, at))
+		rows->queue = *(PgqrsQueue *) list_nth(queues, (first + i) % count);
+		if (!pgqrs_claim_search_queue(claims, rows->messages, rows->message,
+									  rows->queue.queue_id))
 			break;
-		*at = (ClaimIndexPosition){0};
+		claims->at = (PgqrsClaimPosition){0};
 	}
 	list_free_deep(queues);
-	pgqrs_int64_sort(search->found, search->count);
+	pgqrs_int64_sort(claims->found, claims->count);
 }
 
 static TimestampTz
 duty_exhausted(int64 *done)
 {
-	static ClaimIndexPosition reached;
-	ClaimIndexPosition at = reached;
+	static PgqrsClaimPosition reached;
 	MessageSearch *search = palloc0(sizeof(MessageSearch));
 	PgqrsRunRows *rows = &search->rows;
-	bool all;
+	PgqrsClaimSearch claims = {
+		.at = reached,
+		.from = DT_NOBEGIN,
+		.budget = MAX_ENTRIES,
+		.max = MAX_ROWS,
+		.found = search->found,
+		.matches = is_exhausted_match,
+		.arg = search,
+	};
 
-	search->now = pgqrs_clock();
+	claims.to = search->now = pgqrs_clock();
 	pgqrs_run_open(rows);
-	find_exhausted(search, &at);
-	for (int i = 0; i < search->count; i++)
-		if (pgqrs_worker_lock_message(rows, search->found[i]) == MESSAGE_LOCKED &&
+	find_exhausted(search, &claims);
+	for (int i = 0; i < claims.count; i++)
+		if (pgqrs_worker_lock_message(rows, claims.found[i]) == MESSAGE_LOCKED &&
 			is_exhausted(rows, pgqrs_clock()))
 			end_exhausted(rows, done);
-	all = search->count < MAX_ROWS;
 	pgqrs_run_close(rows);
 	pfree(search);
-	reached = at;
-	return all ? DT_NOEND : 0;
+	reached = claims.at;
+	return claims.count < MAX_ROWS ? DT_NOEND : 0;
 }
 
 /*

@@ -432,12 +432,6 @@ launcher_sleep_time(TimestampTz at)
 	return at <= now ? 0 : (long) ((at - now) / 1000 + 1);
 }
 
-static bool
-is_database_list_fresh(void)
-{
-	return read_at > pgqrs_clock() - READ_INTERVAL;
-}
-
 void
 pgqrs_launcher_main(Datum arg)
 {
@@ -464,7 +458,8 @@ pgqrs_launcher_main(Datum arg)
 			make_everything_due();
 		}
 		forget_exited_workers();
-		if (pgqrs_databases_reset_changed() || !is_database_list_fresh())
+		if (pgqrs_databases_reset_changed() ||
+			read_at <= pgqrs_clock() - READ_INTERVAL)
 			read_databases();
 		if (!pgqrs_paused)
 			next = start_workers();

@@ -52,10 +52,7 @@ typedef struct Position
 	bool under_way;
 	bool passed_over; /* skipped a locked message */
 	uint32 epoch;	  /* the clock's epoch at the start of the scan */
-	int64 queue_id;
-	int priority;
-	TimestampTz visible_after;
-	int64 message_id;
+	PgqrsClaimPosition in_index;
 } Position;
 
 typedef struct Realign
@@ -67,8 +64,7 @@ typedef struct Realign
 	int64 step_size; /* 0: unknown */
 	TimestampTz now;
 	Position at;
-	int budget;
-	int count;
+	PgqrsClaimSearch search;
 	int64 found[MAX_MOVED];
 	int64 moved;
 } Realign;
@@ -125,12 +121,6 @@ is_scan_needed(uint32 epoch, TimestampTz now)
  * Searching
  */
 
-static int64
-step_size_of(const PgqrsClockStep *step)
-{
-	return step->from - step->to;
-}
-
 /* The time by which the message in the slot is to be moved back, or 0. */
 static int64
 message_shift(Realign *r, TupleTableSlot *message, TimestampTz now)
@@ -156,64 +146,12 @@ message_shift(Realign *r, TupleTableSlot *message, TimestampTz now)
 	return Max(0, Min(r->step_size, due - (now + r->rows.queue.visibility_timeout)));
 }
 
-/* Scans the messages of one priority that are due after now; false on a full batch. */
 static bool
-scan_priority_ahead(Realign *r)
+has_message_shift(void *arg)
 {
-	TimestampTz from = Max(r->at.visible_after, r->now + PGQRS_CLOCK_TOLERANCE);
-	Position start = r->at;
-	bool more = true;
-	PgqrsScan scan;
-	PgqrsKey keys[] = {
-		{CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(r->at.queue_id)},
-		{CLAIM_PRIORITY, BTEqualStrategyNumber, Int16GetDatum(r->at.priority)},
-		{CLAIM_VISIBLE_AFTER, BTGreaterEqualStrategyNumber,
-		 TimestampTzGetDatum(from)},
-	};
+	Realign *r = arg;
 
-	pgqrs_scan_begin(&scan, r->rows.messages, INDEX_MESSAGES_CLAIM,
-					 lengthof(keys), keys);
-	while (more && pgqrs_scan_next_key(&scan))
-	{
-		TimestampTz due = DatumGetTimestampTz(
-			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
-		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, CLAIM_MESSAGE_ID));
-
-		CHECK_FOR_INTERRUPTS();
-		if (due == start.visible_after && id <= start.message_id)
-			continue;
-		r->at.visible_after = due;
-		r->at.message_id = id;
-		if (pgqrs_scan_fetch(&scan, r->rows.message) &&
-			message_shift(r, r->rows.message, r->now) > 0)
-			r->found[r->count++] = id;
-		more = --r->budget > 0 && r->count < MAX_MOVED;
-	}
-	pgqrs_scan_end(&scan);
-	return more;
-}
-
-static bool
-scan_queue_ahead(Realign *r)
-{
-	PgqrsPriorityScan priorities;
-	int priority;
-	bool all = true;
-
-	pgqrs_priority_scan_begin(&priorities, r->rows.messages, r->at.queue_id,
-							  r->at.priority, PG_INT16_MIN);
-	while (all && pgqrs_priority_scan_next(&priorities, &priority))
-	{
-		if (priority != r->at.priority)
-		{
-			r->at.priority = priority;
-			r->at.visible_after = DT_NOBEGIN;
-			r->at.message_id = PG_INT64_MIN;
-		}
-		all = scan_priority_ahead(r);
-	}
-	pgqrs_priority_scan_end(&priorities);
-	return all;
+	return message_shift(r, r->rows.message, r->now) > 0;
 }
 
 /* Collects the messages to move, in order of the claim index; false on a full batch. */
@@ -227,20 +165,9 @@ collect_messages(Realign *r)
 	foreach(lc, queues)
 	{
 		r->rows.queue = *(PgqrsQueue *) lfirst(lc);
-		if (r->rows.queue.queue_id < r->at.queue_id)
-			continue;
-		if (r->rows.queue.queue_id > r->at.queue_id)
-		{
-			r->at.queue_id = r->rows.queue.queue_id;
-			r->at.priority = PG_INT16_MAX;
-			r->at.visible_after = DT_NOBEGIN;
-			r->at.message_id = PG_INT64_MIN;
-		}
-		if (!scan_queue_ahead(r))
-		{
-			all = false;
-			break;
-		}
+		if (all && r->rows.queue.queue_id >= r->search.at.queue_id)
+			all = pgqrs_claim_search_queue(&r->search, r->rows.messages,
+										   r->rows.message, r->rows.queue.queue_id);
 	}
 	list_free_deep(queues);
 	return all;
@@ -362,7 +289,7 @@ move_message(Realign *r, int64 shift)
 static void
 move_collected(Realign *r)
 {
-	for (int i = 0; i < r->count; i++)
+	for (int i = 0; i < r->search.count; i++)
 	{
 		PgqrsMessageLock lock = pgqrs_worker_lock_message(&r->rows, r->found[i]);
 		int64 shift;
@@ -415,17 +342,22 @@ begin_batch(Realign *r, Position *reached, uint32 epoch)
 {
 	if (!reached->under_way || reached->epoch != epoch)
 	{
-		*reached = (Position){.under_way = true,
-							  .epoch = epoch,
-							  .priority = PG_INT16_MAX,
-							  .visible_after = DT_NOBEGIN,
-							  .message_id = PG_INT64_MIN};
+		*reached = (Position){.under_way = true, .epoch = epoch};
 		move_heartbeats(r->now);
 	}
 	r->at = *reached;
-	r->budget = MAX_ENTRIES;
+	r->search = (PgqrsClaimSearch){
+		.at = reached->in_index,
+		.from = r->now + PGQRS_CLOCK_TOLERANCE,
+		.to = DT_NOEND,
+		.budget = MAX_ENTRIES,
+		.max = MAX_MOVED,
+		.found = r->found,
+		.matches = has_message_shift,
+		.arg = r,
+	};
 	if (pgqrs_clock_last_step_back(&r->step))
-		r->step_size = step_size_of(&r->step);
+		r->step_size = r->step.from - r->step.to;
 	pgqrs_run_open(&r->rows);
 	r->steps = pgqrs_table_open(TABLE_STEPS, true);
 	r->step_slot = pgqrs_table_slot(r->steps);
@@ -458,6 +390,7 @@ pgqrs_realign_pass(int64 *moved)
 	if (next == DT_NOEND)
 		pgqrs_database_set_realigned(epoch);
 	reached = r->at;
+	reached.in_index = r->search.at;
 	reached.under_way = next == 0;
 	pgqrs_table_close(r->steps);
 	pgqrs_run_close(&r->rows);

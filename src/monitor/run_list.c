@@ -390,12 +390,6 @@ is_live(int status)
 	return status >= 0 && !pgqrs_run_is_terminal(status);
 }
 
-static bool
-is_failed(int status)
-{
-	return status == RUN_ERROR || status == RUN_CANCELLED;
-}
-
 /* Fetches the next run that may have the tags. */
 static bool
 next_run(Listing *l, PgqrsScan *scan)
@@ -621,7 +615,7 @@ list_runs(Listing *l)
 						   l->filter->tags.value);
 	if (l->asked_index && l->tagged.count <= MAX_TAGGED)
 		list_tagged(l);
-	else if (is_failed(status))
+	else if (status == RUN_ERROR || status == RUN_CANCELLED)
 		list_failed(l);
 	else if (is_live(status))
 		list_live(l);

@@ -15,6 +15,7 @@
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "store/scan.h"
 #include "store/tuple.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -94,4 +95,46 @@ pgqrs_role_set(PgqrsRow *row, PgqrsRoleColumns columns, Oid role)
 		pgqrs_set(row, columns.id, Int64GetDatum(make_role_id(role)));
 	else
 		pgqrs_set_null(row, columns.id);
+}
+
+bool
+pgqrs_role_update(PgqrsTable *table, TupleTableSlot *slot,
+				  PgqrsRoleColumns columns, Oid role, LockWaitPolicy wait)
+{
+	PgqrsRow row;
+
+	if (pgqrs_row_lock(table, slot, LockTupleNoKeyExclusive, wait) != ROW_LOCKED)
+		return false;
+	pgqrs_row_copy(&row, table, slot);
+	pgqrs_role_set(&row, columns, role);
+	pgqrs_row_update(table, slot, &row);
+	return true;
+}
+
+bool
+pgqrs_roles_follow(PgqrsTableId id, PgqrsRoleColumns columns, int max,
+				   bool (*follow)(PgqrsTable *table, TupleTableSlot *slot,
+								  LockWaitPolicy wait))
+{
+	PgqrsTable *table = pgqrs_table_open(id, true);
+	TupleTableSlot *slot = pgqrs_table_slot(table);
+	bool all = true;
+	PgqrsScan scan;
+	Oid role;
+
+	pgqrs_scan_begin_table(&scan, table);
+	while (max > 0 && pgqrs_scan_next(&scan, slot))
+	{
+		PgqrsRoleState state = pgqrs_role_state(slot, columns, &role);
+
+		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
+			continue;
+		if (follow(table, slot, LockWaitSkip))
+			max--;
+		else
+			all = false;
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(table);
+	return all && max > 0;
 }

@@ -38,4 +38,17 @@ extern PgqrsRoleState pgqrs_role_state(TupleTableSlot *slot,
 /* Stores a role in a row; InvalidOid: a dropped role. */
 extern void pgqrs_role_set(PgqrsRow *row, PgqrsRoleColumns columns, Oid role);
 
+/* The same in the table, if the row can be locked. */
+extern bool pgqrs_role_update(PgqrsTable *table, TupleTableSlot *slot,
+							  PgqrsRoleColumns columns, Oid role,
+							  LockWaitPolicy wait);
+
+/*
+ * Updates up to max rows whose roles were renamed or dropped, each by a call that
+ * returns whether it could; false if there are more.
+ */
+extern bool pgqrs_roles_follow(PgqrsTableId id, PgqrsRoleColumns columns, int max,
+							   bool (*follow)(PgqrsTable *table, TupleTableSlot *slot,
+											  LockWaitPolicy wait));
+
 #endif /* PGQRS_ROLES_H */

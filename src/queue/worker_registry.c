@@ -384,7 +384,6 @@ follow_owner(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
 	bool live = pgqrs_is_null(slot, Workers_stopped_at);
 	Name owner = DatumGetName(pgqrs_get(slot, Workers_owner));
 	char *name;
-	PgqrsRow row;
 	Oid role;
 
 	switch (pgqrs_role_state(slot, owner_columns, &role))
@@ -402,38 +401,13 @@ follow_owner(PgqrsTable *workers, TupleTableSlot *slot, LockWaitPolicy wait)
 				has_live_worker(workers, name, pgqrs_get(slot, Workers_name)))
 				return false;
 	}
-	if (pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, wait) != ROW_LOCKED)
-		return false;
-	pgqrs_row_copy(&row, workers, slot);
-	pgqrs_role_set(&row, owner_columns, role);
-	pgqrs_row_update(workers, slot, &row);
-	return true;
+	return pgqrs_role_update(workers, slot, owner_columns, role, wait);
 }
 
 bool
 pgqrs_workers_follow_roles(int max)
 {
-	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, true);
-	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	bool all = true;
-	PgqrsScan scan;
-	PgqrsRoleState state;
-	Oid role;
-
-	pgqrs_scan_begin_table(&scan, workers);
-	while (max > 0 && pgqrs_scan_next(&scan, slot))
-	{
-		state = pgqrs_role_state(slot, owner_columns, &role);
-		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
-			continue;
-		if (follow_owner(workers, slot, LockWaitSkip))
-			max--;
-		else
-			all = false;
-	}
-	pgqrs_scan_end(&scan);
-	pgqrs_table_close(workers);
-	return all && max > 0;
+	return pgqrs_roles_follow(TABLE_WORKERS, owner_columns, max, follow_owner);
 }
 
 /*

@@ -747,38 +747,19 @@ realign_schedules(Tick *tick)
 	}
 }
 
+static bool
+follow_role(PgqrsTable *schedules, TupleTableSlot *slot, LockWaitPolicy wait)
+{
+	Oid role;
+
+	(void) pgqrs_role_state(slot, owner_columns, &role);
+	return pgqrs_role_update(schedules, slot, owner_columns, role, wait);
+}
+
 bool
 pgqrs_schedule_follow_roles(int max)
 {
-	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, true);
-	TupleTableSlot *slot = pgqrs_table_slot(schedules);
-	bool all = true;
-	PgqrsScan scan;
-
-	pgqrs_scan_begin_table(&scan, schedules);
-	while (max > 0 && pgqrs_scan_next(&scan, slot))
-	{
-		PgqrsRoleState state;
-		PgqrsRow row;
-		Oid role;
-
-		state = pgqrs_role_state(slot, owner_columns, &role);
-		if (state == ROLE_SAME || state == ROLE_UNKNOWN)
-			continue;
-		if (pgqrs_row_lock(schedules, slot, LockTupleNoKeyExclusive,
-						   LockWaitSkip) != ROW_LOCKED)
-		{
-			all = false;
-			continue;
-		}
-		pgqrs_row_copy(&row, schedules, slot);
-		pgqrs_role_set(&row, owner_columns, role);
-		pgqrs_row_update(schedules, slot, &row);
-		max--;
-	}
-	pgqrs_scan_end(&scan);
-	pgqrs_table_close(schedules);
-	return all && max > 0;
+	return pgqrs_roles_follow(TABLE_SCHEDULES, owner_columns, max, follow_role);
 }
 
 TimestampTz
