@@ -41,7 +41,7 @@ COMMENT ON FUNCTION pgqrs_dequeue(text, bigint, int, interval) IS
 CREATE FUNCTION pgqrs_archive_message(message_id bigint, lease bigint)
 RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_archive_message';
 COMMENT ON FUNCTION pgqrs_archive_message(bigint, bigint) IS
-'the message is done. true: by this call; false: by an earlier call under this lease (roll back repeated writes), as long as the queue''s retention keeps the message. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
+'the message is done. true: by this call; false: by an earlier call under this lease (roll back repeated writes), as long as the queue''s retention keeps the message. Errors: PQ006 stale lease, PQ010 a cancelled run, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_archive_messages(message_ids bigint[], leases bigint[])
 RETURNS boolean[] LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_archive_messages';
@@ -51,7 +51,7 @@ COMMENT ON FUNCTION pgqrs_archive_messages(bigint[], bigint[]) IS
 CREATE FUNCTION pgqrs_delete_message(message_id bigint, lease bigint)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_delete_message';
 COMMENT ON FUNCTION pgqrs_delete_message(bigint, bigint) IS
-'drops the message, which is archived as DELETED unless the queue''s retention is 0. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
+'drops the message, which is archived as DELETED unless the queue''s retention is 0. Errors: PQ006 stale lease, PQ010 a cancelled run, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_release_message(message_id bigint, lease bigint, delay interval = '0')
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_release_message';
@@ -62,7 +62,7 @@ CREATE FUNCTION pgqrs_nack_message(message_id bigint, lease bigint, error jsonb 
 	retryable boolean = true)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_nack_message';
 COMMENT ON FUNCTION pgqrs_nack_message(bigint, bigint, jsonb, interval, boolean) IS
-'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: the message is exhausted (the queue''s max_attempts-th failure) or not retryable, and now a dead letter. Errors: PQ006 stale lease, PQ007 ended under it, PQ016 a run''s message, 42501.';
+'the message failed: counts a failure and returns when it can be claimed again, by default after min(60 s, 1 s * 2^(failures-1)) +- 25 %; NULL: the message is exhausted (the queue''s max_attempts-th failure) or not retryable, and now a dead letter. Errors: PQ006 stale lease, PQ010 a cancelled run, PQ007 ended under it, PQ016 a run''s message, 42501.';
 
 CREATE FUNCTION pgqrs_extend_lease(message_id bigint, lease bigint, visibility_timeout interval = NULL,
 	OUT extended boolean, OUT cancel_requested boolean)

@@ -124,8 +124,13 @@ pgqrs_message_set_lease_end(PgqrsRow *row, TimestampTz visible_after, bool last)
 {
 	pgqrs_set(row, Messages_visible_after, TimestampTzGetDatum(visible_after));
 	pgqrs_set_null(row, Messages_exhausted_at);
-	if (!last)
-		return;
+	if (last)
+		pgqrs_message_set_last_lease(row, visible_after);
+}
+
+void
+pgqrs_message_set_last_lease(PgqrsRow *row, TimestampTz visible_after)
+{
 	pgqrs_set(row, Messages_exhausted_at, TimestampTzGetDatum(visible_after));
 	pgqrs_xact_request_duty(DUTY_EXPIRY, visible_after);
 }

@@ -142,6 +142,9 @@ extern void pgqrs_message_clear_lease(PgqrsRow *row, TimestampTz visible_after);
  */
 extern void pgqrs_message_set_lease_end(PgqrsRow *row,
 										TimestampTz visible_after, bool last);
+
+/* The same for a lease whose end stays. */
+extern void pgqrs_message_set_last_lease(PgqrsRow *row, TimestampTz visible_after);
 extern void pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 										  const PgqrsQueue *queue,
 										  PgqrsOutcome outcome, int failures,

@@ -112,9 +112,9 @@ request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 	pgqrs_row_update(rows->runs, rows->run, &row);
 
 	pgqrs_row_copy(&row, rows->messages, rows->message);
-	pgqrs_message_set_lease_end(&row,
-								pgqrs_get_time(rows->message, Messages_visible_after),
-								true);
+	pgqrs_message_set_last_lease(&row,
+								 pgqrs_get_time(rows->message,
+												Messages_visible_after));
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
