@@ -164,8 +164,8 @@ COMMENT ON TABLE pgqrs_workflows IS 'workflows; workflow_id is the id of its que
 
 -- No index and no predicate mentions a column that changes while a run lives,
 -- so its updates stay HOT as long as the page has room.  A claim and an end
--- each write one new version, and the first reader prunes what they replaced;
--- half a page is what it takes when a backlog filled the pages before any of
+-- each write one new version, and the first reader prunes replaced versions;
+-- half a page is needed when a backlog filled the pages before any of
 -- its runs was claimed.
 CREATE TABLE pgqrs_workflow_runs (
 	run_id bigint NOT NULL,

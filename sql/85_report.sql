@@ -154,7 +154,7 @@ ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; 
 <body>
 $html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
 		|| body || @extschema@.pgqrs_html(text '
-<footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see what is new.</footer>
+<footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see changes.</footer>
 </body>
 </html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
 END;
