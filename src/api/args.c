@@ -476,26 +476,25 @@ to_int64(const Datum *values, int count)
 }
 
 int
-pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg, int leases_arg,
-				 int64 **ids, int64 **leases)
+pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
+				 const char *leases_name, int64 **ids, int64 **leases)
 {
 	Datum *values;
 	bool *nulls;
-	int count = pgqrs_arg_array(fcinfo, ids_arg, "message_ids", INT8OID, true,
-								&values, &nulls);
+	int count = pgqrs_arg_array(fcinfo, n, ids_name, INT8OID, true, &values, &nulls);
 	int *order;
 
 	*ids = to_int64(values, count);
-	pgqrs_arg_same_length(count, "message_ids",
-						  pgqrs_arg_array(fcinfo, leases_arg, "leases", INT8OID,
+	pgqrs_arg_same_length(count, ids_name,
+						  pgqrs_arg_array(fcinfo, n + 1, leases_name, INT8OID,
 										  true, &values, &nulls),
-						  "leases");
+						  leases_name);
 	*leases = to_int64(values, count);
 
 	order = pgqrs_ascending(*ids, count);
 	for (int i = 1; i < count; i++)
 		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
-			refuse_duplicate_item("message_ids", order[i], order[i - 1],
+			refuse_duplicate_item(ids_name, order[i], order[i - 1],
 								  psprintf(INT64_FORMAT, (*ids)[order[i]]));
 	pfree(order);
 	return count;

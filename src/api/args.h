@@ -111,9 +111,9 @@ extern void pgqrs_arg_concurrency_key(FunctionCallInfo fcinfo, int n);
 extern void pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n,
 									   int count, const char *items_name);
 
-/* Distinct message ids and their leases, in arrays of one length. */
-extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int ids_arg,
-							int leases_arg, int64 **ids, int64 **leases);
+/* Distinct message ids and their leases, arrays of one length: arguments n and n + 1. */
+extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
+							const char *leases_name, int64 **ids, int64 **leases);
 
 /* The length of a lease, more than 0; -1: that of the queue. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);

@@ -82,7 +82,7 @@ sql_archive_messages(PG_FUNCTION_ARGS)
 {
 	int64 *ids;
 	int64 *leases;
-	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	int count = pgqrs_arg_leases(fcinfo, 0, "message_ids", "leases", &ids, &leases);
 	bool *archived = palloc(count * sizeof(bool));
 	bool *is_current = palloc(count * sizeof(bool));
 	Datum *answers = palloc(count * sizeof(Datum));
@@ -165,7 +165,7 @@ sql_extend_leases(PG_FUNCTION_ARGS)
 {
 	int64 *ids;
 	int64 *leases;
-	int count = pgqrs_arg_leases(fcinfo, 0, 1, &ids, &leases);
+	int count = pgqrs_arg_leases(fcinfo, 0, "message_ids", "leases", &ids, &leases);
 	int64 timeout = pgqrs_arg_lease_time(fcinfo, 2);
 	bool *extended = palloc(count * sizeof(bool));
 	bool *cancel_requested = palloc(count * sizeof(bool));
@@ -201,7 +201,7 @@ sql_set_visibility(PG_FUNCTION_ARGS)
  * Claiming
  */
 
-static void
+static bool
 put_delivery(void *arg, const PgqrsDelivery *d)
 {
 	NullableDatum id = pgqrs_value(Int64GetDatum(d->message_id));
@@ -226,27 +226,29 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 	};
 
 	pgqrs_result_put(arg, row);
+	return true;
 }
 
 PG_FUNCTION_INFO_V1(sql_dequeue);
 Datum
 sql_dequeue(PG_FUNCTION_ARGS)
 {
-	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
-	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
-	int batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
-									  PGQRS_MAX_BATCH, 1);
-	int64 timeout = pgqrs_arg_lease_time(fcinfo, 3);
+	PgqrsClaimRequest request = {.deliver = put_delivery, .arg = fcinfo};
 
-	if (queue == NULL && PG_ARGISNULL(1))
+	request.queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
+	request.worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
+	request.batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
+										  PGQRS_MAX_BATCH, 1);
+	request.timeout = pgqrs_arg_lease_time(fcinfo, 3);
+	if (request.queue == NULL && PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
 				 errhint("Name a queue or a pattern, or a worker to claim from its subscriptions.")));
-	if (!PG_ARGISNULL(1) && worker_id <= 0)
-		pgqrs_error_worker_not_found(worker_id);
+	if (!PG_ARGISNULL(1) && request.worker_id <= 0)
+		pgqrs_error_worker_not_found(request.worker_id);
 	pgqrs_result_begin(fcinfo);
-	pgqrs_claim(queue, worker_id, batch_size, timeout, put_delivery, fcinfo);
+	pgqrs_claim(&request);
 	return (Datum) 0;
 }
 

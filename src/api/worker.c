@@ -11,6 +11,7 @@
 #include "base/name.h"
 #include "catalog/pg_type.h"
 #include "delivery/client_wait.h"
+#include "delivery/poll.h"
 #include "delivery/worker.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -134,4 +135,33 @@ sql_wait_for_work(PG_FUNCTION_ARGS)
 	available = pgqrs_value(
 		BoolGetDatum(pgqrs_wait_until_work(queue, worker_id, timeout)));
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, &available));
+}
+
+PG_FUNCTION_INFO_V1(sql_poll);
+Datum
+sql_poll(PG_FUNCTION_ARGS)
+{
+	PgqrsPollRequest request = {0};
+	PgqrsPollAnswer answer;
+	NullableDatum row[Poll_natts];
+	int64 *ids = NULL;
+	int64 *leases = NULL;
+
+	request.worker_id = pgqrs_arg_int64(fcinfo, 0, "worker_id");
+	request.timeout = pgqrs_arg_wait_timeout(fcinfo, 1, 30 * USECS_PER_SEC);
+	request.batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
+										  PGQRS_MAX_BATCH, 1);
+	if (!PG_ARGISNULL(3) || !PG_ARGISNULL(4))
+		request.held_count = pgqrs_arg_leases(fcinfo, 3, "held_ids",
+											  "held_leases", &ids, &leases);
+	request.held_ids = ids;
+	request.held_leases = leases;
+	request.held_order = pgqrs_ascending(ids, request.held_count);
+	pgqrs_require_nonatomic(fcinfo, "pgqrs_poll");
+	pgqrs_poll(&request, &answer);
+	row[Poll_work] = pgqrs_value(answer.work);
+	row[Poll_held] = pgqrs_value(answer.held);
+	row[Poll_worker_status] = pgqrs_text_value(
+		pgqrs_enum_label(ENUM_WORKER_STATUS, answer.status));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }

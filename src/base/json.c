@@ -99,11 +99,11 @@ pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value)
 }
 
 void
-pgqrs_json_put_true(PgqrsJson *json, const char *key)
+pgqrs_json_put_bool(PgqrsJson *json, const char *key, bool value)
 {
 	put_string(json, WJB_KEY, key);
 	pushJsonbValue(&json->state, WJB_VALUE,
-				   &(JsonbValue){.type = jbvBool, .val.boolean = true});
+				   &(JsonbValue){.type = jbvBool, .val.boolean = value});
 }
 
 /* To the microsecond, in UTC, independent of the session's settings. */
@@ -117,24 +117,30 @@ pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at)
 	pgqrs_json_put_text(json, key, pstrdup(text));
 }
 
-void
-pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value)
+static void
+put_json(PgqrsJson *json, JsonbIteratorToken token, Datum value)
 {
 	Jsonb *jb = DatumGetJsonbP(value);
 	JsonbValue v;
 
-	put_string(json, WJB_KEY, key);
 	if (!JB_ROOT_IS_SCALAR(jb) || !JsonbExtractScalar(&jb->root, &v))
 	{
 		v.type = jbvBinary;
 		v.val.binary.data = &jb->root;
 		v.val.binary.len = VARSIZE(jb) - VARHDRSZ;
 	}
-	pushJsonbValue(&json->state, WJB_VALUE, &v);
+	pushJsonbValue(&json->state, token, &v);
 }
 
-static void
-put_json_or_null(PgqrsJson *json, const char *key, NullableDatum value)
+void
+pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value)
+{
+	put_string(json, WJB_KEY, key);
+	put_json(json, WJB_VALUE, value);
+}
+
+void
+pgqrs_json_put_json_or_null(PgqrsJson *json, const char *key, NullableDatum value)
 {
 	pgqrs_json_put_json(json, key, value.isnull ? pgqrs_json_null() : value.value);
 }
@@ -149,6 +155,23 @@ static Datum
 end_array(PgqrsJson *json)
 {
 	return JsonbPGetDatum(JsonbValueToJsonb(put_end(json, WJB_END_ARRAY)));
+}
+
+Datum
+pgqrs_json_array(const Datum *values, int count)
+{
+	PgqrsJson json = {NULL};
+
+	pushJsonbValue(&json.state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+		put_json(&json, WJB_ELEM, values[i]);
+	return end_array(&json);
+}
+
+Datum
+pgqrs_json_merge(Datum object, Datum more)
+{
+	return DirectFunctionCall2(jsonb_concat, object, more);
 }
 
 Datum
@@ -331,7 +354,7 @@ pgqrs_json_cap_error(Datum error)
 	}
 	text[pg_mbcliplen(text, strlen(text), EXCERPT_BYTES / 2)] = '\0';
 	pgqrs_json_put_text(&json, "message", text);
-	pgqrs_json_put_true(&json, "truncated");
+	pgqrs_json_put_bool(&json, "truncated", true);
 	return pgqrs_json_end(&json);
 }
 
@@ -507,7 +530,7 @@ pgqrs_json_truncated(void)
 	PgqrsJson json;
 
 	pgqrs_json_begin(&json);
-	pgqrs_json_put_true(&json, "truncated");
+	pgqrs_json_put_bool(&json, "truncated", true);
 	return pgqrs_json_end(&json);
 }
 
@@ -521,7 +544,7 @@ pgqrs_json_set_any(Datum children, NullableDatum results)
 	PgqrsJson json;
 
 	pgqrs_json_begin(&json);
-	put_json_or_null(&json, "any", results);
+	pgqrs_json_put_json_or_null(&json, "any", results);
 	return DirectFunctionCall2(jsonb_concat, children, pgqrs_json_end(&json));
 }
 
@@ -537,8 +560,8 @@ pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 		pushJsonbValue(&json.state, WJB_BEGIN_OBJECT, NULL);
 		pgqrs_json_put_int64(&json, "run_id", ends[i].run_id);
 		pgqrs_json_put_text(&json, "status", ends[i].status);
-		put_json_or_null(&json, "output", ends[i].output);
-		put_json_or_null(&json, "error", ends[i].error);
+		pgqrs_json_put_json_or_null(&json, "output", ends[i].output);
+		pgqrs_json_put_json_or_null(&json, "error", ends[i].error);
 		pgqrs_json_end_inner(&json);
 	}
 	return end_array(&json);

@@ -21,10 +21,16 @@ extern void pgqrs_json_begin_inner(PgqrsJson *json, const char *key);
 extern void pgqrs_json_end_inner(PgqrsJson *json);
 extern void pgqrs_json_put_text(PgqrsJson *json, const char *key, const char *value);
 extern void pgqrs_json_put_int64(PgqrsJson *json, const char *key, int64 value);
-extern void pgqrs_json_put_true(PgqrsJson *json, const char *key);
+extern void pgqrs_json_put_bool(PgqrsJson *json, const char *key, bool value);
 extern void pgqrs_json_put_instant(PgqrsJson *json, const char *key, TimestampTz at);
 extern void pgqrs_json_put_json(PgqrsJson *json, const char *key, Datum value);
+extern void pgqrs_json_put_json_or_null(PgqrsJson *json, const char *key,
+										NullableDatum value);
 extern Datum pgqrs_json_end(PgqrsJson *json);
+
+/* An array of values; and an object with the members of two. */
+extern Datum pgqrs_json_array(const Datum *values, int count);
+extern Datum pgqrs_json_merge(Datum object, Datum more);
 
 extern Datum pgqrs_json_null(void);
 extern Datum pgqrs_json_error(const char *type, const char *message);

@@ -59,10 +59,10 @@ typedef struct Claim
 	const PgqrsQueueIds *matching; /* NULL: one queue */
 	int64 timeout;				   /* < 0: the queue's visibility_timeout */
 	int wanted;
+	bool is_full; /* the receiver takes no more */
 	int may_end;
 	int may_limit;
-	PgqrsDeliver deliver;
-	void *arg;
+	const PgqrsClaimRequest *request;
 } Claim;
 
 /*
@@ -259,6 +259,17 @@ update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
 	return true;
 }
 
+static int64
+new_lease(const Claim *claim)
+{
+	int64 lease;
+
+	do
+		lease = pgqrs_random_lease();
+	while (pgqrs_claim_was_by_poll(lease) != claim->request->by_poll);
+	return lease;
+}
+
 /* Fills the row version with the new lease. */
 static void
 fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
@@ -267,7 +278,7 @@ fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
-	pgqrs_set(row, Messages_lease, Int64GetDatum(pgqrs_random_lease()));
+	pgqrs_set(row, Messages_lease, Int64GetDatum(new_lease(claim)));
 	pgqrs_message_set_lease_end(row, now + lease_time(claim),
 								failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
@@ -307,7 +318,8 @@ deliver(Claim *claim, const PgqrsRow *message, bool is_run)
 		d.payload = message->nulls[Messages_payload - 1] ?
 			pgqrs_json_null() :
 			message->values[Messages_payload - 1];
-	claim->deliver(claim->arg, &d);
+	claim->is_full = !claim->request->deliver(claim->request->arg, &d);
+	claim->wanted--;
 }
 
 /* A message to end, in a subtransaction that opens the tables itself. */
@@ -400,7 +412,6 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
 						   .failures = failures, .worker_id = claim->worker_id);
 	deliver(claim, &row, is_run);
-	claim->wanted--;
 }
 
 /*
@@ -411,7 +422,7 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 static bool
 wants_more(const Claim *claim)
 {
-	return claim->wanted > 0 && claim->may_end > 0;
+	return claim->wanted > 0 && claim->may_end > 0 && !claim->is_full;
 }
 
 /* Claims the messages of one part of the scan. */
@@ -676,35 +687,33 @@ claim_for_worker(Claim *claim, const PgqrsWorker *worker)
 }
 
 void
-pgqrs_claim(const char *queue, int64 worker_id, int batch_size, int64 timeout,
-			PgqrsDeliver deliver, void *arg)
+pgqrs_claim(const PgqrsClaimRequest *request)
 {
 	Claim claim = {
-		.worker_id = worker_id,
-		.timeout = timeout,
-		.wanted = batch_size,
+		.worker_id = request->worker_id,
+		.timeout = request->timeout,
+		.wanted = request->batch_size,
 		.may_end = MAX_ENDED,
 		.may_limit = MAX_LIMITED,
-		.deliver = deliver,
-		.arg = arg,
+		.request = request,
 	};
 	PgqrsWorker worker;
-	PgqrsWorker *w = worker_id != 0 ? &worker : NULL;
+	PgqrsWorker *w = request->worker_id != 0 ? &worker : NULL;
 
 	pgqrs_floor_call_begin();
 	claim.is_clean = pgqrs_floor_call_is_clean();
 	pgqrs_async_commit_begin();
 	pgqrs_run_open_messages(&claim.rows);
-	if (worker_id != 0)
+	if (w != NULL)
 	{
-		pgqrs_worker_require_live(worker_id, &worker);
-		pgqrs_worker_record_call(worker_id);
-		claim.worker_version = worker.version;
+		pgqrs_worker_require_live(request->worker_id, w);
+		pgqrs_worker_record_call(request->worker_id);
+		claim.worker_version = w->version;
 	}
-	if (queue == NULL || pgqrs_is_pattern(queue))
-		claim.matching = find_matching_queues(queue, w);
+	if (request->queue == NULL || pgqrs_is_pattern(request->queue))
+		claim.matching = find_matching_queues(request->queue, w);
 	else
-		find_named_queue(queue, w, &claim.rows.queue);
+		find_named_queue(request->queue, w, &claim.rows.queue);
 	if (w != NULL)
 		claim_for_worker(&claim, w);
 	else

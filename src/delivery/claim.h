@@ -27,15 +27,32 @@ typedef struct PgqrsDelivery
 	NullableDatum input;
 } PgqrsDelivery;
 
-typedef void (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
+/* Receives a claimed message; false: the call claims no more. */
+typedef bool (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
+
+typedef struct PgqrsClaimRequest
+{
+	const char *queue; /* a name, a pattern, or NULL: what the worker subscribes to */
+	int64 worker_id; /* 0: no worker */
+	int batch_size;
+	int64 timeout; /* microseconds, < 0: the queue's visibility_timeout */
+	bool by_poll;  /* the leases are marked so, see pgqrs_claim_was_by_poll() */
+	PgqrsDeliver deliver;
+	void *arg;
+} PgqrsClaimRequest;
+
+/* Claims up to batch_size messages. */
+extern void pgqrs_claim(const PgqrsClaimRequest *request);
 
 /*
- * Claims up to batch_size messages.  queue: a name, a pattern, or NULL for the
- * queues to which the worker subscribes; worker_id 0: no worker; timeout < 0: the
- * queue's visibility_timeout.
+ * Whether pgqrs_poll() made the lease.  Its lowest bit says so: the mark commits,
+ * and ends, with the lease.
  */
-extern void pgqrs_claim(const char *queue, int64 worker_id, int batch_size,
-						int64 timeout, PgqrsDeliver deliver, void *arg);
+static inline bool
+pgqrs_claim_was_by_poll(int64 lease)
+{
+	return (lease & 1) != 0;
+}
 
 /*
  * The queues that pgqrs_claim() would claim from; worker: or NULL.  Valid until

@@ -88,6 +88,8 @@ typedef struct Wait
 
 	const char *queue;
 	int64 worker_id;
+	const PgqrsPollWait *in_poll; /* or NULL */
+	bool is_poll_over;
 	bool has_status;
 	PgqrsWorkerStatus status; /* of the worker when the wait began */
 	bool ended;				  /* the status has changed since */
@@ -225,8 +227,8 @@ leave_wait(int code, Datum arg)
  * Sleeping
  */
 
-static void
-check_client(void)
+void
+pgqrs_wait_check_client(void)
 {
 	if (!pgqrs_client_is_there())
 	{
@@ -341,7 +343,7 @@ sleep_until_signalled(Wait *w)
 		last = now;
 		if (now - checked >= MAX_SLEEP || pgqrs_wait_is_woken())
 		{
-			check_client();
+			pgqrs_wait_check_client();
 			checked = now;
 		}
 	}
@@ -485,7 +487,8 @@ check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 	if (w->ended)
 		return;
 	pgqrs_worker_record_call(w->worker_id);
-	w->may_take = worker->status == WORKER_READY;
+	w->may_take = worker->status == WORKER_READY &&
+		(w->in_poll == NULL || w->in_poll->takes_work);
 	if (w->may_take && worker->max_concurrent > 0)
 		look_for_room(w, messages, worker);
 }
@@ -614,6 +617,15 @@ settle_wakeup(Wait *w)
 	w->has_taken = false;
 }
 
+/* For a poll, by the wake-up; after the backend watches. */
+static void
+look_at_held(Wait *w, PgqrsTable *messages)
+{
+	if (w->in_poll == NULL || (w->has_taken && w->taken.kind == WAKEUP_QUEUE))
+		return;
+	w->is_poll_over = w->in_poll->is_over(messages, w->in_poll->arg);
+}
+
 static void
 look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 {
@@ -622,6 +634,7 @@ look_at_queues(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 	choose_queues(w, worker);
 	if (!w->polls)
 		watch_queues(w);
+	look_at_held(w, messages);
 	for (int i = 0; i < w->count; i++)
 		if (w->queues[i].look)
 			look_at_queue(w, &w->queues[i], messages, slot);
@@ -644,6 +657,7 @@ look_for_work(Wait *w)
 	{
 		/* it may have replaced a wake-up of any other kind */
 		w->taken.kind = WAKEUP_NONE;
+		w->ended = true;
 		end_look(w, old);
 		return true;
 	}
@@ -657,7 +671,7 @@ look_for_work(Wait *w)
 	pgqrs_table_close(messages);
 	pgqrs_async_commit_end();
 	end_look(w, old);
-	return w->found != 0 || w->ended;
+	return w->found != 0 || w->ended || w->is_poll_over;
 }
 
 /*
@@ -706,4 +720,21 @@ pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
 
 	wait_until(&w, timeout, look_for_work);
 	return w.found != 0;
+}
+
+PgqrsPollWaitResult
+pgqrs_wait_in_poll(const PgqrsPollWait *poll)
+{
+	Wait w = {
+		.context = CurrentMemoryContext,
+		.in_poll = poll,
+		.worker_id = poll->worker_id,
+		.has_status = true,
+		.status = poll->status,
+	};
+
+	wait_until(&w, poll->timeout, look_for_work);
+	if (w.is_poll_over || w.ended)
+		return POLL_IS_OVER;
+	return w.found != 0 ? POLL_FOUND_WORK : POLL_TIMED_OUT;
 }

@@ -13,6 +13,7 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
+#include "store/table.h"
 
 /* Durations in milliseconds. */
 
@@ -28,5 +29,33 @@ extern HeapTuple pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc)
  * pgqrs_claim().
  */
 extern bool pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout);
+
+/* What a poll waits for besides work. */
+typedef struct PgqrsPollWait
+{
+	int64 worker_id;
+	PgqrsWorkerStatus status; /* as the poll has seen it */
+	int64 timeout;
+	bool takes_work;
+
+	/*
+	 * Asked at the first look, and when what the worker holds may have changed.
+	 * True ends the wait.
+	 */
+	bool (*is_over)(PgqrsTable *messages, void *arg);
+	void *arg;
+} PgqrsPollWait;
+
+typedef enum PgqrsPollWaitResult
+{
+	POLL_TIMED_OUT,
+	POLL_FOUND_WORK,
+	POLL_IS_OVER /* or the worker's status changed */
+} PgqrsPollWaitResult;
+
+extern PgqrsPollWaitResult pgqrs_wait_in_poll(const PgqrsPollWait *poll);
+
+/* Ends the session, if the client has disconnected. */
+extern void pgqrs_wait_check_client(void);
 
 #endif /* PGQRS_CLIENT_WAIT_H */

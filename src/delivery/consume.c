@@ -113,7 +113,7 @@ prepare_handler(const char *handler)
  * Messages
  */
 
-static void
+static bool
 collect_message(void *arg, const PgqrsDelivery *d)
 {
 	ClaimedBatch *batch = arg;
@@ -122,6 +122,7 @@ collect_message(void *arg, const PgqrsDelivery *d)
 	item->message_id = d->message_id;
 	item->lease = d->lease;
 	item->payload = PointerGetDatum(PG_DETOAST_DATUM_COPY(d->payload));
+	return true;
 }
 
 /* Whether an error concerns the whole transaction instead of the message. */
@@ -211,7 +212,13 @@ pgqrs_consume_batch(const char *queue, const char *handler, int batch_size)
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	plan = prepare_handler(handler);
-	pgqrs_claim(queue, 0, batch_size, -1, collect_message, &batch);
+	pgqrs_claim(&(PgqrsClaimRequest){
+		.queue = queue,
+		.batch_size = batch_size,
+		.timeout = -1,
+		.deliver = collect_message,
+		.arg = &batch,
+	});
 	pgqrs_xact_require_sync_commit();
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgqrs consumed message",
 									ALLOCSET_DEFAULT_SIZES);

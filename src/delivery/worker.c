@@ -27,9 +27,28 @@
 /* DUTY_WORKERS releases the skipped messages of a stopped worker after this time. */
 #define REAP_DELAY (1 * USECS_PER_SEC)
 
+/* Which messages are meant, of those that a worker holds. */
+typedef struct HeldFilter
+{
+	PgqrsLeaseTest is_kept; /* NULL: all are meant */
+	void *arg;
+} HeldFilter;
+
+static bool
+is_meant(TupleTableSlot *message, const HeldFilter *filter)
+{
+	return filter->is_kept == NULL ||
+		(!pgqrs_is_null(message, Messages_lease) &&
+		 !filter->is_kept(pgqrs_get_int64(message, Messages_message_id),
+						  pgqrs_get_int64(message, Messages_lease), filter->arg));
+}
+
+static const HeldFilter all_held = {NULL};
+
 /* The ids of up to max messages that a worker holds, ascending. */
 static PgqrsInt64List
-messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, int max)
+messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id,
+				 int max, const HeldFilter *filter)
 {
 	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(worker_id)};
 	PgqrsInt64List held = {0};
@@ -37,7 +56,8 @@ messages_held_by(PgqrsTable *messages, TupleTableSlot *slot, int64 worker_id, in
 
 	pgqrs_scan_begin(&scan, messages, INDEX_MESSAGES_WORKER, 1, &key);
 	while (held.count < max && pgqrs_scan_next(&scan, slot))
-		pgqrs_int64_list_add(&held, pgqrs_get_int64(slot, Messages_message_id));
+		if (is_meant(slot, filter))
+			pgqrs_int64_list_add(&held, pgqrs_get_int64(slot, Messages_message_id));
 	pgqrs_scan_end(&scan);
 	pgqrs_int64_sort(held.values, held.count);
 	return held;
@@ -100,7 +120,7 @@ pgqrs_worker_reap(int64 worker_id, int max, PgqrsReaped *reaped)
 	PgqrsInt64List held;
 
 	pgqrs_run_open(&rows);
-	held = messages_held_by(rows.messages, rows.message, worker_id, max);
+	held = messages_held_by(rows.messages, rows.message, worker_id, max, &all_held);
 	for (int i = 0; i < held.count; i++)
 	{
 		PgqrsMessageLock lock = pgqrs_worker_lock_message(&rows, held.values[i]);
@@ -174,7 +194,7 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 	pgqrs_async_commit_begin();
 	pgqrs_worker_require_live(worker_id, &worker);
 	pgqrs_worker_record_call(worker_id);
-	held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
+	held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX, &all_held);
 	pgqrs_message_lock_limits(messages, slot, held.count, held.values, NULL);
 	*results = palloc_extended(Max(held.count, 1) * sizeof(PgqrsExtended),
 							   MCXT_ALLOC_HUGE);
@@ -212,13 +232,14 @@ pgqrs_worker_resume(int64 worker_id)
 	pgqrs_worker_record_call(worker_id);
 }
 
-/* Releases the messages that a worker holds, except locked ones; returns their number. */
+/* Releases messages that a worker holds, except locked ones; returns their number. */
 static int64
-release_held_messages(int64 worker_id)
+release_held_messages(int64 worker_id, const HeldFilter *filter, const char *reason)
 {
 	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	TupleTableSlot *slot = pgqrs_table_slot(messages);
-	PgqrsInt64List held = messages_held_by(messages, slot, worker_id, PG_INT32_MAX);
+	PgqrsInt64List held = messages_held_by(messages, slot, worker_id,
+										   PG_INT32_MAX, filter);
 	int64 released = 0;
 
 	for (int i = 0; i < held.count; i++)
@@ -226,7 +247,8 @@ release_held_messages(int64 worker_id)
 		PgqrsRow row;
 
 		if (lock_held_message(messages, slot, held.values[i], worker_id,
-							  LockTupleExclusive) != ROW_LOCKED)
+							  LockTupleExclusive) != ROW_LOCKED ||
+			!is_meant(slot, filter))
 			continue;
 		released++;
 		if (pgqrs_message_is_cancelling(slot))
@@ -239,8 +261,7 @@ release_held_messages(int64 worker_id)
 								  pgqrs_floor_writer_clock(pgqrs_get_int64(slot, Messages_queue_id),
 														   0, DT_NOBEGIN));
 		pgqrs_row_update(messages, slot, &row);
-		pgqrs_event_of_message(EVENT_RELEASED, slot,
-							   .reason = "the worker was stopped");
+		pgqrs_event_of_message(EVENT_RELEASED, slot, .reason = reason);
 	}
 	pgqrs_table_close(messages);
 	return released;
@@ -253,8 +274,21 @@ pgqrs_worker_stop(int64 worker_id)
 
 	if (pgqrs_worker_set_status(worker_id, WORKER_STOPPED))
 	{
-		released = release_held_messages(worker_id);
+		released = release_held_messages(worker_id, &all_held,
+										 "the worker was stopped");
 		request_reap();
 	}
 	return released;
+}
+
+void
+pgqrs_worker_release_unreceived(int64 worker_id, PgqrsLeaseTest is_received,
+								void *arg)
+{
+	HeldFilter filter = {.is_kept = is_received, .arg = arg};
+
+	pgqrs_async_commit_begin();
+	(void) release_held_messages(worker_id, &filter,
+								 "the answer of a poll was lost");
+	pgqrs_async_commit_end();
 }

@@ -51,6 +51,14 @@ extern void pgqrs_worker_resume(int64 worker_id);
  */
 extern int64 pgqrs_worker_stop(int64 worker_id);
 
+/*
+ * Releases, without counting a failure, the messages of the worker whose claims its
+ * client has not received, except locked ones.
+ */
+typedef bool (*PgqrsLeaseTest)(int64 message_id, int64 lease, void *arg);
+extern void pgqrs_worker_release_unreceived(int64 worker_id,
+											PgqrsLeaseTest is_received, void *arg);
+
 typedef enum PgqrsMessageLock
 {
 	MESSAGE_LOCKED,

@@ -113,6 +113,7 @@ static const struct
 	{"pgqrs_pause_run", WORK},
 	{"pgqrs_peek", READ},
 	{"pgqrs_purge_dead_letters", ADMIN},
+	{"pgqrs_poll", WORK},
 	{"pgqrs_purge_queue", ADMIN},
 	{"pgqrs_queue_name", READ},
 	{"pgqrs_readable_queues", READ},

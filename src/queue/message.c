@@ -136,14 +136,20 @@ pgqrs_message_set_last_lease(PgqrsRow *row, TimestampTz visible_after)
 }
 
 void
+pgqrs_message_note_lease_change(TupleTableSlot *slot)
+{
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		pgqrs_xact_wakeup(WAKEUP_WORKER, pgqrs_get_int64(slot, Messages_worker_id));
+}
+
+void
 pgqrs_message_publish_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 {
 	if (pgqrs_is_null(slot, Messages_lease))
 		return;
 	if (queue->max_in_flight > 0)
 		pgqrs_xact_wakeup(WAKEUP_QUEUE, queue->queue_id);
-	if (!pgqrs_is_null(slot, Messages_worker_id))
-		pgqrs_xact_wakeup(WAKEUP_WORKER, pgqrs_get_int64(slot, Messages_worker_id));
+	pgqrs_message_note_lease_change(slot);
 }
 
 /*

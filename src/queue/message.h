@@ -150,6 +150,9 @@ extern void pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *
 										  PgqrsOutcome outcome, int failures,
 										  NullableDatum error);
 
+/* The worker that holds the message in the slot, if one does, is woken from its poll. */
+extern void pgqrs_message_note_lease_change(TupleTableSlot *slot);
+
 /*
  * The lease of the message in the slot, if any, has ended: publishes the room
  * under the limits.

@@ -36,6 +36,7 @@ typedef struct HeartbeatSlot
 	TimestampTz called;
 	TimestampTz written; /* when the row was written, or a backend set out to
 						  * write it */
+	uint32 polls;		 /* the number of the newest poll */
 } HeartbeatSlot;
 
 typedef struct Heartbeats
@@ -165,4 +166,30 @@ pgqrs_heartbeat_last(Oid workers, int64 worker_id)
 	called = slot->called;
 	SpinLockRelease(&slot->mutex);
 	return called;
+}
+
+static uint32
+add_polls(Oid workers, int64 worker_id, uint32 more)
+{
+	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
+	uint32 polls;
+
+	if (slot == NULL)
+		return 0;
+	slot->polls += more;
+	polls = slot->polls;
+	SpinLockRelease(&slot->mutex);
+	return polls;
+}
+
+uint32
+pgqrs_heartbeat_next_poll(Oid workers, int64 worker_id)
+{
+	return add_polls(workers, worker_id, 1);
+}
+
+uint32
+pgqrs_heartbeat_newest_poll(Oid workers, int64 worker_id)
+{
+	return add_polls(workers, worker_id, 0);
 }

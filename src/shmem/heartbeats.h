@@ -36,7 +36,14 @@ extern PgqrsHeartbeat pgqrs_heartbeat_record(Oid workers, int64 worker_id,
 extern bool pgqrs_heartbeat_add(Oid workers, int64 worker_id, TimestampTz now,
 								TimestampTz written);
 
-/* The worker's last call; DT_NOBEGIN if unknown. */
+/*
+ * Each poll of a worker takes the next number, so that an older poll finds that
+ * there is a newer one.  0: the worker has no place in shared memory.
+ */
+extern uint32 pgqrs_heartbeat_next_poll(Oid workers, int64 worker_id);
+extern uint32 pgqrs_heartbeat_newest_poll(Oid workers, int64 worker_id);
+
+/* When the worker called last; DT_NOBEGIN if it is not known. */
 extern TimestampTz pgqrs_heartbeat_last(Oid workers, int64 worker_id);
 
 #endif /* PGQRS_HEARTBEATS_H */

@@ -118,6 +118,7 @@ request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 	pgqrs_set(&row, Messages_waiting_for, CStringGetTextDatum(PGQRS_WAIT_CANCEL));
 	pgqrs_row_update(rows->messages, rows->message, &row);
 	pgqrs_event_of_message(EVENT_CANCEL_REQUESTED, rows->message, .reason = reason);
+	pgqrs_message_note_lease_change(rows->message);
 	return CANCEL_REQUESTED;
 }
 

@@ -127,7 +127,7 @@ put_event_data(PgqrsJson *json, const PgqrsQueue *workflow, const PgqrsRow *run,
 		put_json_column(json, "error", run, Runs_error);
 	}
 	else
-		pgqrs_json_put_true(json, "truncated");
+		pgqrs_json_put_bool(json, "truncated", true);
 	pgqrs_json_end_inner(json);
 }
 

@@ -42,7 +42,7 @@ INSERT INTO calls SELECT 'pgqrs_' || function,
 			('alter_workflow', '''flow'''), ('delete_workflow', '''flow'''), ('delete_workflow', '''nothing'''),
 		('trigger', '''flow'''), ('trigger', '''flow'', idempotency_key => ''taken'''),
 			('trigger_batch', '''flow'', ''{1,2}'''),
-		('wait', 'ENDED'), ('wait_for_work', '''q'''),
+		('wait', 'ENDED'), ('wait_for_work', '''q'''), ('poll', :'worker'),
 		('step_begin', 'RUN, ''s'''), ('step_complete', 'RUN, ''s'''), ('step_fail', 'RUN, ''s'', ''{}'''),
 			('complete_run', 'RUN'), ('fail_run', 'RUN, ''{}'''),
 		('pause_run', 'RUN, ''s'''), ('resume_run', 'RID'), ('resume_run', 'RID, step_id => ''s'''),
@@ -125,11 +125,13 @@ SELECT is(pg_temp.effect(call || ')'), pg_temp.effect(format('%s%s%s => NULL)', 
 		AND NOT (function = 'pgqrs_dequeue' AND argument = 'queue');
 SELECT is(pg_temp.effect(format('%s(%s)', function, required)) ~ '^22004', false,
 	'the call of this test is accepted: ' || function || '(' || required || ')') FROM calls
-	WHERE function NOT LIKE 'pgqrs\_wait%';
+	WHERE function NOT LIKE 'pgqrs\_wait%' AND function <> 'pgqrs_poll';
 
 -- Procedures, which are called by themselves.
 SELECT is(array_agg(DISTINCT function || ' ' || argument ORDER BY function || ' ' || argument),
-	'{"pgqrs_wait error","pgqrs_wait output","pgqrs_wait status","pgqrs_wait timeout",'
+	'{"pgqrs_poll batch_size","pgqrs_poll held","pgqrs_poll held_ids","pgqrs_poll held_leases","pgqrs_poll timeout",'
+		'"pgqrs_poll work","pgqrs_poll worker_status",'
+		'"pgqrs_wait error","pgqrs_wait output","pgqrs_wait status","pgqrs_wait timeout",'
 		'"pgqrs_wait_for_work available","pgqrs_wait_for_work queue","pgqrs_wait_for_work timeout",'
 		'"pgqrs_wait_for_work worker_id"}',
 	'the procedures with defaults are those called below') FROM defaulted WHERE prokind = 'p';
@@ -137,6 +139,8 @@ CALL pgqrs_wait(:ended, NULL, NULL, NULL, NULL) \gset
 SELECT is(:'status'::text, 'CANCELLED', 'pgqrs_wait() takes NULL for each argument that has a default');
 CALL pgqrs_wait_for_work('q', NULL, NULL, NULL) \gset
 SELECT is(:'available'::text, 't', 'pgqrs_wait_for_work() takes NULL for each argument that has a default');
+CALL pgqrs_poll(:worker, NULL, NULL, NULL, NULL, NULL, NULL, NULL) \gset
+SELECT is(jsonb_array_length(:'work') || :'held', '1[]', 'pgqrs_poll() takes NULL for each argument that has a default');
 
 --
 -- Empty batches

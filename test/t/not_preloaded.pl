@@ -107,7 +107,7 @@ my %readers = (
 	"pgqrs_verify()" => "count(*) FROM pgqrs_verify() WHERE ok", "pgqrs_below_floors()" => "count(*) FROM pgqrs_below_floors()",
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
 my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
-my $tested = join ' ', sort 'pgqrs_wait', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
+my $tested = join ' ', sort 'pgqrs_poll', 'pgqrs_wait', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
 is(sql("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
 	WHERE proname LIKE 'pgqrs%' AND prorettype <> 'trigger'::regtype AND proname <> ALL ('{pgqrs_dequeue}')"),
 	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'every function is tested');
@@ -172,6 +172,8 @@ is(sqlstate($standby, "CALL pgqrs_wait($waits, '50 ms')"), 'PQ012', 'standby: a 
 my $waiter = start_client($standby, "CALL pgqrs_wait($waits);\n");
 sql("SELECT pgqrs_complete_run($waits, $flow, '1')");
 is(finish_client($waiter), 'SUCCESS|1|', 'standby: one that does');
+is(sqlstate($standby, "CALL pgqrs_poll(1)"), '25006', 'standby: pgqrs_poll');
+is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_poll(1)"), '25006', 'read only: pgqrs_poll');
 is(sqlstate($standby, "CALL pgqrs_wait_for_work('jobs')"), '25006', 'standby: pgqrs_wait_for_work');
 is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_wait_for_work('jobs')"), '25006', 'read only: pgqrs_wait_for_work');
 is(sql("SET default_transaction_read_only = on; CALL pgqrs_wait($waits)"), 'SUCCESS|1|', 'read only: pgqrs_wait');

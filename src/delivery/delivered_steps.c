@@ -1,0 +1,171 @@
+/*
+ * delivered_steps.c
+ *	  The finished steps of a run, which are delivered with it.
+ *
+ * A worker that has them need not ask for them by pgqrs_step_begin().
+ */
+#include "delivery/delivered_steps.h"
+
+#include "base/json.h"
+#include "base/status.h"
+#include "base/subxact.h"
+#include "store/scan.h"
+#include "store/table.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+/* Values of so many bytes are delivered. */
+#define MAX_STEPS_SIZE (4 * 1024 * 1024)
+
+/* A finished step of a run. */
+typedef struct StepEntry
+{
+	TimestampTz started_at;
+	char *step_id;
+	HeapTuple row;
+} StepEntry;
+
+static int
+compare_by_start(const void *a, const void *b)
+{
+	const StepEntry *x = a;
+	const StepEntry *y = b;
+
+	if (x->started_at != y->started_at)
+		return x->started_at < y->started_at ? -1 : 1;
+	return strcmp(x->step_id, y->step_id);
+}
+
+static bool
+is_finished_step(TupleTableSlot *step)
+{
+	PgqrsStepStatus status = pgqrs_enum_value(ENUM_STEP_STATUS,
+											  pgqrs_get(step, Steps_status));
+
+	return status == STEP_SUCCESS || status == STEP_ERROR;
+}
+
+/* The finished steps of a run, oldest first; values are not fetched yet. */
+static StepEntry *
+collect_steps(PgqrsTable *steps, int64 run_id, int *count)
+{
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
+	TupleTableSlot *slot = pgqrs_table_slot(steps);
+	int room = 16;
+	StepEntry *entries = palloc(room * sizeof(StepEntry));
+	PgqrsScan scan;
+
+	*count = 0;
+	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (!is_finished_step(slot))
+			continue;
+		if (*count == room)
+		{
+			room *= 2;
+			entries = repalloc_huge(entries, room * sizeof(StepEntry));
+		}
+		entries[(*count)++] = (StepEntry){
+			.started_at = pgqrs_get_time(slot, Steps_started_at),
+			.step_id = TextDatumGetCString(pgqrs_get(slot, Steps_step_id)),
+			.row = ExecCopySlotHeapTuple(slot),
+		};
+	}
+	pgqrs_scan_end(&scan);
+	qsort(entries, *count, sizeof(StepEntry), compare_by_start);
+	return entries;
+}
+
+/* Fetches the values of a step; its size. */
+static Size
+put_step(PgqrsJson *json, const char *step_id, TupleTableSlot *step)
+{
+	NullableDatum output = pgqrs_get_or_null(step, Steps_output);
+	NullableDatum error = pgqrs_get_or_null(step, Steps_error);
+
+	pgqrs_json_begin_inner(json, step_id);
+	pgqrs_json_put_text(json, "kind",
+						pgqrs_enum_label(ENUM_STEP_KIND,
+										 pgqrs_enum_value(ENUM_STEP_KIND,
+														  pgqrs_get(step,
+																	Steps_kind))));
+	pgqrs_json_put_text(json, "status",
+						pgqrs_enum_label(ENUM_STEP_STATUS,
+										 pgqrs_enum_value(ENUM_STEP_STATUS,
+														  pgqrs_get(step,
+																	Steps_status))));
+	pgqrs_json_put_json_or_null(json, "output", output);
+	pgqrs_json_put_json_or_null(json, "error", error);
+	pgqrs_json_end_inner(json);
+	return strlen(step_id) + (output.isnull ? 0 : pgqrs_json_size(output.value)) +
+		(error.isnull ? 0 : pgqrs_json_size(error.value));
+}
+
+/* {"steps": {step id: …}}, and "steps_truncated" if these are not all. */
+static Datum
+steps_object(PgqrsTable *steps, int64 run_id)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(steps->rel),
+													&TTSOpsHeapTuple);
+	int count;
+	StepEntry *entries = collect_steps(steps, run_id, &count);
+	PgqrsJson json;
+	Size size = 0;
+	int i;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_begin_inner(&json, "steps");
+	for (i = 0; i < count && size < MAX_STEPS_SIZE; i++)
+	{
+		ExecStoreHeapTuple(entries[i].row, slot, false);
+		size += put_step(&json, entries[i].step_id, slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	pgqrs_json_end_inner(&json);
+	if (i < count)
+		pgqrs_json_put_bool(&json, "steps_truncated", true);
+	return pgqrs_json_end(&json);
+}
+
+/* What is read of the steps of one run, in a subtransaction. */
+typedef struct StepsOfRun
+{
+	MemoryContext context; /* of the result */
+	int64 run_id;
+	Datum steps;
+} StepsOfRun;
+
+static bool
+read_steps(void *arg)
+{
+	StepsOfRun *s = arg;
+	MemoryContext old = MemoryContextSwitchTo(s->context);
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
+
+	s->steps = steps_object(steps, s->run_id);
+	pgqrs_table_close(steps);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+static Datum
+no_steps(void)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_begin_inner(&json, "steps");
+	pgqrs_json_end_inner(&json);
+	pgqrs_json_put_bool(&json, "steps_truncated", true);
+	return pgqrs_json_end(&json);
+}
+
+Datum
+pgqrs_delivered_steps(int64 run_id)
+{
+	StepsOfRun s = {.context = CurrentMemoryContext, .run_id = run_id};
+
+	return pgqrs_subtransaction(read_steps, &s) == NULL ? s.steps : no_steps();
+}

@@ -1,0 +1,336 @@
+# CALL pgqrs_poll: what it claims, what ends its sleep, what it does with leases,
+# and that the polls of a worker follow each other.  All of it on a server that is
+# preloaded with the library; the main path also where nothing can wake a poll.
+use strict;
+use warnings;
+
+use JSON::PP;
+use Pgqrs;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', "fsync = off\nmax_prepared_transactions = 5\n");
+
+sub sql
+{
+	my ($query) = @_;
+	return $node->safe_psql('postgres', $query);
+}
+
+# The answer of a poll, from what psql printed.
+sub answer
+{
+	my ($line) = @_;
+	my ($rest, $status) = $line =~ /(.*)\|(\w+)$/s or return { error => $line };
+	my $decoder = JSON::PP->new->allow_bignum;
+	my $work = $decoder->incr_parse($rest);
+	my $held = $decoder->incr_text =~ s/^\|//r;
+	return { work => $work, held => JSON::PP->new->decode($held), status => $status };
+}
+
+sub list { return "'{" . join(',', @_) . "}'" }
+
+# The arguments of a poll that names claims.
+sub holding
+{
+	my (@claims) = @_;
+	return list(map { $_->{message_id} } @claims) . ', ' . list(map { $_->{lease} } @claims);
+}
+
+sub call { return 'pgqrs_poll(' . join(', ', @_) . ')' }
+sub poll { return answer(sql('CALL ' . call(@_))) }
+
+my $clients = 0;
+
+# Starts a poll and returns once it sleeps.
+sub sleeping_poll
+{
+	my (@arguments) = @_;
+	my $name = 'poll' . ++$clients;
+	my $client = start_client($node, "SET application_name = '$name';\nCALL " . call(@arguments) . ";\n");
+	$client->{name} = $name;
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE application_name = '$name' AND wait_event_type = 'Extension' AND query LIKE 'CALL%'")
+	  or die 'the poll does not sleep';
+	return $client;
+}
+
+sub finish { return answer(finish_client($_[0])) }
+
+sub states { return join ' ', map { $_->{state} } @{ $_[0]{held} } }
+sub ids { return join ' ', map { $_->{message_id} } @{ $_[0]{work} } }
+
+# What the tables say of a message.
+sub lease_of { return sql("SELECT coalesce(lease::text, 'none'), failures FROM pgqrs_messages WHERE message_id = $_[0]") }
+
+sub send_message { return sql("SELECT pgqrs_enqueue('q', '1')") }
+sub archive { return sql("SELECT pgqrs_archive_message($_[0]{message_id}, $_[0]{lease})") }
+
+sql("SELECT pgqrs_create_queue('q', visibility_timeout => '1 hour'), pgqrs_create_workflow('wf', visibility_timeout => '1 hour')");
+my $worker = sql("SELECT pgqrs_register_worker('main', '{q,wf}')");
+
+sub whole_poll
+{
+	my ($what) = @_;
+	is_deeply(poll($worker, q('0')), { work => [], held => [], status => 'READY' }, "$what: nothing is due");
+
+	my $id = send_message();
+	my $a = poll($worker, q('60 s'));
+	is(ids($a), $id, "$what: a message that is due is claimed at once");
+	is(lease_of($id), "$a->{work}[0]{lease}|0", "$what: under the lease that the answer names");
+	is(archive($a->{work}[0]), 't', "$what: which is good");
+
+	my $client = sleeping_poll($worker, q('60 s'));
+	my $since = time;
+	$id = send_message();
+	$a = finish($client);
+	is(ids($a), $id, "$what: a message that comes ends the sleep");
+	cmp_ok(time - $since, '<', 5, "$what: soon");
+
+	$client = sleeping_poll($worker, q('60 s'), 0, holding($a->{work}[0]));
+	$since = time;
+	archive($a->{work}[0]);
+	is(states(finish($client)), 'gone', "$what: the end of a message that is held ends the sleep");
+	cmp_ok(time - $since, '<', 5, "$what: soon");
+
+	my $older = sleeping_poll($worker, q('60 s'));
+	my $newer = sleeping_poll($worker, q('60 s'));
+	is_deeply(finish($older), { work => [], held => [], status => 'READY' }, "$what: a newer poll ends the older one, with nothing");
+	$id = send_message();
+	$a = finish($newer);
+	is(ids($a), $id, "$what: and gets what comes");
+	archive($a->{work}[0]);
+	return;
+}
+
+whole_poll('preloaded');
+
+#
+# What it claims
+#
+
+my $message = sql(q(SELECT pgqrs_enqueue('q', '{"a": 1}', priority => 3, headers => '{"h": 2}')));
+my $run = sql(q(SELECT pgqrs_trigger('wf', '{"in": 1}')));
+my $a = poll($worker, q('0'), 10);
+my %by_id = map { $_->{message_id} => $_ } @{ $a->{work} };
+my @columns = split /,/, sql("SELECT string_agg(attname, ',' ORDER BY attname) FROM pg_attribute
+	WHERE attrelid = 'pgqrs_delivery'::regclass AND attnum > 0");
+is(join(',', sort keys %{ $by_id{$run} }), join(',', sort @columns, 'steps'),
+	'a run has the columns of pgqrs_dequeue() and its steps');
+is_deeply([ @{ $by_id{$message} }{qw(queue attempt failures priority payload headers)} ],
+	[ 'q', 1, 0, 3, { a => 1 }, { h => 2 } ], 'a message is told with its payload, headers and numbers');
+is_deeply([ @{ $by_id{$run} }{qw(run_id workflow input payload steps)} ],
+	[ $run, 'wf', { in => 1 }, { run_id => $run }, {} ], 'a run is told with its input');
+
+my @held = @{ $a->{work} };
+my $lease = $by_id{$run}{lease};
+sql(qq(SELECT pgqrs_step_begin($run, $lease, 'done'), pgqrs_step_complete($run, $lease, 'done', '[1]')));
+sql(qq(SELECT pgqrs_step_begin($run, $lease, 'failed'), pgqrs_step_fail($run, $lease, 'failed', '{"type": "e"}', false, fail_run => false)));
+sql(qq(SELECT pgqrs_step_begin($run, $lease, 'open')));
+sql(qq(SELECT pgqrs_release_message($run, $lease)));
+$a = poll($worker, q('0'), 10, holding($by_id{$message}));
+is_deeply($a->{work}[0]{steps},
+	{ done => { kind => 'FUNCTION', status => 'SUCCESS', output => [1], error => undef },
+		failed => { kind => 'FUNCTION', status => 'ERROR', output => undef, error => { type => 'e' } } },
+	'the steps that have finished come with the run, an open one does not');
+
+# As much as is said, oldest first.
+$lease = $a->{work}[0]{lease};
+sql("DO \$\$BEGIN FOR i IN 1 .. 6 LOOP
+	PERFORM pgqrs_step_complete($run, $lease, 'big' || 7 - i, to_jsonb(repeat('x', 900000)), now() + i * interval '1 ms');
+	END LOOP; END\$\$");
+sql("SELECT pgqrs_release_message($run, $lease)");
+$a = poll($worker, q('0'), 10, holding($by_id{$message}));
+is(join(' ', sort keys %{ $a->{work}[0]{steps} }), 'big2 big3 big4 big5 big6 done failed',
+	'of more than 4 MB the steps that began last are left out');
+ok($a->{work}[0]{steps_truncated}, 'which the answer says');
+
+sql("SELECT pgqrs_release_message($run, $a->{work}[0]{lease})");
+$lease = poll($worker, q('0'), 10, holding($by_id{$message}))->{work}[0]{lease};
+sql("SELECT pgqrs_complete_run($run, $lease)");
+archive($by_id{$message});
+
+is(poll($worker, q('0'), 0)->{status}, 'READY', 'with batch_size 0 it answers');
+my $id = send_message();
+is(ids(poll($worker, q('200 ms'), 0)), '', 'and claims nothing');
+is(ids($a = poll($worker, q('0'))), $id, 'the next one claims it');
+archive($a->{work}[0]);
+
+my $limited = sql("SELECT pgqrs_register_worker('limited', '{q}', max_concurrent => 2)");
+send_message() for 1 .. 3;
+my $first = poll($limited, q('0'), 10);
+is(scalar @{ $first->{work} }, 2, 'it claims no more than max_concurrent');
+my $client = sleeping_poll($limited, q('60 s'), 10, holding(@{ $first->{work} }));
+archive($first->{work}[0]);
+$a = finish($client);
+is(states($a), 'gone extended', 'a slot that becomes free wakes it');
+is(scalar @{ $a->{work} }, 1, 'and is used in the same call');
+archive($_) for $first->{work}[1], @{ $a->{work} };
+
+#
+# Answers that were lost
+#
+
+my @ids = map { send_message() } 1 .. 3;
+$a = poll($worker, q('0'), 2);
+my $other = sql("SELECT lease FROM pgqrs_dequeue('q', $worker)");
+my ($kept, $lost) = @{ $a->{work} };
+poll($worker, q('0'), 0, holding($kept));
+is(lease_of($kept->{message_id}), "$kept->{lease}|0", 'a claim that the next poll names stays');
+is(lease_of($lost->{message_id}), 'none|0', 'one that it does not name was lost: released without a failure');
+is(lease_of($ids[2]), "$other|0", 'a claim of pgqrs_dequeue() stays');
+is(ids($a = poll($worker, q('0'), 10, holding($kept))), $lost->{message_id}, 'the lost one is claimed again');
+
+# Another transaction has the message: it is not waited for.
+my $holder = $node->background_psql('postgres');
+$holder->query_safe("BEGIN; SELECT pgqrs_archive_message($a->{work}[0]{message_id}, $a->{work}[0]{lease})");
+poll($worker, q('0'), 0, holding($kept));
+$holder->query_safe('COMMIT');
+is(sql("SELECT count(*) FROM pgqrs_archive WHERE message_id = $a->{work}[0]{message_id} AND outcome = 'DONE'"), '1',
+	'a claim that is being ended is left to the one that ends it');
+archive($kept);
+archive({ message_id => $ids[2], lease => $other });
+
+# A run that was asked to stop, and whose claim was lost, ends.
+$run = sql(q(SELECT pgqrs_trigger('wf')));
+poll($worker, q('0'));
+sql("SELECT pgqrs_cancel_run($run)");
+poll($worker, q('0'), 0);
+is(sql("SELECT status FROM pgqrs_get_run($run)"), 'CANCELLED', 'a lost claim of a run that was asked to stop ends it');
+
+#
+# What is held
+#
+
+sub held_run
+{
+	my $id = sql(q(SELECT pgqrs_trigger('wf')));
+	my $claim = poll($worker, q('0'))->{work}[0];
+	return ($id, $claim->{lease}, $claim);
+}
+
+my @ends = (
+	[ 'completes', 'pgqrs_complete_run(%1$d, %2$d)' ],
+	[ 'fails', q(pgqrs_fail_run(%1$d, %2$d, '{"type": "e"}')) ],
+	[ 'parks', q(pgqrs_sleep(%1$d, %2$d, 's', '1 hour')) ],
+	[ 'is given back', q(pgqrs_release_message(%1$d, %2$d, '1 hour')) ],
+	[ 'is retried', q(pgqrs_step_fail(%1$d, %2$d, 's', '{"type": "e"}', retry_after => '1 hour')) ],
+	[ 'is moved by an operator', q(pgqrs_set_visibility(%1$d, now() + interval '1 hour')) ],
+	[ 'is deleted', q(pgqrs_delete_run(%1$d)) ]);
+for (@ends)
+{
+	my ($end, $statement) = @$_;
+	my ($id, $lease, $claim) = held_run();
+	my $client = sleeping_poll($worker, q('60 s'), 1, holding($claim));
+	my $since = time;
+	sql('SELECT ' . sprintf($statement, $id, $lease));
+	is(states(finish($client)), 'gone', "a run that $end ends the sleep");
+	cmp_ok(time - $since, '<', 5, "a run that $end: soon");
+	sql('SELECT pgqrs_purge_queue(\'wf\')');
+}
+
+($run, $lease, my $claim) = held_run();
+$client = sleeping_poll($worker, q('60 s'), 1, holding($claim));
+sql("SELECT pgqrs_cancel_run($run)");
+is(states(finish($client)), 'cancel_requested', 'a run that is asked to stop ends the sleep');
+
+# In one session it is told once; another that was not told tells it at once.
+my $session = $node->background_psql('postgres');
+my $call = 'CALL ' . call($worker, q('300 ms'), 1, holding($claim));
+is(states(answer($session->query_safe($call))), 'cancel_requested', 'another session tells it');
+my $since = time;
+is(states(answer($session->query_safe($call))), 'cancel_requested', 'and again');
+cmp_ok(time - $since, '>=', 0.29, 'but what it has told does not end its next sleep');
+$session->quit;
+sql("SELECT pgqrs_acknowledge_cancel($run, $lease)");
+is(states(poll($worker, q('60 s'), 1, holding($claim))), 'gone', 'what is gone already is told at once');
+is(states(poll($worker, q('60 s'), 1, q('{1}'), q('{1}'))), 'gone', 'what never was its own is gone');
+
+#
+# Extending
+#
+
+send_message();
+$claim = poll($worker, q('0'))->{work}[0];
+my $until = "SELECT visible_after FROM pgqrs_messages WHERE message_id = $claim->{message_id}";
+my $before = sql($until);
+poll($worker, q('0'), 0, holding($claim));
+is(sql($until), $before, 'a lease that has most of its time left is not written');
+sql("SELECT pgqrs_extend_lease($claim->{message_id}, $claim->{lease}, '30 min')");
+poll($worker, q('0'), 0, holding($claim));
+cmp_ok(sql("$until") , 'gt', $before, 'one that has less is');
+archive($claim);
+
+sql("SELECT pgqrs_create_queue('short', visibility_timeout => '3 s')");
+my $brief = sql("SELECT pgqrs_register_worker('brief', '{short}')");
+sql("SELECT pgqrs_enqueue('short', '1')");
+$claim = poll($brief, q('0'))->{work}[0];
+$since = time;
+for (1 .. 4)
+{
+	is(states(poll($brief, q('60 s'), 1, holding($claim))), 'extended', 'a lease is kept');
+}
+cmp_ok(time - $since, '<', 8, 'a poll sleeps for no more than a third of the shortest lease');
+cmp_ok(time - $since, '>', 3, 'but does sleep');
+is(sql("SELECT lease, failures FROM pgqrs_messages WHERE message_id = $claim->{message_id}"), "$claim->{lease}|0",
+	'for longer than it would have lasted');
+archive($claim);
+
+#
+# The worker
+#
+
+$client = sleeping_poll($worker, q('60 s'));
+sql("SELECT pgqrs_suspend_worker($worker)");
+is_deeply(finish($client), { work => [], held => [], status => 'SUSPENDED' }, 'a worker that is suspended is told');
+$id = send_message();
+is_deeply(poll($worker, q('200 ms')), { work => [], held => [], status => 'SUSPENDED' }, 'and claims nothing');
+$client = sleeping_poll($worker, q('60 s'));
+sql("SELECT pgqrs_resume_worker($worker)");
+$a = finish($client);
+is(ids($a) . " $a->{status}", "$id READY", 'until it is resumed');
+archive($a->{work}[0]);
+my $stopped = sql("SELECT pgqrs_register_worker('stopped', '{q}')");
+$client = sleeping_poll($stopped, q('60 s'));
+sql("SELECT pgqrs_stop_worker($stopped)");
+is(finish($client)->{error}, 'PQ014', 'one that is stopped is told by an error');
+is(sqlstate($node, 'CALL ' . call($stopped, q('0'))), 'PQ014', 'and again');
+is(sqlstate($node, 'CALL ' . call(4711, q('0'))), 'PQ005', 'a worker that is not there');
+
+#
+# Arguments and places
+#
+
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), -1)), '22023', 'a negative batch_size');
+is(sqlstate($node, 'CALL ' . call($worker, q('-1 s'))), '22023', 'a negative timeout');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,2}'), q('{1}'))), '22023', 'arrays of different lengths');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,1}'), q('{1,2}'))), '22023', 'a message twice');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,NULL}'), q('{1,2}'))), '22004', 'a NULL among the ids');
+is(sqlstate($node, 'BEGIN; CALL ' . call($worker, q('0'))), '25001', 'a transaction block');
+
+#
+# A client that is gone
+#
+
+$client = sleeping_poll($worker, q('60 s'));
+$client->{harness}->kill_kill;
+$id = send_message();
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = '$client->{name}'")
+  or die 'the backend stays';
+is(lease_of($id), 'none|0', 'a poll whose client has disconnected claims nothing');
+is(ids($a = poll($worker, q('60 s'))), $id, 'the next poll does');
+archive($a->{work}[0]);
+is_well($node, 'after all this');
+
+#
+# Where nothing can wake a poll
+#
+
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+$node->restart;
+$worker = sql("SELECT pgqrs_register_worker('main', '{q,wf}')");
+whole_poll('not preloaded');
+
+done_testing();
