@@ -194,9 +194,9 @@ BEGIN
 END
 $$;
 
--- A message that several claims have missed that took all they found, though it was
--- due, committed and not locked all the while: it is lost, even if something that
--- another client does brings it back.
+-- A message that is due and committed, and that claims which took all they found
+-- have missed for most of a second, though it was not locked three times in between:
+-- it is lost, even if something that another client does brings it back.
 CREATE TABLE stress.missed (LIKE pgqrs_messages);
 
 CREATE PROCEDURE stress.look_for_missed(queue text) LANGUAGE plpgsql AS $$
@@ -205,15 +205,18 @@ DECLARE
 	versions text[] := ARRAY(SELECT message_id || ' ' || xmin FROM pgqrs_messages
 		WHERE queue_id = of_queue AND visible_after <= clock_timestamp());
 BEGIN
-	FOR i IN 1 .. 5 LOOP
+	FOR i IN 1 .. 30 LOOP
 		COMMIT;
-		IF stress.claim(queue, 100, '50 ms') = 100 THEN
-			RETURN;
-		END IF;
+		PERFORM stress.claim(queue, 100, '50 ms');
 		COMMIT;
 		versions := ARRAY(SELECT message_id || ' ' || xmin FROM pgqrs_messages
-			WHERE queue_id = of_queue AND message_id || ' ' || xmin = ANY (versions) FOR UPDATE SKIP LOCKED);
+			WHERE queue_id = of_queue AND message_id || ' ' || xmin = ANY (versions));
+		IF versions <> '{}' AND i % 10 = 0 THEN
+			versions := ARRAY(SELECT message_id || ' ' || xmin FROM pgqrs_messages
+				WHERE queue_id = of_queue AND message_id || ' ' || xmin = ANY (versions) FOR UPDATE SKIP LOCKED);
+		END IF;
 		EXIT WHEN versions = '{}';
+		PERFORM pg_sleep(0.02);
 	END LOOP;
 	INSERT INTO stress.missed SELECT * FROM pgqrs_messages WHERE message_id || ' ' || xmin = ANY (versions);
 	COMMIT;
