@@ -140,7 +140,8 @@ SELECT is(:'status'::text, 'CANCELLED', 'pgqrs_wait() takes NULL for each argume
 CALL pgqrs_wait_for_work('q', NULL, NULL, NULL) \gset
 SELECT is(:'available'::text, 't', 'pgqrs_wait_for_work() takes NULL for each argument that has a default');
 CALL pgqrs_poll(:worker, NULL, NULL, NULL, NULL, NULL, NULL, NULL) \gset
-SELECT is(jsonb_array_length(:'work') || :'held', '1[]', 'pgqrs_poll() takes NULL for each argument that has a default');
+SELECT is(jsonb_array_length(:'work') || :'held', '1[]',
+	'pgqrs_poll() takes NULL for each argument that has a default');
 
 --
 -- Empty batches
