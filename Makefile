@@ -16,6 +16,7 @@
 #   make size              how long reading takes with 10 million archived messages
 #   make matrix             the tests on PostgreSQL 15, 17 and 18, in folders of their own; tools/matrix says more
 #   make hard               the tests on PostgreSQL built to find faults: assertions, valgrind, …; tools/hard says more
+#   make deb                Debian packages, built twice; tools/deb says more
 #   make fuzz               calls every function with random arguments; test/soak/fuzz/run says more
 #   make idle               what 50 databases with nothing to do cost the server in a minute
 #   make lint [ONLY=…]      checks the source without running it; tools/lint says more
@@ -67,7 +68,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard fuzz idle lint check-layers check-words format format-check
+.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
 
 all:
 
@@ -149,6 +150,9 @@ matrix:
 
 hard:
 	@bash tools/hard $(STEPS) $(if $(ONLY),-- $(ONLY))
+
+deb:
+	@bash tools/deb
 
 fuzz:
 	@bash test/soak/fuzz/run
