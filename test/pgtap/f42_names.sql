@@ -250,7 +250,8 @@ SELECT is(array_agg(queue ORDER BY queue COLLATE "C"), (SELECT array_agg(name OR
 SELECT count(pgqrs_delete_queue(name, true)) FROM names;
 
 -- A schema of the extension's own, with any name but one in which a script cannot
--- quote itself: PostgreSQL refuses those, and nothing is left of the attempt.
+-- quote itself: PostgreSQL refuses those, and nothing is left of the attempt.  Of
+-- comments and line breaks only some versions think so; to the others they are names.
 DROP EXTENSION pgqrs;
 CREATE FUNCTION pg_temp.install(schema text) RETURNS void LANGUAGE plpgsql AS
 $$
@@ -259,9 +260,20 @@ BEGIN
 	EXECUTE format('CREATE EXTENSION pgqrs SCHEMA %I', schema);
 END
 $$;
-SELECT throws_ok(format('SELECT pg_temp.install(%L)', schema), '22P02', NULL, 'the extension refuses the schema '
-	|| schema)
-	FROM unnest(ARRAY['a"b', 'a$b', 'a''b', 'a\b', 'a--b', '/*', '*/', E'a\nb']) schema;
+CREATE FUNCTION pg_temp.try_install(schema text) RETURNS text LANGUAGE plpgsql AS
+$$
+BEGIN
+	PERFORM pg_temp.install(schema);
+	RAISE EXCEPTION USING ERRCODE = 'UNDO0';
+EXCEPTION WHEN OTHERS THEN
+	RETURN CASE SQLSTATE WHEN 'UNDO0' THEN 'installs' ELSE SQLSTATE END;
+END
+$$;
+SELECT is(pg_temp.try_install(schema), '22P02', 'the extension refuses the schema ' || schema)
+	FROM unnest(ARRAY['a"b', 'a$b', 'a''b', 'a\b']) schema;
+SELECT matches(pg_temp.try_install(schema), '^(22P02|installs)$',
+	'the extension refuses or accepts the schema ' || schema)
+	FROM unnest(ARRAY['a--b', '/*', '*/', E'a\nb']) schema;
 SELECT is((SELECT count(*) FROM pg_proc WHERE proname LIKE 'pgqrs%' AND pronamespace <> 'evil'::regnamespace),
 	0::bigint, 'a refused installation leaves no function');
 SELECT lives_ok(format('SELECT pg_temp.install(%L)', 'A; b.c %s, é (d)'),

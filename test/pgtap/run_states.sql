@@ -326,7 +326,7 @@ INSERT INTO expected VALUES
 INSERT INTO expected SELECT o, a || ', ' || s.status, s.states
 	FROM unnest('{archive,delete,nack}'::text[]) o, (VALUES ('PQ006', 'QUEUED', '{queued,delayed}'::text[]),
 		('PQ006', 'RUNNING', '{taken,given back,retry}'), ('PQ006', 'PAUSED', '{parked,parked for a signal}'),
-		('PQ016 It ends with its run.', 'RUNNING', '{running,expired,cancelling,"cancelling, expired"}'),
+		('PQ016 The message of a run ends with its run.', 'RUNNING', '{running,expired,cancelling,"cancelling, expired"}'),
 			('PQ007 The deadline of the run has passed.', 'RUNNING', '{late,"late, expired"}'),
 		('PQ007 The status is SUCCESS.', 'SUCCESS', '{succeeded}'), ('PQ006', 'SUCCESS', '{succeeded for another}'),
 			('PQ007 The status is ERROR.', 'ERROR', '{failed,"failed, deleted"}'),
