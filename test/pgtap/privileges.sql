@@ -377,11 +377,13 @@ SELECT is(p.state || CASE WHEN p.state = '00000' OR m.query ~ 'install_cron' THE
 		CROSS JOIN LATERAL pg_temp.probe(current_user, replace(pg_temp.fill(m.query), '{own}',
 			(SELECT worker FROM own WHERE role = 'work_a'))) AS p;
 
--- To a role without a privilege on them, objects do not exist.
-SELECT is(pg_temp.unfill(there.answer), pg_temp.unfill(missing.answer, true),
-		format('a role without a privilege is answered as if it did not exist: %s', m.query))
+-- To a role without a privilege on them, objects do not exist: SQLSTATE, rows, message,
+-- detail and hint are equal.
+SELECT is(there.state || ' ' || pg_temp.unfill(there.answer),
+		missing.state || ' ' || pg_temp.unfill(missing.answer, true),
+		format('a role without a privilege is answered as if it did not exist: %s: %s', o.role, m.query))
 	FROM matrix AS m
-		JOIN own AS o ON o.role = 'admin_b'
+		JOIN own AS o ON o.role IN (SELECT role FROM who WHERE on_a = '{}')
 		CROSS JOIN LATERAL pg_temp.probe(o.role, replace(pg_temp.fill(m.query), '{own}', o.worker)) AS there
 		CROSS JOIN LATERAL pg_temp.probe(o.role, replace(pg_temp.fill(m.query, true), '{own}', o.worker)) AS missing
 	WHERE m.query ~ '{(?!own)';
