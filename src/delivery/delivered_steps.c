@@ -105,7 +105,7 @@ put_step(PgqrsJson *json, const char *step_id, TupleTableSlot *step)
 
 /* {"steps": {step id: …}}, and "steps_truncated" if these are not all. */
 static Datum
-steps_object(PgqrsTable *steps, int64 run_id)
+steps_object(PgqrsTable *steps, int64 run_id, Size max_size)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(steps->rel),
 													&TTSOpsHeapTuple);
@@ -117,7 +117,7 @@ steps_object(PgqrsTable *steps, int64 run_id)
 
 	pgqrs_json_begin(&json);
 	pgqrs_json_begin_inner(&json, "steps");
-	for (i = 0; i < count && size < MAX_STEPS_SIZE; i++)
+	for (i = 0; i < count && size < max_size; i++)
 	{
 		ExecStoreHeapTuple(entries[i].row, slot, false);
 		size += put_step(&json, entries[i].step_id, slot);
@@ -134,6 +134,7 @@ typedef struct StepsOfRun
 {
 	MemoryContext context; /* of the result */
 	int64 run_id;
+	Size max_size;
 	Datum steps;
 } StepsOfRun;
 
@@ -144,7 +145,7 @@ read_steps(void *arg)
 	MemoryContext old = MemoryContextSwitchTo(s->context);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
 
-	s->steps = steps_object(steps, s->run_id);
+	s->steps = steps_object(steps, s->run_id, s->max_size);
 	pgqrs_table_close(steps);
 	MemoryContextSwitchTo(old);
 	return true;
@@ -163,9 +164,20 @@ no_steps(void)
 }
 
 Datum
-pgqrs_delivered_steps(int64 run_id)
+pgqrs_delivered_steps(int64 run_id, Size max_size)
 {
-	StepsOfRun s = {.context = CurrentMemoryContext, .run_id = run_id};
+	StepsOfRun s = {
+		.context = CurrentMemoryContext,
+		.run_id = run_id,
+		.max_size = Min(max_size, MAX_STEPS_SIZE),
+	};
+	ErrorData *error = pgqrs_subtransaction(read_steps, &s);
 
-	return pgqrs_subtransaction(read_steps, &s) == NULL ? s.steps : no_steps();
+	if (error == NULL)
+		return s.steps;
+	/* a cancel of the call, and a time-out, are not errors of the steps */
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) ==
+		ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION))
+		ReThrowError(error);
+	return no_steps();
 }

@@ -37,11 +37,15 @@
 #include "storage/lock.h"
 #include "store/scan.h"
 #include "store/tuple.h"
+#include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-/* So much work ends the claims of a call: what jsonb can hold is limited. */
+/*
+ * So much work ends the claims of a call, and of so much are the steps that come
+ * with it: what jsonb can hold is limited.
+ */
 #define MAX_WORK_SIZE (64 * 1024 * 1024)
 
 /* The lock of a worker's polls, beside those of lease_limits.c. */
@@ -340,15 +344,38 @@ receive(void *arg, const PgqrsDelivery *d)
 	return poll->work_size < MAX_WORK_SIZE;
 }
 
-/* Adds its steps to a run. */
-static void
-add_steps(Poll *poll, WorkItem *item)
+/* Adds its steps to a run, of max_size bytes at most; their size. */
+static Size
+add_steps(Poll *poll, WorkItem *item, Size max_size)
 {
-	MemoryContext old = MemoryContextSwitchTo(poll->context);
+	MemoryContext reading = AllocSetContextCreate(CurrentMemoryContext,
+												  "pgqrs steps",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(reading);
+	Datum steps = pgqrs_delivered_steps(item->run_id, max_size);
+	Size size = VARSIZE_ANY(DatumGetPointer(steps));
+	Datum object = pgqrs_json_merge(item->object, steps);
 
-	item->object = pgqrs_json_merge(item->object,
-									pgqrs_delivered_steps(item->run_id));
+	MemoryContextSwitchTo(poll->context);
+	pfree(DatumGetPointer(item->object));
+	item->object = datumCopy(object, false, -1);
 	MemoryContextSwitchTo(old);
+	MemoryContextDelete(reading);
+	return size;
+}
+
+static void
+add_all_steps(Poll *poll)
+{
+	Size left = MAX_WORK_SIZE;
+
+	for (int i = 0; i < poll->work_count; i++)
+	{
+		if (poll->work[i].run_id == 0)
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		left -= Min(left, add_steps(poll, &poll->work[i], left));
+	}
 }
 
 static void
@@ -367,9 +394,7 @@ claim_work(Poll *poll)
 		.deliver = receive,
 		.arg = poll,
 	});
-	for (int i = 0; i < poll->work_count; i++)
-		if (poll->work[i].run_id != 0)
-			add_steps(poll, &poll->work[i]);
+	add_all_steps(poll);
 }
 
 /*
