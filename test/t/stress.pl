@@ -149,11 +149,13 @@ sub drain
 	resolve_all('');
 	sql('CALL stress.drain()');
 	note(sql("SELECT string_agg(kind || ' ' || n, ', ' ORDER BY kind) FROM (SELECT kind, count(*) AS n FROM stress.log GROUP BY kind) AS l"));
-	my $lost = sql("SELECT format('%s in %s, priority %s, due at %s', message_id, name, priority, visible_after)
+	my $lost = sql("SELECT format('%s in %s, priority %s, due at %s, attempt %s, failures %s', message_id, name, priority,
+			visible_after, attempt, failures)
 		FROM (TABLE stress.lost UNION TABLE stress.missed) AS l JOIN pgqrs_queues USING (queue_id) ORDER BY visible_after, message_id LIMIT 10");
 	is($lost, '', "nothing is lost $when")
 	  or diag("lost messages, and their histories:\n", sql("SELECT l.message_id, l.at, l.kind, l.lease, l.not_before, l.pid, l.xid
 		FROM stress.log AS l JOIN (SELECT message_id FROM stress.lost UNION SELECT message_id FROM stress.missed) AS m USING (message_id) ORDER BY 1, 2 LIMIT 100"));
+	is(log_count($node, qr/was skipped/), 0, "no message is put into quarantine $when");
 	is(sql('SELECT * FROM stress.wrong LIMIT 10'), '', "nothing is held twice or gone $when");
 	is_well($node, $when);
 	cmp_ok(sql('SELECT raised FROM pgqrs_floor_stats()'), '>', 0, 'claims did begin past something');
