@@ -147,6 +147,23 @@ is(join(' ', sort keys %{ $a->{work}[0]{steps} }), 'big2 big3 big4 big5 big6 don
 	'of more than 4 MB the steps that began last are left out');
 ok($a->{work}[0]{steps_truncated}, 'which the answer says');
 
+# The steps of many runs are no more than an answer can hold.
+sql(qq(CREATE TABLE many AS SELECT pgqrs_trigger('wf') AS run_id FROM generate_series(1, 13);
+	CREATE TABLE many_leases AS SELECT message_id, lease FROM many m, pgqrs_dequeue('wf', batch_size => 20) d WHERE m.run_id = d.message_id;
+	SELECT pgqrs_step_complete(message_id, lease, 's' || i, to_jsonb(repeat('x', 2000000))) FROM many_leases, generate_series(1, 3) i;
+	SELECT pgqrs_release_message(message_id, lease) FROM many_leases));
+sql(q(SELECT pgqrs_register_worker('many', '{wf}') AS w \gset
+	SET my.worker = :'w';
+	CREATE TABLE many_answer (work jsonb);
+	DO $$ DECLARE w jsonb; h jsonb; s text; BEGIN
+		CALL pgqrs_poll(current_setting('my.worker')::bigint, '0', 20, work => w, held => h, worker_status => s);
+		INSERT INTO many_answer VALUES (w);
+	END $$;
+	SELECT pgqrs_stop_worker(:w), pgqrs_purge_queue('wf')));
+is(sql(q(SELECT count(*), count(*) FILTER (WHERE r -> 'steps' ? 's3'), count(*) FILTER (WHERE r -> 'steps' = '{}' AND r ? 'steps_truncated')
+	FROM many_answer, jsonb_array_elements(work) r)), '13|11|1',
+	'more steps of all runs than an answer can hold are left out');
+
 sql("SELECT pgqrs_release_message($run, $a->{work}[0]{lease})");
 $lease = poll($worker, q('0'), 10, holding($by_id{$message}))->{work}[0]{lease};
 sql("SELECT pgqrs_complete_run($run, $lease)");
