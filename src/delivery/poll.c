@@ -27,6 +27,7 @@
 #include "delivery/client_wait.h"
 #include "delivery/delivered_steps.h"
 #include "delivery/worker.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "queue/lease_limits.h"
@@ -125,11 +126,19 @@ begin_only_poll(Poll *poll)
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 }
 
+/*
+ * The claims commit before a newer poll looks for them, and before the answer is
+ * sent, which may take as long as the client likes.
+ */
 static void
 end_only_poll(const Poll *poll)
 {
 	LOCKTAG tag = poll_tag(poll->request->worker_id);
 
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	SPI_commit();
+	SPI_finish();
 	LockRelease(&tag, ExclusiveLock, true);
 }
 

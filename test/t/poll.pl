@@ -341,6 +341,18 @@ is(ids($a = poll($worker, q('60 s'))), $id, 'the next poll does');
 archive($a->{work}[0]);
 is_well($node, 'after all this');
 
+# One that does not read its answer holds up nobody: what it claimed is committed.
+my $big = q(pgqrs_enqueue('q', to_jsonb(repeat('x', 1900000))));
+$client = sleeping_poll($worker, q('60 s'), 2);
+$client->{harness}->signal('STOP');
+sql("SELECT $big, $big");
+ok($node->poll_query_until('postgres', 'SELECT count(*) = 2 FROM pgqrs_messages WHERE lease IS NOT NULL'),
+	'a claim is committed before its answer is sent');
+is_deeply(poll($worker, q('0'), 0), { work => [], held => [], status => 'READY' }, 'the next poll does not wait for the client that does not read');
+is(sql('SELECT count(*) FROM pgqrs_messages WHERE lease IS NOT NULL'), '0', 'and releases what that did not receive');
+$client->{harness}->kill_kill;
+sql(q(SELECT pgqrs_purge_queue('q')));
+
 #
 # Where nothing can wake a poll
 #
