@@ -465,8 +465,13 @@ begin_poll(Poll *poll)
 	messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	extend_all_held(poll, messages);
 	pgqrs_table_close(messages);
-	pgqrs_worker_release_unreceived(poll->request->worker_id, is_received,
-									unconstify(PgqrsPollRequest *, poll->request));
+	/* a call that comes late, whose client has given it up, does not know what the
+	 * later one has claimed */
+	pgqrs_wait_check_client();
+	if (!has_newer_poll(poll))
+		pgqrs_worker_release_unreceived(poll->request->worker_id, is_received,
+										unconstify(PgqrsPollRequest *,
+												   poll->request));
 }
 
 /* Claims; true: there is something to answer. */

@@ -341,6 +341,23 @@ is(ids($a = poll($worker, q('60 s'))), $id, 'the next poll does');
 archive($a->{work}[0]);
 is_well($node, 'after all this');
 
+# A call whose client is gone, and that begins when a later one has answered: what that
+# one claimed is not taken for lost.
+$id = send_message();
+$a = poll($worker, q('0'));
+$holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK pgqrs_workers IN ACCESS EXCLUSIVE MODE');
+$client = start_client($node, "SET application_name = 'late';
+CALL " . call($worker, q('0')) . ";
+");
+waits_for_lock($node, 'late') or die 'the late call does not wait';
+$client->{harness}->kill_kill;
+$holder->query_safe('COMMIT');
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'late'")
+  or die 'the backend stays';
+is(lease_of($id), "$a->{work}[0]{lease}|0", 'a late call whose client has disconnected releases nothing');
+archive($a->{work}[0]);
+
 # One that does not read its answer holds up nobody: what it claimed is committed.
 my $big = q(pgqrs_enqueue('q', to_jsonb(repeat('x', 1900000))));
 $client = sleeping_poll($worker, q('60 s'), 2);
