@@ -389,6 +389,7 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 		if (!lock_claimed_message(rows))
 			return;
 		failures = pgqrs_claim_failures_after_loss(rows->message);
+		pgqrs_message_note_lease_change(rows->message);
 	}
 	/* no function of pgqrs locks the run's row without the message, but a user may */
 	if (is_run && (!fetch_claimed_run(rows) || pgqrs_row_update_waits(rows->run)))

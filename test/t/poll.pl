@@ -248,7 +248,16 @@ for (@ends)
 	sql('SELECT pgqrs_purge_queue(\'wf\')');
 }
 
-($run, $lease, my $claim) = held_run();
+# An expired lease that another worker takes over
+send_message();
+my $claim = poll($worker, q('0'))->{work}[0];
+$client = sleeping_poll($worker, q('60 s'), 0, holding($claim));
+sql("SELECT pgqrs_extend_lease($claim->{message_id}, $claim->{lease}, '1 ms')");
+is(sql("SELECT message_id FROM pgqrs_dequeue('q')"), $claim->{message_id}, 'a lease that expired goes to another');
+is(states(finish($client)), 'gone', 'which ends the sleep');
+sql(q(SELECT pgqrs_delete_queue('q', true), pgqrs_create_queue('q', visibility_timeout => '1 hour')));
+
+($run, $lease, $claim) = held_run();
 $client = sleeping_poll($worker, q('60 s'), 1, holding($claim));
 sql("SELECT pgqrs_cancel_run($run)");
 is(states(finish($client)), 'cancel_requested', 'a run that is asked to stop ends the sleep');
