@@ -110,6 +110,7 @@ assign_slot_locked(Oid workers, int64 worker_id, TimestampTz now)
 		if (pg_atomic_read_u32(&slot->name.state) == SLOT_FREE ||
 			!is_within(slot->called, now, timeout))
 		{
+			slot->polls = 0; /* those of the slot's last worker */
 			pgqrs_slot_use(&shared->table, at, workers, worker_id);
 			return slot;
 		}
