@@ -367,7 +367,7 @@ $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity W
 is(lease_of($id), "$a->{work}[0]{lease}|0", 'a late call whose client has disconnected releases nothing');
 archive($a->{work}[0]);
 
-# One that does not read its answer holds up nobody: what it claimed is committed.
+# One that does not read its answer holds up no client: what it claimed is committed.
 my $big = q(pgqrs_enqueue('q', to_jsonb(repeat('x', 1900000))));
 $client = sleeping_poll($worker, q('60 s'), 2);
 $client->{harness}->signal('STOP');
