@@ -722,6 +722,15 @@ pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
 	return w.found != 0;
 }
 
+void
+pgqrs_wait_commit(void)
+{
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	SPI_commit();
+	SPI_finish();
+}
+
 PgqrsPollWaitResult
 pgqrs_wait_in_poll(const PgqrsPollWait *poll)
 {

@@ -55,6 +55,9 @@ typedef enum PgqrsPollWaitResult
 
 extern PgqrsPollWaitResult pgqrs_wait_in_poll(const PgqrsPollWait *poll);
 
+/* Commits, in a procedure that may. */
+extern void pgqrs_wait_commit(void);
+
 /* Ends the session, if the client has disconnected. */
 extern void pgqrs_wait_check_client(void);
 

@@ -27,7 +27,6 @@
 #include "delivery/client_wait.h"
 #include "delivery/delivered_steps.h"
 #include "delivery/worker.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "queue/lease_limits.h"
@@ -135,10 +134,7 @@ end_only_poll(const Poll *poll)
 {
 	LOCKTAG tag = poll_tag(poll->request->worker_id);
 
-	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	SPI_commit();
-	SPI_finish();
+	pgqrs_wait_commit();
 	LockRelease(&tag, ExclusiveLock, true);
 }
 
