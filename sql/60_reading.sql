@@ -93,7 +93,7 @@ CREATE FUNCTION pgqrs_list_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
 AS 'MODULE_PATHNAME', 'sql_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'A page of runs, newest first, without deleted ones. workflow: a pattern; status: of the runs; tags: contained in the runs'' tags; before_run_id: the last id of the previous page; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. An index finds the page, also if few of many runs have the status or the tags. Errors: 22004, 22023.';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: of the runs; tags: contained in the runs'' tags; before_run_id: the last id of the previous page; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. An index finds the page, also if few of many runs have the status or the tags. Errors: 22004, 22023, PQ008 (tags too large).';
 
 CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,

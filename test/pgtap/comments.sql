@@ -16,4 +16,15 @@ SELECT is(col_description(typrelid, attnum) IS NOT NULL, true, format('column %s
 	FROM pg_type t JOIN pg_class c ON c.oid = typrelid JOIN pg_attribute a ON attrelid = typrelid
 	WHERE typname = 'pgqrs_run' AND relkind = 'c' AND attnum > 0 ORDER BY attnum;
 
+-- Too large a JSON value is PQ008 everywhere; errors, which are cut, and parts of the report are not meant.
+SELECT is_empty($$
+	SELECT p.oid::regprocedure FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid, unnest(p.proargnames,
+		p.proargtypes::oid[]) AS a (name, type)
+	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs')
+		AND a.type IN ('jsonb'::regtype, 'jsonb[]'::regtype) AND a.name <> 'error' AND p.prokind = 'f'
+		AND p.proname !~ '^pgqrs_html'
+		AND coalesce(obj_description(p.oid, 'pg_proc'), '') !~ 'PQ008|[Ee]rrors as pgqrs_|those of pgqrs_'
+$$, 'the comment of each function that takes JSON names PQ008');
+
 SELECT * FROM finish();

@@ -4,6 +4,10 @@
 \ir include/runs.sql
 SELECT * FROM no_plan();
 
+-- The snapshot of an autovacuum's ANALYZE would keep what updates prune.
+SELECT format('ALTER TABLE %s SET (autovacuum_enabled = off)', oid::regclass) FROM pg_class
+	WHERE relname LIKE 'pgqrs\_%' AND relkind = 'r' \gexec
+
 SELECT pgqrs_create_workflow('job'), pgqrs_create_workflow('backlog') \g /dev/null
 
 -- Works off one run of three steps in transactions as a worker's.
