@@ -372,10 +372,10 @@ my $big = q(pgqrs_enqueue('q', to_jsonb(repeat('x', 1900000))));
 $client = sleeping_poll($worker, q('60 s'), 2);
 $client->{harness}->signal('STOP');
 sql("SELECT $big, $big");
-ok($node->poll_query_until('postgres', 'SELECT count(*) = 2 FROM pgqrs_messages WHERE lease IS NOT NULL'),
+ok($node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pgqrs_peek('q', 100) WHERE leased"),
 	'a claim is committed before its answer is sent');
 is_deeply(poll($worker, q('0'), 0), { work => [], held => [], status => 'READY' }, 'the next poll does not wait for the client that does not read');
-is(sql('SELECT count(*) FROM pgqrs_messages WHERE lease IS NOT NULL'), '0', 'and releases what that did not receive');
+is(sql("SELECT count(*) FROM pgqrs_peek('q', 100) WHERE leased"), '0', 'and releases what that did not receive');
 $client->{harness}->kill_kill;
 sql(q(SELECT pgqrs_purge_queue('q')));
 
