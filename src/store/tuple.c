@@ -139,26 +139,40 @@ pgqrs_row_fetch_locked(PgqrsTable *table, int64 id, LockTupleMode mode,
 }
 
 /*
+ * Whether the transaction that has locked or changed the row is open.
+ * blocks_update: only if an update of other columns than keys would wait for it.
+ */
+static bool
+has_open_xmax(TupleTableSlot *slot, bool blocks_update)
+{
+	bool should_free;
+	HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
+	HeapTupleHeader header = tuple->t_data;
+	uint16 infomask = header->t_infomask;
+	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+	bool open;
+
+	if ((infomask & HEAP_XMAX_INVALID) != 0 ||
+		(blocks_update && HEAP_XMAX_IS_KEYSHR_LOCKED(infomask)))
+		open = false;
+	else if ((infomask & HEAP_XMAX_IS_MULTI) != 0)
+		open = MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(infomask));
+	else
+		open = !(blocks_update && TransactionIdIsCurrentTransactionId(xmax)) &&
+			TransactionIdIsInProgress(xmax);
+	if (should_free)
+		heap_freetuple(tuple);
+	return open;
+}
+
+/*
  * Whether an open transaction has locked or is changing the row that was read:
  * the row could not be locked in the strongest mode now.
  */
 bool
 pgqrs_row_is_busy(TupleTableSlot *slot)
 {
-	bool should_free;
-	HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
-	HeapTupleHeader header = tuple->t_data;
-	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
-	bool busy = false;
-
-	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0)
-		busy = (header->t_infomask & HEAP_XMAX_IS_MULTI) != 0 ?
-			MultiXactIdIsRunning(xmax,
-								 HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask)) :
-			TransactionIdIsInProgress(xmax);
-	if (should_free)
-		heap_freetuple(tuple);
-	return busy;
+	return has_open_xmax(slot, false);
 }
 
 /*
@@ -168,21 +182,7 @@ pgqrs_row_is_busy(TupleTableSlot *slot)
 bool
 pgqrs_row_update_waits(TupleTableSlot *slot)
 {
-	bool should_free;
-	HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, &should_free);
-	HeapTupleHeader header = tuple->t_data;
-	uint16 infomask = header->t_infomask;
-	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
-	bool waits = false;
-
-	if ((infomask & HEAP_XMAX_INVALID) == 0 && !HEAP_XMAX_IS_KEYSHR_LOCKED(infomask))
-		waits = (infomask & HEAP_XMAX_IS_MULTI) != 0 ?
-			MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(infomask)) :
-			!TransactionIdIsCurrentTransactionId(xmax) &&
-				TransactionIdIsInProgress(xmax);
-	if (should_free)
-		heap_freetuple(tuple);
-	return waits;
+	return has_open_xmax(slot, true);
 }
 
 /*
