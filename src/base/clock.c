@@ -374,10 +374,11 @@ pgqrs_clock_record_serving(void)
 /*
  * A fencing token: random, never a sequence or a clock, because a claim lost in
  * a crash must not be handed out again under the same lease.  Requesting many
- * random numbers at a time costs hardly more than requesting one.
+ * random numbers at a time costs hardly more than requesting one.  is_odd: the
+ * lowest bit, which is the caller's.
  */
 int64
-pgqrs_random_lease(void)
+pgqrs_random_lease(bool is_odd)
 {
 	static uint64 stock[32];
 	static int left = 0;
@@ -394,9 +395,9 @@ pgqrs_random_lease(void)
 						 errhint("The operating system's source of random numbers failed; repeat the call.")));
 			left = lengthof(stock);
 		}
-		lease = stock[--left] >> (64 - LEASE_BITS);
+		lease = stock[--left] >> (64 - LEASE_BITS + 1);
 	} while (lease == 0);
-	return (int64) lease;
+	return (int64) (lease << 1 | is_odd);
 }
 
 bool

@@ -77,7 +77,7 @@ extern void pgqrs_clock_watch(Latch *latch);
 extern TimestampTz pgqrs_clock_serving_since(void);
 extern void pgqrs_clock_record_serving(void);
 
-extern int64 pgqrs_random_lease(void);
+extern int64 pgqrs_random_lease(bool is_odd);
 /* Converts an interval without raising an error; false: out of range. */
 extern bool pgqrs_duration_of(const Interval *interval, int64 *usec);
 extern int64 pgqrs_duration(const Interval *interval, const char *name);

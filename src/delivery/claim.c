@@ -259,17 +259,6 @@ update_message(PgqrsRunRows *rows, const PgqrsRow *row, PgqrsFloorKey key,
 	return true;
 }
 
-static int64
-new_lease(const Claim *claim)
-{
-	int64 lease;
-
-	do
-		lease = pgqrs_random_lease();
-	while (pgqrs_claim_was_by_poll(lease) != claim->request->by_poll);
-	return lease;
-}
-
 /* Fills the row version with the new lease. */
 static void
 fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
@@ -278,7 +267,8 @@ fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
 
 	pgqrs_row_copy(row, rows->messages, rows->message);
-	pgqrs_set(row, Messages_lease, Int64GetDatum(new_lease(claim)));
+	pgqrs_set(row, Messages_lease,
+			  Int64GetDatum(pgqrs_random_lease(claim->request->by_poll)));
 	pgqrs_message_set_lease_end(row, now + lease_time(claim),
 								failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
