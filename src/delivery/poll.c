@@ -217,10 +217,12 @@ extend_held(Poll *poll, PgqrsTable *messages, TupleTableSlot *slot, int item)
 	return cancel_requested ? HELD_CANCEL_REQUESTED : HELD_EXTENDED;
 }
 
-static bool
-is_news(const Poll *poll, int item, HeldState state)
+/* Records the state of a lease, and whether the client is to be told of it. */
+static void
+set_held(Poll *poll, int item, HeldState state)
 {
-	return state == HELD_GONE ||
+	poll->held[item] = state;
+	poll->has_news |= state == HELD_GONE ||
 		(state == HELD_CANCEL_REQUESTED &&
 		 !pgqrs_int64_list_contains(&told_cancels,
 									poll->request->held_leases[item]));
@@ -239,8 +241,7 @@ extend_all_held(Poll *poll, PgqrsTable *messages)
 	{
 		int item = r->held_order[i];
 
-		poll->held[item] = extend_held(poll, messages, slot, item);
-		poll->has_news |= is_news(poll, item, poll->held[item]);
+		set_held(poll, item, extend_held(poll, messages, slot, item));
 	}
 	pgqrs_async_commit_end();
 }
@@ -258,34 +259,32 @@ look_at_held(Poll *poll, PgqrsTable *messages)
 
 		if (poll->held[i] == HELD_GONE)
 			continue;
-		poll->held[i] = fetch_held(poll, messages, slot, i, now, &queue) ?
-			state_of_held(slot) :
-			HELD_GONE;
-		poll->has_news |= is_news(poll, i, poll->held[i]);
+		set_held(poll, i,
+				 fetch_held(poll, messages, slot, i, now, &queue) ?
+					 state_of_held(slot) :
+					 HELD_GONE);
 	}
 	return poll->has_news;
+}
+
+static int
+compare_held_id(const void *key, const void *item, void *ids)
+{
+	int64 id = *(const int64 *) key;
+	int64 held = ((const int64 *) ids)[*(const int *) item];
+
+	return (id > held) - (id < held);
 }
 
 static bool
 is_named(int64 message_id, int64 lease, void *arg)
 {
 	const PgqrsPollRequest *r = arg;
-	int low = 0;
-	int high = r->held_count;
+	const int *item = bsearch_arg(&message_id, r->held_order, r->held_count,
+								  sizeof(int), compare_held_id,
+								  unconstify(int64 *, r->held_ids));
 
-	while (low < high)
-	{
-		int middle = low + (high - low) / 2;
-		int item = r->held_order[middle];
-
-		if (r->held_ids[item] == message_id)
-			return r->held_leases[item] == lease;
-		if (r->held_ids[item] < message_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return false;
+	return item != NULL && r->held_leases[*item] == lease;
 }
 
 static bool
@@ -461,8 +460,11 @@ begin_poll(Poll *poll)
 	messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	extend_all_held(poll, messages);
 	pgqrs_table_close(messages);
-	/* a call that comes late, whose client has given it up, does not know what the
-	 * later one has claimed */
+
+	/*
+	 * A call that comes late, whose client has given it up, does not know what
+	 * the later one has claimed.
+	 */
 	pgqrs_wait_check_client();
 	if (!has_newer_poll(poll))
 		pgqrs_worker_release_unreceived(poll->request->worker_id, is_received,
