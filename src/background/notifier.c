@@ -223,7 +223,7 @@ add_runs_of_block(PgqrsFinishedRun block)
 			continue;
 		run->run_id = pgqrs_get_int64(slot, Runs_run_id);
 		run->at = pgqrs_get_time(slot, Runs_completed_at);
-		run->status = status == RUN_PAUSED ? RUN_PARKED : status;
+		run->status = status == RUN_PAUSED ? RUN_WAITING : status;
 		if (status == RUN_PAUSED ||
 			(pgqrs_run_is_terminal(status) && run->at >= block.at))
 			pass->run_count++;
@@ -285,7 +285,7 @@ take_kept_runs(TimestampTz now)
 		}
 		count++;
 		pass->runs[pass->run_count++] = (PgqrsFinishedRun){kept->run_id, now,
-														   RUN_PARKED};
+														   RUN_WAITING};
 		(void) hash_search(kept_runs, &kept->run_id, HASH_REMOVE, NULL);
 	}
 	kept_at = next;
@@ -354,7 +354,7 @@ recheck_waiting_runs(void)
 
 	for (int i = 0; i < pass->run_count; i++)
 	{
-		if (pass->runs[i].status == RUN_PARKED)
+		if (pass->runs[i].status == RUN_WAITING)
 			try_recheck(pass->runs[i].run_id);
 		else if (pass->runs[i].status != RUN_BLOCK)
 			pass->runs[left++] = pass->runs[i];
@@ -506,7 +506,7 @@ publish_at_exit(int code, Datum arg)
 	hash_seq_init(&status, kept_runs);
 	while ((kept = hash_seq_search(&status)) != NULL)
 		pgqrs_wakeup_publish_run((PgqrsFinishedRun){kept->run_id, kept->at,
-													RUN_PARKED},
+													RUN_WAITING},
 								 kept->at);
 }
 

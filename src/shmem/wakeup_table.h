@@ -27,7 +27,7 @@ typedef struct PgqrsFinishedRun
 } PgqrsFinishedRun;
 
 /* A waiting run that may have become ready. */
-#define RUN_PARKED (-1)
+#define RUN_WAITING (-1)
 
 /*
  * A block of runs, recorded when there are too many runs: some runs with ids

@@ -211,7 +211,7 @@ void
 pgqrs_xact_wakeup_waiting_run(int64 run_id)
 {
 	if (shared != NULL)
-		pgqrs_xact_wakeup_run(run_id, RUN_PARKED, pgqrs_clock_peek());
+		pgqrs_xact_wakeup_run(run_id, RUN_WAITING, pgqrs_clock_peek());
 }
 
 void
