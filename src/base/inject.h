@@ -31,6 +31,7 @@
 #define FLOOR_GAP_OVER_PENDING		'o'
 #define FLOOR_PREPARE_UNRECORDED	'p'
 #define FLOOR_DML_KEEPS_GAP			'r'
+#define FLOOR_RAISE_AFTER_END		'v' /* by a call that has ended messages */
 #define CLAIM_HINT_PASS_OPEN		't' /* open claims hold no floor */
 #define CLAIM_HINT_KEEP_ROLLED_BACK 'u'
 

@@ -53,7 +53,6 @@
 typedef struct Claim
 {
 	PgqrsRunRows rows;
-	bool is_clean;	 /* the transaction had not modified any message before */
 	int64 worker_id; /* 0: none */
 	const char *worker_version;
 	const PgqrsQueueIds *matching; /* NULL: one queue */
@@ -613,10 +612,10 @@ next_start_queue(int count)
 
 /* Whether the queue is known to be empty, including this transaction's messages. */
 static bool
-is_known_idle(const Claim *claim, int64 queue_id, int slot, TimestampTz now)
+is_known_idle(int64 queue_id, int slot, TimestampTz now)
 {
 	return pgqrs_wakeup_is_idle(slot, queue_id, now) &&
-		(claim->is_clean || !pgqrs_xact_has_woken(queue_id));
+		(pgqrs_floor_call_is_clean() || !pgqrs_xact_has_woken(queue_id));
 }
 
 static void
@@ -632,13 +631,13 @@ claim_matching(Claim *claim, const PgqrsQueueIds *queues)
 
 		if (at == queues->count)
 			at = 0;
-		if (is_known_idle(claim, queues->ids[at], queues->slots[at], now) ||
+		if (is_known_idle(queues->ids[at], queues->slots[at], now) ||
 			!pgqrs_queue_by_id(queues->ids[at], &rows->queue) ||
 			(rows->queue.max_in_flight > 0 && claim->may_limit == 0))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		claim_queue(claim);
-		if (claim->wanted == wanted && claim->is_clean)
+		if (claim->wanted == wanted)
 			pgqrs_queue_probe_idle(rows->messages, rows->message, &rows->queue,
 								   queues->slots[at]);
 	}
@@ -692,7 +691,6 @@ pgqrs_claim(const PgqrsClaimRequest *request)
 	PgqrsWorker *w = request->worker_id != 0 ? &worker : NULL;
 
 	pgqrs_floor_call_begin();
-	claim.is_clean = pgqrs_floor_call_is_clean();
 	pgqrs_async_commit_begin();
 	pgqrs_run_open_messages(&claim.rows);
 	if (w != NULL)

@@ -7,8 +7,8 @@
  * ready messages, limited by the number that the caller asks for, and not on the
  * number of delayed messages: the search for the first delayed message ends after
  * MAX_DEAD dead entries.  A probe that finds nothing publishes that in
- * wakeup_table.c, unless its transaction had modified messages, since it may
- * still roll back.
+ * wakeup_table.c, unless its transaction has modified messages other than by
+ * claims of the same call, since it may still roll back.
  */
 #include "delivery/queue_probe.h"
 

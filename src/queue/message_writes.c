@@ -35,11 +35,22 @@ row_visible_after(const PgqrsRow *row)
 	return DatumGetTimestampTz(row->values[Messages_visible_after - 1]);
 }
 
+/* Only a claim writes a lease. */
+static bool
+is_claim(const PgqrsRow *row)
+{
+	return row != NULL && row->changed[Messages_lease - 1] &&
+		!row->nulls[Messages_lease - 1];
+}
+
 /* A transaction that changes messages sees them differently from then on. */
 static void
 before_message_write(const PgqrsRow *row)
 {
-	pgqrs_floor_mark_dirty();
+	if (is_claim(row))
+		pgqrs_floor_mark_claimed();
+	else
+		pgqrs_floor_mark_dirty();
 	if (row != NULL &&
 		(row->changed[Messages_visible_after - 1] ||
 		 row->changed[Messages_queue_id - 1] || row->changed[Messages_priority - 1]))

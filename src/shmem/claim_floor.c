@@ -45,8 +45,11 @@
  * would not know of direct writes in between.
  *
  * A transaction sees its own changes before other transactions do and may undo
- * them, so a call raises a floor only if its transaction had changed no message
- * before.
+ * them, so a scan raises a floor only if its transaction had changed no message
+ * before, except by claims of the same call.  Those are harmless: a call scans
+ * each queue and priority once to claim, and that scan saw the messages that it
+ * claimed.  Any other change makes the call dirty, also the end of a message
+ * that must not be delivered: a later scan of the call does not see it.
  *
  * A prepared transaction's keys are recorded until its xid is no longer in
  * progress.  After a start, floors are off until the transactions prepared
@@ -220,11 +223,11 @@ static Floors *shared = NULL;
 static const PgqrsFloorKey lowest = {DT_NOBEGIN, LOWEST_ID};
 
 /*
- * Whether the transaction has changed a message, and whether it had before the
- * call.
+ * Whether the transaction has changed a message, and whether it has by anything
+ * but claims of the current call.
  */
 static bool modified = false;
-static bool modified_before = false;
+static bool dirty = false;
 
 /*
  * Whether the transaction has published a key, and its last reading of the
@@ -827,11 +830,20 @@ close_key(Published *mine, int64 queue_id, TimestampTz key)
 	pg_atomic_write_u64(&mine->opening, 0);
 }
 
-/* The transaction changes a message. */
+/* The transaction claims a message. */
+void
+pgqrs_floor_mark_claimed(void)
+{
+	modified = true;
+}
+
+/* The transaction changes a message otherwise. */
 void
 pgqrs_floor_mark_dirty(void)
 {
 	modified = true;
+	if (!INJECT(FLOOR_RAISE_WHEN_DIRTY) && !INJECT(FLOOR_RAISE_AFTER_END))
+		dirty = true;
 }
 
 /*
@@ -872,7 +884,7 @@ pgqrs_floor_foreign_write(int64 queue_id, int16 priority, TimestampTz visible_af
 {
 	PgqrsFloor *floor;
 
-	modified = true;
+	pgqrs_floor_mark_dirty();
 	if (shared == NULL)
 		return;
 	if (!INJECT(FLOOR_DML_UNPUBLISHED))
@@ -1106,7 +1118,7 @@ pgqrs_floor_knows_prepared(void)
 void
 pgqrs_floor_call_begin(void)
 {
-	modified_before = modified && !INJECT(FLOOR_RAISE_WHEN_DIRTY);
+	dirty = modified && !INJECT(FLOOR_RAISE_WHEN_DIRTY);
 	if (shared != NULL && !shared->prepared_known && !RecoveryInProgress())
 		read_prepared();
 }
@@ -1114,7 +1126,7 @@ pgqrs_floor_call_begin(void)
 bool
 pgqrs_floor_call_is_clean(void)
 {
-	return !modified_before;
+	return !dirty;
 }
 
 /*
@@ -1295,7 +1307,7 @@ init_scan(PgqrsFloorScan *scan, int64 queue_id, int16 priority, bool is_probe)
 		return;
 	pg_memory_barrier();
 	inject_delay();
-	scan->may_raise = !modified_before && entries >= RAISE_AFTER;
+	scan->may_raise = !dirty && entries >= RAISE_AFTER;
 	if (scan->may_raise)
 		read_pending(scan);
 	pg_memory_barrier();
@@ -1644,7 +1656,7 @@ pgqrs_floor_get_stats(PgqrsFloorStats *stats)
 void
 pgqrs_floor_end(void)
 {
-	modified = modified_before = false;
+	modified = dirty = false;
 	if (!publishing)
 		return;
 	publishing = false;

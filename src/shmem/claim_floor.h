@@ -115,6 +115,7 @@ extern const PgqrsShmemModule pgqrs_floor_shmem;
 /* Transactions that write messages */
 extern TimestampTz pgqrs_floor_writer_clock(int64 queue_id, int64 delay,
 											TimestampTz not_before);
+extern void pgqrs_floor_mark_claimed(void);
 extern void pgqrs_floor_mark_dirty(void);
 extern void pgqrs_floor_check_key(int64 queue_id, int16 priority,
 								  TimestampTz visible_after);
@@ -130,7 +131,10 @@ extern bool pgqrs_floor_knows_prepared(void);
 /* Claims and probes */
 extern void pgqrs_floor_call_begin(void);
 
-/* Whether the transaction had changed no message before the call began. */
+/*
+ * Whether the transaction has changed no message so far, except by claims of
+ * the current call.
+ */
 extern bool pgqrs_floor_call_is_clean(void);
 extern void pgqrs_floor_scan_begin(PgqrsFloorScan *scan, int64 queue_id,
 								   int16 priority);

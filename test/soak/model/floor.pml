@@ -45,7 +45,11 @@
  *	  find_first		  what that scan returns
  *	  choose_gap		  add_gaps(), for any two of its rows or bounds
  *	  claim				  claim_message(): lock or pass over, publish, write
+ *	  end_message		  end_found_message(): a message that must not be delivered
  *	  scan_end			  pgqrs_floor_scan_end()
+ *						then the same without claim for pgqrs_queue_probe_idle()
+ *						in src/delivery/queue_probe.c
+ *	dirty				pgqrs_floor_mark_dirty(), called for all but claims
  *	forget				forget_floor(), make_floor() in pgqrs_floor_scan_end()
  *	end_transaction		PostgreSQL, then pgqrs_floor_end()
  *	rollback_to_savepoint	nothing: published and modified stay
@@ -72,7 +76,7 @@
  * recorded.
  *
  * Variants.  A to M are rules of docs/design/floor-protocol.md; N, O, Q (on machines that
- * reorder loads) and T were faults of the code:
+ * reorder loads), T and AA were faults of the code:
  *
  *	A	nothing is published
  *	B	the key is read before something is published
@@ -103,6 +107,7 @@
  *	X	direct DML leaves the gap that its key is in
  *	Y	what is about to be published is read after what is
  *	Z	an opening ends before its key is published
+ *	AA	a call raises the floor after it has ended messages
  */
 
 /* Configuration, overridden by -D */
@@ -144,7 +149,8 @@
 #endif
 
 /*
- * GAPS: scans make gaps.  FINE: opening and ranges are read and written one
+ * GAPS: scans make gaps.  ENDS: a claim may end the message, and the call then
+ * probes the queue.  FINE: opening and ranges are read and written one
  * after the other, not in one step.
  */
 #ifndef RANGES
@@ -582,9 +588,9 @@ inline read_prepared_keys()
 inline call_begin()
 {
 #ifdef VARIANT_H
-	may_raise = true;
+	dirty = false;
 #else
-	may_raise = !modified;
+	dirty = modified;
 #endif
 #if PREPARERS
 	read_prepared()
@@ -791,6 +797,21 @@ inline add_gap()
 	fi
 }
 
+#ifdef ENDS
+/* Its transaction sees at once that it is gone, and may undo that. */
+inline end_message(m)
+{
+	d_step {
+		made[m] = 0;
+		modified = true;
+		probing = true;
+#ifndef VARIANT_AA
+		dirty = true
+#endif
+	}
+}
+#endif
+
 /* Tries one message after the other until it has one. */
 inline claim()
 {
@@ -823,6 +844,9 @@ inline claim()
 	od;
 	if
 	:: claimed != 0 -> write(target)
+#ifdef ENDS
+	:: claimed != 0 -> end_message(target)
+#endif
 	:: else
 	fi;
 	target = 0
@@ -924,6 +948,22 @@ inline scan()
 inline scan_primary()
 {
 	call_begin();
+#ifdef ENDS
+	scan_queue();
+	if
+	:: probing -> scan_queue()
+	:: else
+	fi;
+	d_step { dirty = false; probing = false }
+#else
+	scan_queue();
+	dirty = false
+#endif
+}
+
+inline scan_queue()
+{
+	may_raise = !dirty;
 #ifdef SET_BACK
 	scan_epoch = epoch;
 	d_step {
@@ -966,7 +1006,14 @@ inline scan_primary()
 #endif
 	find_first();
 	choose_gap();
+#ifdef ENDS
+	if
+	:: probing -> skip
+	:: else -> claim()
+	fi;
+#else
 	claim();
+#endif
 	scan_end()
 }
 
@@ -1126,6 +1173,10 @@ proctype restart()
 proctype backend(byte me; byte kinds; byte calls; byte transactions)
 {
 	bool modified;
+	bool dirty;
+#ifdef ENDS
+	bool probing;
+#endif
 	byte reading;
 	byte last_reading;
 	byte delay;
