@@ -1,0 +1,124 @@
+"""Workflows and queues as they are declared, and the handle of a run."""
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from . import codec as codecs
+from .connection import Duration, interval
+from .errors import PgqrsError, RunCancelled, RunFailed
+
+if TYPE_CHECKING:
+    from .app import App
+
+
+class Workflow:
+    """A handler, and what pgqrs_create_workflow() is told of it.  Called, it is the function itself."""
+
+    def __init__(self, function: Callable, name: str, options: dict):
+        self.function, self.name, self.options = function, name, options
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.takes_input = len(inspect.signature(function).parameters) > 1
+        self.app: Optional[App] = None
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def input_type(self) -> Any:
+        return codecs.parameter_type(self.function, 1)
+
+    @functools.cached_property
+    def output_type(self) -> Any:
+        return codecs.result_type(self.function)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.function(*args, **options)
+
+    def start(self, input: Any = None, **options: Any) -> Handle:
+        """App.start() of this workflow."""
+        return self._app().start(self, input, **options)
+
+    async def astart(self, input: Any = None, **options: Any) -> Handle:
+        return await self._app().astart(self, input, **options)
+
+    def _app(self) -> App:
+        if self.app is None:
+            raise PgqrsError(f'workflow {self.name!r} belongs to no app: use app.workflow or app.discover()')
+        return self.app
+
+
+class Queue:
+    """The handler of a plain queue, and what pgqrs_create_queue() is told of it."""
+
+    def __init__(self, function: Callable, name: str, options: dict, *, raw: bool, transaction: bool):
+        self.function, self.name, self.options = function, name, options
+        self.raw, self.transaction = raw, transaction
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    @functools.cached_property
+    def payload_type(self) -> Any:
+        return codecs.parameter_type(self.function, 1 if self.transaction else 0)
+
+
+def workflow(function: Optional[Callable] = None, *, name: Optional[str] = None, **options: Any) -> Any:
+    """A workflow of no app yet: app.discover() finds it.  Options are the arguments of pgqrs_create_workflow()."""
+    if function is None:
+        return lambda f: workflow(f, name=name, **options)
+    return Workflow(function, name or function.__name__, options)
+
+
+class Handle:
+    """A run that was started.  Each method has a twin for asyncio whose name begins with a."""
+
+    def __init__(self, app: App, run_id: int, output_type: Any = None):
+        self.app, self.run_id, self.output_type = app, run_id, output_type
+
+    def __repr__(self) -> str:
+        return f'<run {self.run_id}>'
+
+    def result(self, timeout: Duration = 300) -> Any:
+        """Waits for the run's end: its output, or RunFailed, RunCancelled or WaitTimeout."""
+        ended = self.app.call('pgqrs_result', [self.run_id], repeat=True)
+        if ended[0] not in ('SUCCESS', 'ERROR', 'CANCELLED'):
+            ended = self.app.wait(self.run_id, interval(timeout))
+        return self._outcome(*ended)
+
+    async def aresult(self, timeout: Duration = 300) -> Any:
+        ended = await self.app.acall('pgqrs_result', [self.run_id], repeat=True)
+        if ended[0] not in ('SUCCESS', 'ERROR', 'CANCELLED'):
+            ended = await self.app.await_(self.run_id, interval(timeout))
+        return self._outcome(*ended)
+
+    def _outcome(self, status: str, output: Any, error: Any) -> Any:
+        if status == 'CANCELLED':
+            raise RunCancelled(error or {'type': 'cancelled', 'message': f'run {self.run_id} was cancelled'})
+        if status != 'SUCCESS':
+            raise RunFailed(error)
+        return codecs.loads(self.app.codec, output, self.output_type)
+
+    def status(self) -> str:
+        return self.app.call('pgqrs_result', [self.run_id], repeat=True)[0]
+
+    async def astatus(self) -> str:
+        return (await self.app.acall('pgqrs_result', [self.run_id], repeat=True))[0]
+
+    def signal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
+        """Sends a signal: its id.  key: its idempotency key."""
+        return self.app.signal(self.run_id, name, payload, key=key, conn=conn)
+
+    async def asignal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
+        return await self.app.asignal(self.run_id, name, payload, key=key, conn=conn)
+
+    def cancel(self, reason: Optional[str] = None) -> str:
+        """Asks it to stop: the status after that."""
+        return self.app.call('pgqrs_cancel_run', [self.run_id, reason], repeat=True)[0]
+
+    async def acancel(self, reason: Optional[str] = None) -> str:
+        return (await self.app.acall('pgqrs_cancel_run', [self.run_id, reason], repeat=True))[0]
+
+    def resume(self, step_id: Optional[str] = None, output: Any = None) -> bool:
+        """Ends its pause, or the one with that step id, with an output; False if there was none."""
+        return self.app.call('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)])[0]
+
+    async def aresume(self, step_id: Optional[str] = None, output: Any = None) -> bool:
+        return (await self.app.acall('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)]))[0]

@@ -1,0 +1,53 @@
+"""What the tests share: an app for each, with names of its own."""
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from typing import Any, Callable, Iterator
+
+import psycopg
+import pytest
+
+import pgqrs
+from pgqrs import testing
+
+numbers = itertools.count(int(time.time() * 1000) % 10**9 * 1000)
+
+
+@pytest.fixture
+def app() -> Iterator[pgqrs.App]:
+    made = pgqrs.App()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A prefix for the names of one test."""
+    return f't{next(numbers)}'
+
+
+@pytest.fixture
+def db() -> Iterator[psycopg.Connection]:
+    with psycopg.connect(autocommit=True) as connection:
+        yield connection
+
+
+def until(condition: Callable[[], Any], what: str = 'it') -> Any:
+    """Waits until something is true."""
+    deadline = time.monotonic() + float(os.environ.get('PG_TEST_TIMEOUT_DEFAULT', 180))
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f'{what} has not become true')
+
+
+def run(app: pgqrs.App, workflow: Any, input: Any = None) -> Any:
+    """Installs, starts a run, works until there is nothing to do, and answers the output."""
+    app.install()
+    handle = app.start(workflow, input)
+    testing.drain(app)
+    return handle.result(0)
