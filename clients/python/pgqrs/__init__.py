@@ -1,19 +1,18 @@
 """Durable workflows and queues in PostgreSQL: the Python client of pgqrs."""
-from .app import App
+from .app import App, AsyncApp
 from .codec import Codec
-from .context import AsyncContext, Context, step, transaction
 from .errors import (Cancelled, ChildFailed, Failure, Incompatible, InUse, InvalidInput, InvalidState, InvalidStep,
                      LeaseLost, Leave, MessageNotFound, NotSerializable, NoWorker, OtherNode, Parked, PayloadTooLarge,
                      Permanent, PgqrsError, QueueNotFound, Retry, RunCancelled, RunFailed, RunNotFound,
                      ScheduleInvalid, SignalTimeout, StepFailed, WaitTimeout, WorkerNotFound, WorkerStopped,
                      WorkflowNotFound)
-from .run import Event, Message, Signal
+from .run import AsyncContext, Context, Event, Message, Signal, step, transaction
 from .worker import VERSION as __version__
 from .worker import Worker
 from .workflow import Handle, Workflow, workflow
 
 __all__ = [
-    'App', 'AsyncContext', 'Cancelled', 'ChildFailed', 'Codec', 'Context', 'Event', 'Failure', 'Handle', 'InUse',
+    'App', 'AsyncApp', 'AsyncContext', 'Cancelled', 'ChildFailed', 'Codec', 'Context', 'Event', 'Failure', 'Handle', 'InUse',
     'Incompatible', 'InvalidInput', 'InvalidState', 'InvalidStep', 'LeaseLost', 'Leave', 'Message', 'MessageNotFound',
     'NoWorker', 'NotSerializable', 'OtherNode', 'Parked', 'PayloadTooLarge', 'Permanent', 'PgqrsError', 'QueueNotFound',
     'Retry', 'RunCancelled', 'RunFailed', 'RunNotFound', 'ScheduleInvalid', 'Signal', 'SignalTimeout', 'StepFailed',

@@ -5,16 +5,17 @@ import asyncio
 import importlib
 import logging
 import pkgutil
-import time
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Union
 
 import psycopg
 
 from . import codec as codecs
 from . import trace
 from .connection import AsyncPool, Duration, Pool, call, interval
+from .driver import Awaiting, Blocking, Invoke, Statement, operation
 from .errors import REPEATABLE, PgqrsError, describe, is_connection_lost, retry_of, typed
+from .run import name_of
 from .workflow import Handle, Queue, Workflow, workflow
 
 log = logging.getLogger('pgqrs')
@@ -23,8 +24,8 @@ CONNECTIONS = 4     # of the calls of an app outside of its handlers
 TRIES = 5           # of a call whose connection was lost, where it may be repeated
 
 
-class App:
-    """What a program runs and calls.
+class Calls:
+    """What App and AsyncApp have in common.
 
     conninfo: as libpq has it; empty, the environment says where.  schema: that of the extension, if it is not
     in the search_path.  codec: see Codec.  Further options are those of psycopg.connect()."""
@@ -37,8 +38,12 @@ class App:
         self.workflows: Dict[str, Workflow] = {}
         self.queues: Dict[str, Queue] = {}
         self.schedules: List[dict] = []
-        self._pool = Pool(self.connect, CONNECTIONS)
-        self._async_pool: Optional[AsyncPool] = None
+        self.pools: Dict[str, Any] = {}
+        self.calling = 0
+        super().__init__()
+
+    pool = property(lambda self: self._pool('calls', CONNECTIONS))
+    waits = property(lambda self: self._pool('waits', 1000))
 
     #
     # What it runs
@@ -91,23 +96,20 @@ class App:
         return [self.add(item) for m in modules for item in list(vars(m).values())
                 if isinstance(item, Workflow) and item.function.__module__ == m.__name__]
 
-    def install(self) -> None:
+    @operation
+    def install(self) -> Generator:
         """Makes the workflows, queues and schedules as they are declared, in one transaction.
 
         What exists gets these settings.  A hundred workers may do so at the same time."""
-        calls = [(self.qualified('pgqrs_create_workflow'), w.name, {**w.options, 'replace': True})
-                 for w in self.workflows.values()]
-        calls += [(self.qualified('pgqrs_create_queue'), q.name, {**q.options, 'replace': True}) for q in self.queues.values()]
+        calls = [('pgqrs_create_workflow', w.name, {**w.options, 'replace': True}) for w in self.workflows.values()]
+        calls += [('pgqrs_create_queue', q.name, {**q.options, 'replace': True}) for q in self.queues.values()]
         calls.sort(key=lambda c: c[1])
         for s in sorted(self.schedules, key=lambda s: s['name']):
             options = {**s, 'input': self.dumps(s['input'])}
-            calls.append((self.qualified('pgqrs_schedule'), options.pop('name'), options))
-
-        def run(connection: psycopg.Connection) -> None:
-            with connection.transaction():
-                for function, name, options in calls:
-                    connection.execute(*call(function, [name], options))
-        self._repeat(run, True)
+            calls.append(('pgqrs_schedule', options.pop('name'), options))
+        statements = [self.statement(function, [name], options) for function, name, options in calls]
+        text = ', '.join(f'({s.sql.replace(" * ", " count(*) ", 1)})' for s in statements)
+        yield Statement(f'SELECT {text}', [arg for s in statements for arg in s.args])
 
     def work(self, **options: Any) -> None:
         """Works until SIGTERM or SIGINT; options are those of Worker."""
@@ -121,82 +123,57 @@ class App:
     # What it calls
     #
 
+    @operation
     def start(self, workflow: Union[str, Workflow], input: Any = None, *, key: Optional[str] = None, conn: Any = None,
-              **options: Any) -> Handle:
-        """Starts a run.  key: its idempotency key.  conn: a connection, in whose transaction that happens.
+              **options: Any) -> Generator:
+        """Starts a run: its Handle.  key: its idempotency key.  conn: a connection, in whose transaction that happens.
 
         Options are the arguments of pgqrs_trigger()."""
-        run_id = self.call('pgqrs_trigger', *self._sent(name_of(workflow), input, key, options), conn=conn, repeat=key is not None)[0]
-        return Handle(self, run_id, getattr(workflow, 'output_type', None))
-
-    async def astart(self, workflow: Union[str, Workflow], input: Any = None, *, key: Optional[str] = None, conn: Any = None,
-                     **options: Any) -> Handle:
-        run_id = (await self.acall('pgqrs_trigger', *self._sent(name_of(workflow), input, key, options), conn=conn,
-                                   repeat=key is not None))[0]
-        return Handle(self, run_id, getattr(workflow, 'output_type', None))
+        row = yield self._sending('pgqrs_trigger', [name_of(workflow), self.dumps(input)], key, conn, options)
+        return Handle(self, row[0], getattr(workflow, 'output_type', None))
 
     def handle(self, run_id: int, result: Any = None) -> Handle:
         """The handle of a run; result: the type of its output."""
         return Handle(self, run_id, result)
 
-    def signal(self, run_id: int, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
+    @operation
+    def signal(self, run_id: int, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> Generator:
         """Sends a signal to a run: its id."""
-        return self.call('pgqrs_signal', *self._signal(run_id, name, payload, key), conn=conn, repeat=key is not None)[0]
+        return (yield self._sending('pgqrs_signal', [run_id, name, self.dumps(payload)], key, conn, {}))[0]
 
-    async def asignal(self, run_id: int, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
-        return (await self.acall('pgqrs_signal', *self._signal(run_id, name, payload, key), conn=conn, repeat=key is not None))[0]
-
-    def produce(self, queue: str, payload: Any, *, key: Optional[str] = None, conn: Any = None, **options: Any) -> int:
+    @operation
+    def produce(self, queue: str, payload: Any, *, key: Optional[str] = None, conn: Any = None, **options: Any) -> Generator:
         """Sends a message: its id.  Options are the arguments of pgqrs_enqueue()."""
-        return self.call('pgqrs_enqueue', *self._sent(queue, payload, key, options), conn=conn, repeat=key is not None)[0]
+        return (yield self._sending('pgqrs_enqueue', [queue, self.dumps(payload)], key, conn, options))[0]
 
-    async def aproduce(self, queue: str, payload: Any, *, key: Optional[str] = None, conn: Any = None, **options: Any) -> int:
-        return (await self.acall('pgqrs_enqueue', *self._sent(queue, payload, key, options), conn=conn, repeat=key is not None))[0]
-
+    @operation
     def consume(self, queue: str, handler: Callable[[Any], Any], *, batch_size: int = 1,
-                visibility_timeout: Optional[Duration] = None) -> int:
+                visibility_timeout: Optional[Duration] = None) -> Generator:
         """Claims messages and calls a handler with the payload of each, which then ends, or fails with it: how
         many there were.  Without a worker: their leases are not extended, see visibility_timeout."""
-        claims = self._all('pgqrs_dequeue', self._claim(queue, batch_size, visibility_timeout))
-        for claim in claims:
+        claim = self.statement('pgqrs_dequeue', [queue, None, batch_size, interval(visibility_timeout)], repeat=False)
+        claims = (yield claim._replace(sql=claim.sql.replace('*', 'jsonb_agg(to_jsonb(d))', 1) + ' AS d'))[0] or []
+        for claimed in claims:
+            message = [claimed['message_id'], claimed['lease']]
             try:
-                handler(codecs.loads(self.codec, claim['payload'], codecs.parameter_type(handler, 0)))
+                payload = codecs.loads(self.codec, claimed['payload'], codecs.parameter_type(handler, 0))
+                yield Invoke(handler, (payload,))
             except Exception as e:
-                self.call('pgqrs_nack_message', *self._nack(claim, e))
+                log.warning('message %s of %s failed: %s', claimed['message_id'], queue, describe(e)['message'])
+                retryable, after = retry_of(e)
+                yield self.statement('pgqrs_nack_message', [*message, codecs.dumps(codecs.PLAIN, describe(e)),
+                                                            interval(after), retryable], repeat=False)
             else:
-                self.call('pgqrs_archive_message', [claim['message_id'], claim['lease']], repeat=True)
+                yield self.statement('pgqrs_archive_message', message)
         return len(claims)
-
-    async def aconsume(self, queue: str, handler: Callable[[Any], Any], *, batch_size: int = 1,
-                       visibility_timeout: Optional[Duration] = None) -> int:
-        claims = await self._aall('pgqrs_dequeue', self._claim(queue, batch_size, visibility_timeout))
-        for claim in claims:
-            try:
-                await handler(codecs.loads(self.codec, claim['payload'], codecs.parameter_type(handler, 0)))
-            except Exception as e:
-                await self.acall('pgqrs_nack_message', *self._nack(claim, e))
-            else:
-                await self.acall('pgqrs_archive_message', [claim['message_id'], claim['lease']], repeat=True)
-        return len(claims)
-
-    def _sent(self, name: str, value: Any, key: Optional[str], options: dict) -> Tuple[List, dict]:
-        return [name, self.dumps(value)], {'idempotency_key': key, **options, 'headers': trace.outgoing(options.get('headers'))}
-
-    def _signal(self, run_id: int, name: str, payload: Any, key: Optional[str]) -> Tuple[List, dict]:
-        return [run_id, name, self.dumps(payload), key], {'headers': trace.outgoing(None)}
-
-    def _claim(self, queue: str, batch_size: int, visibility_timeout: Optional[Duration]) -> dict:
-        return {'queue': queue, 'batch_size': batch_size, 'visibility_timeout': visibility_timeout}
-
-    def _nack(self, claim: dict, error: Exception) -> Tuple[List, dict]:
-        log.warning('message %s of %s failed: %s', claim['message_id'], claim['queue'], describe(error)['message'])
-        retryable, after = retry_of(error)
-        return ([claim['message_id'], claim['lease'], codecs.dumps(codecs.PLAIN, describe(error))],
-                {'delay': after, 'retryable': retryable})
 
     #
     # How it calls
     #
+
+    def _sending(self, function: str, args: List, key: Optional[str], conn: Any, options: dict) -> Statement:
+        options = {'idempotency_key': key, **options, 'headers': trace.outgoing(options.get('headers'))}
+        return self.statement(function, args, options, conn=conn, repeat=key is not None)
 
     def qualified(self, function: str) -> str:
         return function if self.schema is None else '"' + self.schema.replace('"', '""') + f'".{function}'
@@ -204,110 +181,45 @@ class App:
     def dumps(self, value: Any) -> str:
         return codecs.dumps(self.codec, value)
 
+    def statement(self, function: str, args: Sequence = (), options: dict = {}, *, conn: Any = None,
+                  repeat: bool = True) -> Statement:
+        """A function's call.  repeat: it does no harm to call it again if its answer is lost."""
+        return Statement(*call(self.qualified(function), args, options), connection=conn, repeat=repeat and conn is None)
+
+    def wait(self, run_id: int, timeout: Any) -> Statement:
+        return Statement(f'CALL {self.qualified("pgqrs_wait")}(%s, %s)', (run_id, timeout), waits=True)
+
+    def before_repeat(self, request: Any, error: psycopg.Error, own: bool, tries: int) -> float:
+        """Seconds after which to repeat a call; or raises what it is to the caller."""
+        if not request.repeat or tries >= TRIES or not (is_connection_lost(error) or error.sqlstate in REPEATABLE):
+            raise typed(error) from error
+        return 0.1 * 2 ** tries
+
     def connect(self) -> psycopg.Connection:
+        """A connection, in autocommit mode."""
         return psycopg.connect(self.conninfo, **self.options)
 
     async def aconnect(self) -> psycopg.AsyncConnection:
         return await psycopg.AsyncConnection.connect(self.conninfo, **self.options)
 
-    def call(self, function: str, args: Sequence = (), options: dict = {}, *, conn: Any = None, repeat: bool = False) -> Any:
-        """The row that a function answers: in the transaction of a connection, or in one of its own.
-
-        repeat: it does no harm to call it again if its answer is lost."""
-        sql, values = call(self.qualified(function), args, options)
-        return self._repeat(lambda connection: connection.execute(sql, values).fetchone(), repeat, conn)
-
-    async def acall(self, function: str, args: Sequence = (), options: dict = {}, *, conn: Any = None, repeat: bool = False) -> Any:
-        sql, values = call(self.qualified(function), args, options)
-
-        async def run(connection: psycopg.AsyncConnection) -> Any:
-            return await (await connection.execute(sql, values)).fetchone()
-        return await self._arepeat(run, repeat, conn)
-
-    def _all(self, function: str, options: dict) -> List[dict]:
-        sql, values = call(self.qualified(function), [], options)
-
-        def run(connection: psycopg.Connection) -> List[dict]:
-            cursor = connection.execute(sql, values)
-            return [dict(zip((c.name for c in cursor.description or ()), row)) for row in cursor]
-        return self._repeat(run, False)
-
-    async def _aall(self, function: str, options: dict) -> List[dict]:
-        sql, values = call(self.qualified(function), [], options)
-
-        async def run(connection: psycopg.AsyncConnection) -> List[dict]:
-            cursor = await connection.execute(sql, values)
-            return [dict(zip((c.name for c in cursor.description or ()), row)) for row in await cursor.fetchall()]
-        return await self._arepeat(run, False)
-
-    def wait(self, run_id: int, timeout: Any) -> Any:
-        """pgqrs_wait(), on a connection of its own: it may take long."""
-        deadline = time.monotonic() + as_seconds(timeout)
-
-        def run(connection: Any) -> Any:
-            with self.connect() as connection:
-                left = interval(max(0.0, deadline - time.monotonic()))
-                return connection.execute(f'CALL {self.qualified("pgqrs_wait")}(%s, %s)', (run_id, left)).fetchone()
-        return self._repeat(run, True, self)
-
-    async def await_(self, run_id: int, timeout: Any) -> Any:
-        deadline = time.monotonic() + as_seconds(timeout)
-
-        async def run(connection: Any) -> Any:
-            async with await self.aconnect() as connection:
-                left = interval(max(0.0, deadline - time.monotonic()))
-                sql = f'CALL {self.qualified("pgqrs_wait")}(%s, %s)'
-                return await (await connection.execute(sql, (run_id, left))).fetchone()
-        return await self._arepeat(run, True, self)
-
-    def _repeat(self, run: Callable[[Any], Any], repeat: bool, conn: Any = None) -> Any:
-        tries = 0
-        while True:
-            try:
-                if conn is not None:
-                    return run(conn)
-                with self._pool.connection() as connection:
-                    return run(connection)
-            except psycopg.Error as e:
-                pause = _before_repeat(e, repeat and (conn is None or conn is self), tries)
-            tries += 1
-            time.sleep(pause)
-
-    async def _arepeat(self, run: Callable[[Any], Any], repeat: bool, conn: Any = None) -> Any:
-        tries = 0
-        while True:
-            try:
-                if conn is not None:
-                    return await run(conn)
-                if self._async_pool is None or self._async_pool.loop is not asyncio.get_running_loop():
-                    self._async_pool = AsyncPool(self.aconnect, CONNECTIONS)
-                async with self._async_pool.connection() as connection:
-                    return await run(connection)
-            except psycopg.Error as e:
-                pause = _before_repeat(e, repeat and (conn is None or conn is self), tries)
-            tries += 1
-            await asyncio.sleep(pause)
-
     def close(self) -> None:
         """Closes the connections of its calls that are idle."""
-        self._pool.close()
-
-    async def aclose(self) -> None:
-        self.close()
-        if self._async_pool is not None:
-            await self._async_pool.close()
+        for pool in self.pools.values():
+            pool.close()
 
 
-def _before_repeat(error: psycopg.Error, repeat: bool, tries: int) -> float:
-    """Seconds after which to repeat a call; or raises what it is to the caller."""
-    if not repeat or tries >= TRIES or not (is_connection_lost(error) or error.sqlstate in REPEATABLE):
-        raise typed(error) from error
-    return 0.1 * 2 ** tries
+class App(Blocking, Calls):
+    """What a program runs and calls."""
+
+    def _pool(self, name: str, size: int) -> Pool:
+        return self.pools.setdefault(name, Pool(self.connect, size))
 
 
-def as_seconds(timeout: Any) -> float:
-    return timeout.total_seconds()
+class AsyncApp(Awaiting, Calls):
+    """An App whose calls are awaited: start(), signal(), produce(), consume() and install(), and those of handles."""
 
-
-def name_of(workflow: Union[str, Workflow]) -> str:
-    return workflow.name if isinstance(workflow, Workflow) else workflow
+    def _pool(self, name: str, size: int) -> AsyncPool:
+        loop = asyncio.get_running_loop()
+        if name not in self.pools or self.pools[name].loop is not loop:
+            self.pools[name] = AsyncPool(self.aconnect, size)
+        return self.pools[name]

@@ -28,9 +28,13 @@ def interval(duration: Any) -> Any:
     return duration
 
 
+class Array(list):
+    """JSON texts, for an argument of type jsonb[]."""
+
+
 def call(function: str, args: Sequence, options: Mapping[str, Any] = {}) -> Tuple[str, List]:
     """The statement for a function's call; options are passed by name, and those that are None are left out."""
-    marks, values = ['%s'] * len(args), list(args)
+    marks, values = ['%s::jsonb[]' if isinstance(a, Array) else '%s' for a in args], list(args)
     for name, value in options.items():
         if not name.isidentifier():
             raise ValueError(f'{name!r} is no name of an argument')

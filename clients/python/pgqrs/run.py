@@ -1,9 +1,4 @@
-"""A run or message under its lease, and its operations.
-
-Each operation is written once, as a generator that yields what has to be done outside: a
-statement, a function of the handler's, or a transaction of both.  context.py does these, in
-the calling thread or on an event loop.
-"""
+"""A run or message under its lease: what a handler is given."""
 from __future__ import annotations
 
 import asyncio
@@ -19,46 +14,19 @@ import psycopg
 
 from . import codec as codecs
 from . import trace
-from .connection import Duration, call, interval
+from .connection import Array, Duration, call, interval
+from .driver import Awaiting, Blocking, Invoke, Pause, Statement, Together, in_step, operation
 from .errors import (LOST_LEASE, NOT_OURS, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidState, InvalidStep,
                      LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
                      retry_of, typed)
 
 log = logging.getLogger('pgqrs')
 
+UNSERIALIZABLE = {'type': 'unserializable_error'}
 TRIES = 20      # of a transaction that the server asks to repeat
 
-# The run whose handler is being executed, and whether a step of it is.
+# The run whose handler is being executed.
 current: contextvars.ContextVar = contextvars.ContextVar('pgqrs_run', default=None)
-in_step: contextvars.ContextVar = contextvars.ContextVar('pgqrs_in_step', default=False)
-
-
-class Statement(NamedTuple):
-    """A call under the lease; the answer is its one row."""
-    sql: str
-    args: Sequence
-
-
-class Invoke(NamedTuple):
-    """A function of the application's; the answer is its result."""
-    function: Callable
-    args: Tuple
-    options: Mapping
-
-
-class Together(NamedTuple):
-    """A function that is given a connection, and a statement made of its result, in one transaction.
-
-    The answer is (True, result), or (False, result) if the statement said that it was done before."""
-    function: Callable
-    args: Tuple
-    options: Mapping
-    statement: Callable[[Any], Statement]
-
-
-class Pause(NamedTuple):
-    """Seconds to wait."""
-    duration: float
 
 
 class Signal(NamedTuple):
@@ -126,12 +94,12 @@ class Work:
                 if state in NOT_OURS:
                     raise LeaseLost() from e
                 if error is not None and state in UNSTORABLE:
-                    error = {'type': 'unserializable_error'}
+                    error = UNSERIALIZABLE
                 log.warning('%s of %s %s: %s: trying again in %.1f s', function, self.queue, self.id, str(e).strip(), pause)
             yield Pause(pause)
             pause = min(10, pause * 2)
 
-    def before_repeat(self, error: psycopg.Error, own: bool, tries: int) -> float:
+    def before_repeat(self, request: Any, error: psycopg.Error, own: bool, tries: int) -> float:
         """Seconds after which to repeat what raised this; or raises what it is to the handler.  own: it came from
         a call under the lease, not from the application's SQL."""
         if self.lost:
@@ -226,10 +194,142 @@ class Run(Work):
             yield from self.give_up('pgqrs_fail_run', retryable, interval(after), error=describe(e))
 
     #
-    # Steps
+    # What a handler calls; in a coroutine function all but check() is awaited.  A step's id that is
+    # None is the next automatic one.
     #
 
-    def begin(self, id: Optional[str], name: str, kind: str) -> str:
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the run was asked to stop; its next step raises Cancelled."""
+        return self.cancelling
+
+    def check(self) -> None:
+        """Raises if the run was asked to stop or its lease is lost: for long steps."""
+        self.require_lease()
+        self._raise_cancelled()
+
+    def step(self, id: Optional[str], function: Callable, *args: Any, max_attempts: Optional[int] = None,
+             result: Any = None, **options: Any) -> Any:
+        """Calls a function once, stores its result, and answers the stored one ever after.
+
+        An exception is tried again by the workflow's policy, or max_attempts times; at last it is raised as
+        StepFailed.  result: the type to answer, if the function's annotation does not say it."""
+        return self._declared_step(id, function, args, options, max_attempts, result, False)
+
+    def transaction(self, id: Optional[str], function: Callable, *args: Any, max_attempts: Optional[int] = None,
+                    result: Any = None, **options: Any) -> Any:
+        """step() of a function whose first argument is a connection: what it writes there and the step's
+        result are committed together, so exactly once.  It may be called more than once, and must not commit."""
+        return self._declared_step(id, function, args, options, max_attempts, result, True)
+
+    @operation
+    def sleep(self, duration: Duration, id: Optional[str] = None) -> Generator:
+        """Gives the run back for so many seconds."""
+        yield from self._sleep(id, interval(duration), None)
+
+    @operation
+    def sleep_until(self, instant: datetime.datetime, id: Optional[str] = None) -> Generator:
+        yield from self._sleep(id, None, instant)
+
+    @operation
+    def receive(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None, result: Any = None) -> Generator:
+        """The payload of the next signal of that name; SignalTimeout."""
+        return (yield from self._receive(signal, timeout, id, result)).payload
+
+    @operation
+    def receive_signal(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None,
+                       result: Any = None) -> Generator:
+        """receive(), as Signal(payload, headers)."""
+        return (yield from self._receive(signal, timeout, id, result))
+
+    @operation
+    def pause(self, reason: Any = None, check_after: Optional[Duration] = None, id: Optional[str] = None,
+              result: Any = None) -> Generator:
+        """Gives the run back until it is resumed, and answers the output that came with that."""
+        id = self._begin(id, 'pause', 'PAUSE')
+        stored = None if reason is None else self.dumps(reason)
+        resumed, output = yield from self.call('pgqrs_pause_run', id, interval(check_after), stored)
+        self._park_unless(resumed)
+        return self.loads(output, result)
+
+    @operation
+    def start_child(self, workflow: Any, input: Any = None, id: Optional[str] = None, **options: Any) -> Generator:
+        """Starts a run of another workflow: the step's id, for result_of() and await_any().
+
+        Options are the arguments of pgqrs_start_child()."""
+        id = self._begin(id, name_of(workflow), 'CHILD')
+        yield from self._start_child(id, workflow, input, options)
+        return id
+
+    @operation
+    def result_of(self, child: str, result: Any = None) -> Generator:
+        """The output of a child that start_child() started; ChildFailed."""
+        return (yield from self._await_child(child, result))
+
+    @operation
+    def child(self, workflow: Any, input: Any = None, id: Optional[str] = None, result: Any = None,
+              **options: Any) -> Generator:
+        """Runs another workflow and answers its output; ChildFailed."""
+        id = self._begin(id, name_of(workflow), 'CHILD')
+        result = result or getattr(workflow, 'output_type', None)
+        if self.attempt > 1:
+            # Most likely it was started before: then this is one call instead of two.
+            try:
+                return (yield from self._await_child(id, result))
+            except InvalidState:
+                pass
+        yield from self._start_child(id, workflow, input, options)
+        return (yield from self._await_child(id, result))
+
+    @operation
+    def children(self, workflow: Any, inputs: Sequence, id: Optional[str] = None, result: Any = None,
+                 **options: Any) -> Generator:
+        """Runs a child for each input: the outputs in that order; ChildFailed of the first that failed.
+
+        Options are the arguments of pgqrs_start_children()."""
+        id = self._begin(id, name_of(workflow), 'CHILD')
+        result = result or getattr(workflow, 'output_type', None)
+        yield self.statement('pgqrs_start_children', [id, name_of(workflow), Array([self.dumps(i) for i in inputs])], options)
+        done, results = yield from self.call('pgqrs_await_children', id)
+        self._park_unless(done)
+        outputs: List = []
+        for n, child in enumerate(results, 1):
+            if child['status'] != 'SUCCESS':
+                raise ChildFailed(child['status'], child.get('error'))
+            if child.get('truncated'):
+                outputs.append((yield from self._await_child(f'{id}[{n}]', result)))
+            else:
+                outputs.append(self.loads(child.get('output'), result))
+        return outputs
+
+    @operation
+    def await_any(self, signals: Sequence[str] = (), children: Sequence[str] = (), timeout: Optional[Duration] = None,
+                  id: Optional[str] = None) -> Generator:
+        """The first of several signals, children and a time-out, as Event(source, name, payload)."""
+        id = self._begin(id, 'any', 'ANY')
+        ready, source, name, payload = yield from self.call('pgqrs_await_any', id, list(signals), list(children),
+                                                            interval(timeout))
+        self._park_unless(ready)
+        if source == 'child':
+            payload = {**payload, 'output': self.loads(payload.get('output'))}
+        elif source == 'signal':
+            payload = self.loads(payload)
+        return Event(source, name, payload)
+
+    @operation
+    def progress(self, value: Any) -> Generator:
+        """Shows how far the run is.  What was shown before a wait is not shown again as the handler runs anew."""
+        if not self.replaying:
+            yield from self.call('pgqrs_set_progress', self.dumps(value))
+
+    #
+    # How it is done
+    #
+
+    def drive(self, generator: Generator) -> Any:
+        raise NotImplementedError
+
+    def _begin(self, id: Optional[str], name: str, kind: str) -> str:
         """The id of a step, which is checked; raises Cancelled where that is due."""
         if in_step.get():
             raise InvalidStep('a step cannot have steps of its own')
@@ -246,170 +346,124 @@ class Run(Work):
         if known is None:
             self.replaying = False
         if known is None or known.get('undo'):
-            self.raise_cancelled()
+            self._raise_cancelled()
         return id
 
-    def raise_cancelled(self) -> None:
+    def _raise_cancelled(self) -> None:
         """Once per delivery, at the first step that was not finished before the undo."""
         if self.cancelling and not self.told:
             self.told = True
             raise Cancelled()
 
-    def finished(self, id: str) -> Generator:
-        """(True, stored output) if the step has finished, (False, None) if it is to be executed."""
-        step = self.steps.get(id)
-        if step is None and self.all_steps:
-            return False, None
-        if step is None:
-            execute, status, output, error, _ = yield from self.call('pgqrs_step_begin', id)
-            if execute:
-                return False, None
-            step = {'status': status, 'output': output, 'error': error}
-        if step['status'] == 'ERROR':
-            raise StepFailed(step['error'])
-        return True, step['output']
+    def _declared_step(self, id: Optional[str], function: Callable, args: Tuple, options: Mapping,
+                       max_attempts: Optional[int], result: Any, transaction: bool) -> Any:
+        name, declared = name_of(function), getattr(function, 'pgqrs_step', None)
+        if declared is not None:        # decorated with step() or transaction()
+            function, transaction = declared['function'], declared['transaction']
+            name, max_attempts = declared['id'] or name, max_attempts or declared['max_attempts']
+        return self.drive(self._step(id, name, function, args, options, max_attempts,
+                                     result or codecs.result_type(function), transaction))
 
-    def do_step(self, id: Optional[str], name: str, function: Callable, args: Tuple, options: Mapping,
-                max_attempts: Optional[int], result: Any, transaction: bool) -> Generator:
-        id = self.begin(id, name, 'FUNCTION')
-        done, stored = yield from self.finished(id)
-        if done:
-            return self.loads(stored, result)
+    def _step(self, id: Optional[str], name: str, function: Callable, args: Tuple, options: Mapping,
+              max_attempts: Optional[int], result: Any, transaction: bool) -> Generator:
+        id = self._begin(id, name, 'FUNCTION')
+        step = self.steps.get(id)
+        if step is None and not self.all_steps:
+            execute, status, output, error, _ = yield from self.call('pgqrs_step_begin', id)
+            step = None if execute else {'status': status, 'output': output, 'error': error}
+        if step is not None:
+            if step['status'] == 'ERROR':
+                raise StepFailed(step['error'])
+            return self.loads(step['output'], result)
         started = datetime.datetime.now(datetime.timezone.utc)
-        output = ''
+        stored = ''
 
         def complete(value: Any) -> Statement:
-            nonlocal output
-            output = self.dumps(value)
-            return self.statement('pgqrs_step_complete', [id, output, started])
+            nonlocal stored
+            stored = self.dumps(value)
+            return self.statement('pgqrs_step_complete', [id, stored, started])
         try:
             with trace.span(id, run_id=self.id), inside_step():
                 if transaction:
-                    now, _ = yield Together(function, args, options, complete)
+                    now = yield Together(function, args, options, complete)
                 else:
-                    value = yield Invoke(function, args, options)
-                    now = (yield complete(value))[0]
+                    now = (yield complete((yield Invoke(function, args, options))))[0]
         except Exception as e:
-            yield from self.fail_step(id, e, max_attempts)
-        if not now:
-            # Stored by an earlier call; that output stays.
-            _, _, stored, _, _ = yield from self.call('pgqrs_step_begin', id)
-        else:
-            stored = json.loads(output)
-        self.steps[id] = {'kind': 'FUNCTION', 'status': 'SUCCESS', 'output': stored, 'undo': self.told}
+            yield from self._fail_step(id, e, max_attempts)
+        if now:
+            output = json.loads(stored)
+        else:                           # an earlier call has stored its output, which stays
+            output = (yield from self.call('pgqrs_step_begin', id))[2]
+        self.steps[id] = {'kind': 'FUNCTION', 'status': 'SUCCESS', 'output': output, 'undo': self.told}
         # Not the value itself: the handler sees the same now as after a crash.
-        return self.loads(stored, result)
+        return self.loads(output, result)
 
-    def fail_step(self, id: str, error: Exception, max_attempts: Optional[int]) -> Generator:
+    def _fail_step(self, id: str, error: Exception, max_attempts: Optional[int]) -> Generator:
         retryable, after = retry_of(error)
         described = describe(error)
         log.info('step %r of run %s failed: %s', id, self.id, described['message'])
-        try:
-            answer = yield from self.call('pgqrs_step_fail', id, codecs.dumps(codecs.PLAIN, described), retryable,
-                                          interval(after), max_attempts, False)
-        except psycopg.Error as e:
-            if e.sqlstate not in UNSTORABLE:
-                raise
-            described = {'type': 'unserializable_error'}
-            answer = yield from self.call('pgqrs_step_fail', id, codecs.dumps(codecs.PLAIN, described), retryable,
-                                          interval(after), max_attempts, False)
-        if answer[0] != 'STEP_FAILED':
+        while True:
+            try:
+                outcome, _ = yield from self.call('pgqrs_step_fail', id, codecs.dumps(codecs.PLAIN, described), retryable,
+                                                  interval(after), max_attempts, False)
+                break
+            except psycopg.Error as e:
+                if e.sqlstate not in UNSTORABLE or described is UNSERIALIZABLE:
+                    raise
+                described = UNSERIALIZABLE
+        if outcome != 'STEP_FAILED':
             self.ended = True
             raise Parked() from error
         raise StepFailed(described) from error
 
-    #
-    # Waits
-    #
-
-    def park_unless(self, ready: bool) -> None:
+    def _park_unless(self, ready: bool) -> None:
         if not ready:
             self.ended = True
             raise Parked()
 
-    def do_sleep(self, duration: Optional[Duration], until: Optional[datetime.datetime], id: Optional[str]) -> Generator:
-        id = self.begin(id, 'sleep', 'SLEEP')
+    def _sleep(self, id: Optional[str], duration: Any, until: Optional[datetime.datetime]) -> Generator:
+        id = self._begin(id, 'sleep', 'SLEEP')
         if id not in self.steps:
-            self.park_unless((yield from self.call('pgqrs_sleep', id, interval(duration), until))[0])
+            self._park_unless((yield from self.call('pgqrs_sleep', id, duration, until))[0])
 
-    def do_receive(self, signal: str, timeout: Optional[Duration], id: Optional[str], result: Any) -> Generator:
-        id = self.begin(id, signal, 'SIGNAL')
+    def _receive(self, signal: str, timeout: Optional[Duration], id: Optional[str], result: Any) -> Generator:
+        id = self._begin(id, signal, 'SIGNAL')
         received, late, payload, headers = yield from self.call('pgqrs_await_signal', id, signal, interval(timeout))
-        self.park_unless(received or late)
+        self._park_unless(received or late)
         if late:
             raise SignalTimeout(f'signal {signal!r} did not come in time')
         return Signal(self.loads(payload, result), headers)
 
-    def do_pause(self, reason: Any, check_after: Optional[Duration], id: Optional[str], result: Any) -> Generator:
-        id = self.begin(id, 'pause', 'PAUSE')
-        stored = None if reason is None else self.dumps(reason)
-        resumed, output = yield from self.call('pgqrs_pause_run', id, interval(check_after), stored)
-        self.park_unless(resumed)
-        return self.loads(output, result)
-
-    def do_start_child(self, workflow: Any, input: Any, id: Optional[str], options: Mapping) -> Generator:
-        name = getattr(workflow, 'name', workflow)
-        id = self.begin(id, name, 'CHILD')
-        yield from self.begin_child(id, name, input, options)
-        return id
-
-    def begin_child(self, id: str, name: str, input: Any, options: Mapping) -> Generator:
+    def _start_child(self, id: str, workflow: Any, input: Any, options: Mapping) -> Generator:
         options = {**options, 'headers': trace.outgoing(options.get('headers'))}
-        yield self.statement('pgqrs_start_child', [id, name, self.dumps(input)], options)
+        yield self.statement('pgqrs_start_child', [id, name_of(workflow), self.dumps(input)], options)
 
-    def await_child(self, id: str, result: Any) -> Generator:
+    def _await_child(self, id: str, result: Any) -> Generator:
         done, status, output, error = yield from self.call('pgqrs_await_child', id)
-        self.park_unless(done)
+        self._park_unless(done)
         if status != 'SUCCESS':
             raise ChildFailed(status, error)
         return self.loads(output, result)
 
-    def do_child(self, workflow: Any, input: Any, id: Optional[str], result: Any, options: Mapping) -> Generator:
-        name = getattr(workflow, 'name', workflow)
-        id = self.begin(id, name, 'CHILD')
-        if self.attempt > 1:
-            # Most likely it was started before: then this is one call instead of two.
-            try:
-                return (yield from self.await_child(id, result))
-            except InvalidState:
-                pass
-        yield from self.begin_child(id, name, input, options)
-        return (yield from self.await_child(id, result))
 
-    def do_children(self, workflow: Any, inputs: Sequence, id: Optional[str], result: Any, options: Mapping) -> Generator:
-        name = getattr(workflow, 'name', workflow)
-        id = self.begin(id, name, 'CHILD')
-        statement = self.statement('pgqrs_start_children', [id, name], options)
-        yield statement._replace(sql=statement.sql[:-1] + ', inputs => %s::jsonb[])',
-                                 args=[*statement.args, [self.dumps(i) for i in inputs]])
-        done, results = yield from self.call('pgqrs_await_children', id)
-        self.park_unless(done)
-        outputs: List = []
-        for n, child in enumerate(results, 1):
-            if child['status'] != 'SUCCESS':
-                raise ChildFailed(child['status'], child.get('error'))
-            if child.get('truncated'):
-                outputs.append((yield from self.await_child(f'{id}[{n}]', result)))
-            else:
-                outputs.append(self.loads(child.get('output'), result))
-        return outputs
+class Context(Blocking, Run):
+    """A run, for a handler that is a plain function."""
 
-    def do_await_any(self, signals: Sequence[str], children: Sequence[str], timeout: Optional[Duration],
-                  id: Optional[str]) -> Generator:
-        id = self.begin(id, 'any', 'ANY')
-        ready, source, name, payload = yield from self.call('pgqrs_await_any', id, list(signals), list(children),
-                                                            interval(timeout))
-        self.park_unless(ready)
-        if source == 'child':
-            payload = {**payload, 'output': self.loads(payload.get('output'))}
-        elif source == 'signal':
-            payload = self.loads(payload)
-        return Event(source, name, payload)
+    pool = property(lambda self: self.worker.pool)
 
-    def do_progress(self, value: Any) -> Generator:
-        """What was told before a wait is not told again when the handler runs anew."""
-        if not self.replaying:
-            yield from self.call('pgqrs_set_progress', self.dumps(value))
+
+class AsyncContext(Awaiting, Run):
+    """A run, for a handler that is a coroutine function."""
+
+    pool = property(lambda self: self.worker.async_pool)
+
+
+class BlockingMessage(Blocking, Message):
+    pool = property(lambda self: self.worker.pool)
+
+
+class AwaitingMessage(Awaiting, Message):
+    pool = property(lambda self: self.worker.async_pool)
 
 
 @contextlib.contextmanager
@@ -421,7 +475,35 @@ def inside_step() -> Iterator[None]:
         in_step.reset(token)
 
 
-def name_of(function: Callable) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, '__name__', type(function).__name__)
+def name_of(item: Any) -> str:
+    """The name of a workflow, which may be given by its name, or of a function."""
+    while isinstance(item, functools.partial):
+        item = item.func
+    return item if isinstance(item, str) else getattr(item, 'name', None) or getattr(item, '__name__', type(item).__name__)
+
+
+def step(function: Optional[Callable] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
+    """Makes a function a step: called in a handler it is executed once, and its result is stored.
+
+    Called elsewhere, or in another step, it is a plain function."""
+    return _declare(function, False, id, max_attempts)
+
+
+def transaction(function: Optional[Callable] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
+    """The same for a function whose first argument is a connection, which a caller in a handler leaves out."""
+    return _declare(function, True, id, max_attempts)
+
+
+def _declare(function: Optional[Callable], transaction: bool, id: Optional[str], max_attempts: Optional[int]) -> Any:
+    if function is None:
+        return lambda f: _declare(f, transaction, id, max_attempts)
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        run = current.get()
+        if run is None or in_step.get():
+            return function(*args, **options)
+        return run._declared_step(None, call, args, options, None, None, transaction)
+    call.pgqrs_step = {'function': function, 'transaction': transaction, 'id': id,      # type: ignore[attr-defined]
+                       'max_attempts': max_attempts}
+    return call

@@ -18,11 +18,10 @@ from typing import Any, Awaitable, Callable, Dict, Iterator, List, Optional, Tup
 import psycopg
 
 from . import trace
-from .app import App
+from .app import Calls
 from .connection import AsyncPool, Pool, call, interval
-from .context import AsyncContext, AwaitingMessage, BlockingMessage, Context
 from .errors import Incompatible, Leave, PgqrsError, WorkerNotFound, WorkerStopped, is_connection_lost, typed
-from .run import current
+from .run import AsyncContext, AwaitingMessage, BlockingMessage, Context, current
 from .workflow import Queue, Workflow
 
 log = logging.getLogger('pgqrs')
@@ -50,7 +49,7 @@ class Worker:
     SIGTERM; what has not ended then is given back.  queues: patterns, by default all that the app has handlers
     for.  connections: how many the handlers share, besides that of the poll."""
 
-    def __init__(self, app: App, *, concurrency: int = 10, grace: float = 30, name: Optional[str] = None,
+    def __init__(self, app: Calls, *, concurrency: int = 10, grace: float = 30, name: Optional[str] = None,
                  queues: Optional[List[str]] = None, connections: int = 4, labels: Optional[dict] = None):
         self.app, self.concurrency, self.grace, self.labels = app, concurrency, grace, labels
         self.name = name or app.name or f'{socket.gethostname()}:{os.getpid()}'

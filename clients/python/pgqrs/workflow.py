@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
 
 from . import codec as codecs
 from .connection import Duration, interval
+from .driver import operation
 from .errors import PgqrsError, RunCancelled, RunFailed
 
 if TYPE_CHECKING:
@@ -34,17 +35,11 @@ class Workflow:
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.function(*args, **options)
 
-    def start(self, input: Any = None, **options: Any) -> Handle:
+    def start(self, input: Any = None, **options: Any) -> Any:
         """App.start() of this workflow."""
-        return self._app().start(self, input, **options)
-
-    async def astart(self, input: Any = None, **options: Any) -> Handle:
-        return await self._app().astart(self, input, **options)
-
-    def _app(self) -> App:
         if self.app is None:
             raise PgqrsError(f'workflow {self.name!r} belongs to no app: use app.workflow or app.discover()')
-        return self.app
+        return self.app.start(self, input, **options)
 
 
 class Queue:
@@ -68,57 +63,41 @@ def workflow(function: Optional[Callable] = None, *, name: Optional[str] = None,
 
 
 class Handle:
-    """A run that was started.  Each method has a twin for asyncio whose name begins with a."""
+    """A run that was started.  That of an AsyncApp has to be awaited."""
 
     def __init__(self, app: App, run_id: int, output_type: Any = None):
         self.app, self.run_id, self.output_type = app, run_id, output_type
+        self.drive = app.drive
 
     def __repr__(self) -> str:
         return f'<run {self.run_id}>'
 
-    def result(self, timeout: Duration = 300) -> Any:
+    @operation
+    def result(self, timeout: Duration = 300) -> Generator:
         """Waits for the run's end: its output, or RunFailed, RunCancelled or WaitTimeout."""
-        ended = self.app.call('pgqrs_result', [self.run_id], repeat=True)
-        if ended[0] not in ('SUCCESS', 'ERROR', 'CANCELLED'):
-            ended = self.app.wait(self.run_id, interval(timeout))
-        return self._outcome(*ended)
-
-    async def aresult(self, timeout: Duration = 300) -> Any:
-        ended = await self.app.acall('pgqrs_result', [self.run_id], repeat=True)
-        if ended[0] not in ('SUCCESS', 'ERROR', 'CANCELLED'):
-            ended = await self.app.await_(self.run_id, interval(timeout))
-        return self._outcome(*ended)
-
-    def _outcome(self, status: str, output: Any, error: Any) -> Any:
+        status, output, error = yield self.app.statement('pgqrs_result', [self.run_id])
+        if status not in ('SUCCESS', 'ERROR', 'CANCELLED'):
+            status, output, error = yield self.app.wait(self.run_id, interval(timeout))
         if status == 'CANCELLED':
             raise RunCancelled(error or {'type': 'cancelled', 'message': f'run {self.run_id} was cancelled'})
         if status != 'SUCCESS':
             raise RunFailed(error)
         return codecs.loads(self.app.codec, output, self.output_type)
 
-    def status(self) -> str:
-        return self.app.call('pgqrs_result', [self.run_id], repeat=True)[0]
+    @operation
+    def status(self) -> Generator:
+        return (yield self.app.statement('pgqrs_result', [self.run_id]))[0]
 
-    async def astatus(self) -> str:
-        return (await self.app.acall('pgqrs_result', [self.run_id], repeat=True))[0]
-
-    def signal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
+    def signal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> Any:
         """Sends a signal: its id.  key: its idempotency key."""
         return self.app.signal(self.run_id, name, payload, key=key, conn=conn)
 
-    async def asignal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> int:
-        return await self.app.asignal(self.run_id, name, payload, key=key, conn=conn)
-
-    def cancel(self, reason: Optional[str] = None) -> str:
+    @operation
+    def cancel(self, reason: Optional[str] = None) -> Generator:
         """Asks it to stop: the status after that."""
-        return self.app.call('pgqrs_cancel_run', [self.run_id, reason], repeat=True)[0]
+        return (yield self.app.statement('pgqrs_cancel_run', [self.run_id, reason]))[0]
 
-    async def acancel(self, reason: Optional[str] = None) -> str:
-        return (await self.app.acall('pgqrs_cancel_run', [self.run_id, reason], repeat=True))[0]
-
-    def resume(self, step_id: Optional[str] = None, output: Any = None) -> bool:
+    @operation
+    def resume(self, step_id: Optional[str] = None, output: Any = None) -> Generator:
         """Ends its pause, or the one with that step id, with an output; False if there was none."""
-        return self.app.call('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)])[0]
-
-    async def aresume(self, step_id: Optional[str] = None, output: Any = None) -> bool:
-        return (await self.app.acall('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)]))[0]
+        return (yield self.app.statement('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)], repeat=False))[0]
