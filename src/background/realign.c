@@ -319,15 +319,12 @@ move_heartbeats(TimestampTz now)
 	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		PgqrsRow row;
-
 		if (!is_ahead(slot, Workers_heartbeat_at, now) ||
 			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) !=
 				ROW_LOCKED)
 			continue;
-		pgqrs_row_copy(&row, workers, slot);
-		pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
-		pgqrs_row_update(workers, slot, &row);
+		pgqrs_row_set(workers, slot, Workers_heartbeat_at,
+					  pgqrs_value(TimestampTzGetDatum(now)));
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workers);

@@ -227,17 +227,13 @@ pgqrs_message_end(PgqrsTable *messages, TupleTableSlot *slot,
 void
 pgqrs_message_dismiss(PgqrsTable *archive, TupleTableSlot *dead_letter)
 {
-	PgqrsRow row;
-
 	if (pgqrs_is_null(dead_letter, Archive_run_id))
 	{
 		pgqrs_row_delete(archive, dead_letter);
 		return;
 	}
-	pgqrs_row_copy(&row, archive, dead_letter);
-	pgqrs_set(&row, Archive_outcome,
-			  pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED));
-	pgqrs_row_update(archive, dead_letter, &row);
+	pgqrs_row_set(archive, dead_letter, Archive_outcome,
+				  pgqrs_value(pgqrs_enum_datum(ENUM_OUTCOME, OUTCOME_DELETED)));
 }
 
 /*

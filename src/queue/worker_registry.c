@@ -202,12 +202,9 @@ write_heartbeat(int64 worker_id, TimestampTz now, int64 interval, bool is_known)
 			pgqrs_row_lock(workers, slot, LockTupleNoKeyExclusive, LockWaitSkip) ==
 				ROW_LOCKED)
 		{
-			PgqrsRow row;
-
 			/* the locked version is the one that was read */
-			pgqrs_row_copy(&row, workers, slot);
-			pgqrs_set(&row, Workers_heartbeat_at, TimestampTzGetDatum(now));
-			pgqrs_row_update(workers, slot, &row);
+			pgqrs_row_set(workers, slot, Workers_heartbeat_at,
+						  pgqrs_value(TimestampTzGetDatum(now)));
 			at = now;
 		}
 		if (!is_known && is_fresh(at, now, interval))

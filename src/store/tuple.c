@@ -711,6 +711,18 @@ pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row)
 	require_locked(table, pgqrs_row_try_update(table, old, row));
 }
 
+/* Updates one column. */
+void
+pgqrs_row_set(PgqrsTable *table, TupleTableSlot *old, AttrNumber column,
+			  NullableDatum value)
+{
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, table, old);
+	pgqrs_set_or_null(&row, column, value);
+	pgqrs_row_update(table, old, &row);
+}
+
 /* The caller has locked the row in LockTupleExclusive mode. */
 void
 pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old)

@@ -42,6 +42,8 @@ extern bool pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId index,
 								   int nkeys, const Datum *values);
 extern void pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old,
 							 const PgqrsRow *row);
+extern void pgqrs_row_set(PgqrsTable *table, TupleTableSlot *old,
+						  AttrNumber column, NullableDatum value);
 extern void pgqrs_row_delete(PgqrsTable *table, TupleTableSlot *old);
 
 /* The same for a version that is not locked, if it is the current one. */

@@ -126,14 +126,11 @@ request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 static void
 end_cancelled(PgqrsRunRows *rows, const char *reason, NullableDatum output)
 {
-	PgqrsRow row;
-
 	pgqrs_xact_require_sync_commit();
 	if (reason != NULL && pgqrs_is_null(rows->run, Runs_cancel_reason))
 	{
-		pgqrs_row_copy(&row, rows->runs, rows->run);
-		pgqrs_set(&row, Runs_cancel_reason, CStringGetTextDatum(reason));
-		pgqrs_row_update(rows->runs, rows->run, &row);
+		pgqrs_row_set(rows->runs, rows->run, Runs_cancel_reason,
+					  pgqrs_value(CStringGetTextDatum(reason)));
 		if (!pgqrs_row_fetch_id(rows->runs,
 								pgqrs_get_int64(rows->message, Messages_message_id),
 								rows->run))

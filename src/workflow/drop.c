@@ -280,7 +280,6 @@ clear_outboxes(const char *name)
 	TupleTableSlot *slot = pgqrs_table_slot(workflows);
 	TupleTableSlot *locked = pgqrs_table_slot(workflows);
 	PgqrsScan scan;
-	PgqrsRow row;
 
 	pgqrs_scan_begin_table(&scan, workflows);
 	while (pgqrs_scan_next(&scan, slot))
@@ -291,9 +290,7 @@ clear_outboxes(const char *name)
 			!pgqrs_row_fetch_locked(workflows, id, LockTupleNoKeyExclusive, locked) ||
 			!workflow_has_outbox(locked, name))
 			continue;
-		pgqrs_row_copy(&row, workflows, locked);
-		pgqrs_set_null(&row, Workflows_outbox_queue);
-		pgqrs_row_update(workflows, locked, &row);
+		pgqrs_row_set(workflows, locked, Workflows_outbox_queue, PGQRS_NULL);
 		ereport(NOTICE,
 				(errmsg("workflow \"%s\" has no outbox any more",
 						TextDatumGetCString(pgqrs_get(locked, Workflows_name)))));
@@ -336,11 +333,8 @@ refuse_in_use(int64 id, bool is_workflow, const char *name)
 static void
 mark_queue_deleted(PgqrsTable *queues, TupleTableSlot *queue)
 {
-	PgqrsRow row;
-
-	pgqrs_row_copy(&row, queues, queue);
-	pgqrs_set(&row, Queues_deleted_at, TimestampTzGetDatum(pgqrs_clock()));
-	pgqrs_row_update(queues, queue, &row);
+	pgqrs_row_set(queues, queue, Queues_deleted_at,
+				  pgqrs_value(TimestampTzGetDatum(pgqrs_clock())));
 	pgqrs_xact_request_duty(DUTY_DELETED_QUEUES, 0);
 }
 

@@ -364,7 +364,6 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 	PgqrsTable *archive;
 	TupleTableSlot *archived;
 	bool released = false;
-	PgqrsRow row;
 
 	if (r->failed_by == 0)
 		return false;
@@ -376,14 +375,10 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
 		 pgqrs_run_status(rows->run) == RUN_CANCELLED) &&
 		pgqrs_get_time(rows->run, Runs_completed_at) <= r->failed_by)
 	{
-		pgqrs_row_copy(&row, rows->runs, rows->run);
-		pgqrs_set(&row, Runs_key_scope,
-				  pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_ACTIVE));
-		pgqrs_row_update(rows->runs, rows->run, &row);
-		pgqrs_row_copy(&row, archive, archived);
-		pgqrs_set(&row, Archive_idempotency_key,
-				  CStringGetTextDatum(r->idempotency_key));
-		pgqrs_row_update(archive, archived, &row);
+		pgqrs_row_set(rows->runs, rows->run, Runs_key_scope,
+					  pgqrs_value(pgqrs_enum_datum(ENUM_KEY_SCOPE, KEY_ACTIVE)));
+		pgqrs_row_set(archive, archived, Archive_idempotency_key,
+					  pgqrs_value(CStringGetTextDatum(r->idempotency_key)));
 		released = true;
 	}
 	pgqrs_table_close(archive);
@@ -749,7 +744,6 @@ note_children_left(PgqrsRunRows *rows)
 	Datum id = pgqrs_get(rows->run, Runs_run_id);
 	PgqrsTable *archive = rows->messages->archive;
 	TupleTableSlot *slot;
-	PgqrsRow row;
 
 	if (!pgqrs_row_fetch(rows->runs, INDEX_RUNS_PARENT, 1, &id,
 						 pgqrs_table_slot(rows->runs)) &&
@@ -759,10 +753,8 @@ note_children_left(PgqrsRunRows *rows)
 	if (!pgqrs_row_fetch_id(archive, DatumGetInt64(id), slot))
 		elog(ERROR, "message " INT64_FORMAT " is not in the archive",
 			 DatumGetInt64(id));
-	pgqrs_row_copy(&row, archive, slot);
-	pgqrs_set(&row, Archive_waiting_for,
-			  CStringGetTextDatum(PGQRS_CHILDREN_LEFT "0"));
-	pgqrs_row_update(archive, slot, &row);
+	pgqrs_row_set(archive, slot, Archive_waiting_for,
+				  pgqrs_value(CStringGetTextDatum(PGQRS_CHILDREN_LEFT "0")));
 	pgqrs_xact_request_duty(DUTY_CHILDREN, 0);
 }
 
@@ -904,8 +896,6 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 static void
 forget_failures(PgqrsRunRows *rows, int64 run_id)
 {
-	PgqrsRow row;
-
 	if (pgqrs_is_null(rows->message, Messages_last_error))
 		return;
 	pgqrs_run_open_runs(rows);
@@ -915,16 +905,14 @@ forget_failures(PgqrsRunRows *rows, int64 run_id)
 	if (!pgqrs_row_fetch_locked(rows->runs, run_id, LockTupleNoKeyExclusive,
 								rows->run))
 		pgqrs_error_run_not_found(run_id);
-	pgqrs_row_copy(&row, rows->runs, rows->run);
-	pgqrs_set(&row, Runs_failures, Int32GetDatum(0));
-	pgqrs_row_update(rows->runs, rows->run, &row);
+	pgqrs_row_set(rows->runs, rows->run, Runs_failures,
+				  pgqrs_value(Int32GetDatum(0)));
 }
 
 void
 pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 {
 	int64 run_id = pgqrs_get_int64(rows->message, Messages_message_id);
-	PgqrsRow row;
 
 	forget_failures(rows, run_id);
 	if (rows->failures == 0)
@@ -932,9 +920,8 @@ pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 	if (!pgqrs_row_fetch_locked(rows->messages, run_id, LockTupleNoKeyExclusive,
 								rows->message))
 		pgqrs_error_lease_lost("run", run_id);
-	pgqrs_row_copy(&row, rows->messages, rows->message);
-	pgqrs_set(&row, Messages_failures, Int32GetDatum(0));
-	pgqrs_row_update(rows->messages, rows->message, &row);
+	pgqrs_row_set(rows->messages, rows->message, Messages_failures,
+				  pgqrs_value(Int32GetDatum(0)));
 }
 
 void
@@ -1014,15 +1001,12 @@ void
 pgqrs_run_set_progress(int64 run_id, int64 lease, NullableDatum progress)
 {
 	PgqrsRunRows rows;
-	PgqrsRow row;
 
 	pgqrs_run_open(&rows);
 	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleKeyShare);
 	pgqrs_run_fence(&rows, lease, false);
 	if (!pgqrs_row_fetch_locked(rows.runs, run_id, LockTupleNoKeyExclusive, rows.run))
 		pgqrs_error_run_not_found(run_id);
-	pgqrs_row_copy(&row, rows.runs, rows.run);
-	pgqrs_set_or_null(&row, Runs_progress, progress);
-	pgqrs_row_update(rows.runs, rows.run, &row);
+	pgqrs_row_set(rows.runs, rows.run, Runs_progress, progress);
 	pgqrs_run_close(&rows);
 }

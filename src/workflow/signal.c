@@ -146,7 +146,6 @@ consume_signal(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(signals);
 	bool found;
-	PgqrsRow row;
 
 	while ((found = pgqrs_run_wakeup_find_signal(signals, slot, s->run_id, name)) &&
 		   pgqrs_row_lock(signals, slot, LockTupleNoKeyExclusive, LockWaitBlock) !=
@@ -158,9 +157,8 @@ consume_signal(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 		if (content->payload.isnull)
 			content->payload = pgqrs_value(pgqrs_json_null());
 		content->headers = pgqrs_get_copy(slot, Signals_headers);
-		pgqrs_row_copy(&row, signals, slot);
-		pgqrs_set(&row, Signals_consumed_by, CStringGetTextDatum(s->step_id));
-		pgqrs_row_update(signals, slot, &row);
+		pgqrs_row_set(signals, slot, Signals_consumed_by,
+					  pgqrs_value(CStringGetTextDatum(s->step_id)));
 	}
 	pgqrs_table_close(signals);
 	return found;

@@ -295,13 +295,11 @@ static void
 make_claimable(PgqrsStepRows *s)
 {
 	TimestampTz now = pgqrs_floor_writer_clock(s->run.queue.queue_id, 0, DT_NOBEGIN);
-	PgqrsRow row;
 
 	if (pgqrs_get_time(s->run.message, Messages_visible_after) <= now)
 		return;
-	pgqrs_row_copy(&row, s->run.messages, s->run.message);
-	pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(now));
-	pgqrs_row_update(s->run.messages, s->run.message, &row);
+	pgqrs_row_set(s->run.messages, s->run.message, Messages_visible_after,
+				  pgqrs_value(TimestampTzGetDatum(now)));
 }
 
 /* Whether this call has finished the step. */
