@@ -9,33 +9,13 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/subxact.h"
-#include "store/scan.h"
 #include "store/table.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "workflow/step_list.h"
 
 /* Values of so many bytes are delivered. */
 #define MAX_STEPS_SIZE (4 * 1024 * 1024)
-
-/* A finished step of a run. */
-typedef struct StepEntry
-{
-	TimestampTz started_at;
-	char *step_id;
-	HeapTuple row;
-} StepEntry;
-
-static int
-compare_by_start(const void *a, const void *b)
-{
-	const StepEntry *x = a;
-	const StepEntry *y = b;
-
-	if (x->started_at != y->started_at)
-		return x->started_at < y->started_at ? -1 : 1;
-	return strcmp(x->step_id, y->step_id);
-}
 
 static bool
 is_finished_step(TupleTableSlot *step)
@@ -44,38 +24,6 @@ is_finished_step(TupleTableSlot *step)
 											  pgqrs_get(step, Steps_status));
 
 	return status == STEP_SUCCESS || status == STEP_ERROR;
-}
-
-/* The finished steps of a run, oldest first; values are not fetched yet. */
-static StepEntry *
-collect_steps(PgqrsTable *steps, int64 run_id, int *count)
-{
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
-	TupleTableSlot *slot = pgqrs_table_slot(steps);
-	int room = 16;
-	StepEntry *entries = palloc(room * sizeof(StepEntry));
-	PgqrsScan scan;
-
-	*count = 0;
-	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
-	while (pgqrs_scan_next(&scan, slot))
-	{
-		if (!is_finished_step(slot))
-			continue;
-		if (*count == room)
-		{
-			room *= 2;
-			entries = repalloc_huge(entries, room * sizeof(StepEntry));
-		}
-		entries[(*count)++] = (StepEntry){
-			.started_at = pgqrs_get_time(slot, Steps_started_at),
-			.step_id = TextDatumGetCString(pgqrs_get(slot, Steps_step_id)),
-			.row = ExecCopySlotHeapTuple(slot),
-		};
-	}
-	pgqrs_scan_end(&scan);
-	qsort(entries, *count, sizeof(StepEntry), compare_by_start);
-	return entries;
 }
 
 /* Fetches the values of a step; its size. */
@@ -110,7 +58,7 @@ steps_object(PgqrsTable *steps, int64 run_id, Size max_size)
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(steps->rel),
 													&TTSOpsHeapTuple);
 	int count;
-	StepEntry *entries = collect_steps(steps, run_id, &count);
+	PgqrsListedStep *list = pgqrs_step_list(steps, run_id, is_finished_step, &count);
 	PgqrsJson json;
 	Size size = 0;
 	int i;
@@ -119,8 +67,8 @@ steps_object(PgqrsTable *steps, int64 run_id, Size max_size)
 	pgqrs_json_begin_inner(&json, "steps");
 	for (i = 0; i < count && size < max_size; i++)
 	{
-		ExecStoreHeapTuple(entries[i].row, slot, false);
-		size += put_step(&json, entries[i].step_id, slot);
+		ExecStoreHeapTuple(list[i].row, slot, false);
+		size += put_step(&json, list[i].step_id, slot);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	pgqrs_json_end_inner(&json);

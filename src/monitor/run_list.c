@@ -26,8 +26,10 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "workflow/run.h"
+#include "workflow/step_list.h"
 #include "workflow/workflow.h"
 
 /* The stored column of each result column; 0: computed. */
@@ -250,18 +252,16 @@ pgqrs_read_find_run(const char *name, const char *key)
 /* Up to so many runs with matching index entries are fetched, in 2 us each. */
 #define MAX_TAGGED 20000
 
-/* A row of a result and its sort key. */
-typedef struct SortedRow
+typedef struct ListedRun
 {
-	int64 number;
-	const char *name;
+	int64 run_id;
 	HeapTuple row;
-} SortedRow;
+} ListedRun;
 
 /* The newest runs found so far, and the runs found since the last sort. */
 typedef struct RunPage
 {
-	SortedRow *rows; /* allocated for twice the size */
+	ListedRun *rows; /* allocated for twice the size */
 	int count;		 /* sorted */
 	int end;
 	int size;
@@ -285,8 +285,8 @@ typedef struct Listing
 static int
 compare_newest_first(const void *a, const void *b)
 {
-	int64 x = ((const SortedRow *) a)->number;
-	int64 y = ((const SortedRow *) b)->number;
+	int64 x = ((const ListedRun *) a)->run_id;
+	int64 y = ((const ListedRun *) b)->run_id;
 
 	return (x < y) - (x > y);
 }
@@ -345,7 +345,7 @@ add_run(Listing *l, const char *workflow)
 	MemoryContextReset(l->scratch);
 	if (!matches)
 		return false;
-	page->rows[page->end].number = pgqrs_get_int64(l->r.run, Runs_run_id);
+	page->rows[page->end].run_id = pgqrs_get_int64(l->r.run, Runs_run_id);
 	page->rows[page->end++].row = form_run(&l->r, workflow, l->desc);
 	return true;
 }
@@ -366,13 +366,13 @@ sort_page(RunPage *page)
 {
 	if (page->end == page->count)
 		return;
-	qsort(page->rows, page->end, sizeof(SortedRow), compare_newest_first);
+	qsort(page->rows, page->end, sizeof(ListedRun), compare_newest_first);
 	page->count = Min(page->end, page->size);
 	for (int i = page->count; i < page->end; i++)
 		heap_freetuple(page->rows[i].row);
 	page->end = page->count;
 	if (page->count == page->size)
-		page->oldest = page->rows[page->count - 1].number;
+		page->oldest = page->rows[page->count - 1].run_id;
 }
 
 static void
@@ -646,7 +646,7 @@ pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc 
 		.page = {.size = filter->page_size, .oldest = PG_INT64_MIN},
 	};
 
-	l.page.rows = palloc0(2 * l.page.size * sizeof(SortedRow));
+	l.page.rows = palloc0(2 * l.page.size * sizeof(ListedRun));
 	reader_open(&l.r);
 	list_runs(&l);
 	reader_close(&l.r);
@@ -654,27 +654,23 @@ pgqrs_read_runs(const PgqrsRunFilter *filter, Tuplestorestate *store, TupleDesc 
 		tuplestore_puttuple(store, l.page.rows[i].row);
 }
 
-static int
-compare_by_start(const void *a, const void *b)
-{
-	const SortedRow *x = a;
-	const SortedRow *y = b;
-
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
-/* Forms a row of pgqrs_list_steps(). */
-static HeapTuple
-form_step(TupleTableSlot *step, TupleDesc desc)
+/* Adds a row of pgqrs_list_steps(). */
+static void
+put_step(TupleTableSlot *step, Tuplestorestate *store, TupleDesc desc)
 {
 	Datum values[ListSteps_natts];
 	bool nulls[ListSteps_natts];
+
 	copy_columns(step, step_columns, ListSteps_natts, values, nulls);
 	set_value(values, nulls, ListSteps_kind, label_of(step, Steps_kind));
 	set_value(values, nulls, ListSteps_status, label_of(step, Steps_status));
-	return heap_form_tuple(desc, values, nulls);
+	tuplestore_putvalues(store, desc, values, nulls);
+}
+
+static bool
+is_any_step(TupleTableSlot *step)
+{
+	return true;
 }
 
 /* Returns the steps of a run in the order of their first starts. */
@@ -684,37 +680,25 @@ pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc)
 	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
 	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = pgqrs_table_slot(steps);
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(run_id)};
-	PgqrsScan scan;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(steps->rel),
+													&TTSOpsHeapTuple);
+	PgqrsListedStep *list;
 	PgqrsQueue queue;
-	int count = 0;
-	int room = 32;
-	SortedRow *rows = palloc(room * sizeof(SortedRow));
+	int count;
 
 	/* the run may be removed meanwhile */
 	runs->snapshot = steps->snapshot = snapshot;
 	require_readable_run(runs, run_id, pgqrs_table_slot(runs), &queue);
-	pgqrs_scan_begin(&scan, steps, INDEX_STEPS_PKEY, 1, &key);
-	while (pgqrs_scan_next(&scan, slot))
+	list = pgqrs_step_list(steps, run_id, is_any_step, &count);
+	for (int i = 0; i < count; i++)
 	{
-		if (count == room)
-		{
-			room *= 2;
-			rows = repalloc_huge(rows, room * sizeof(SortedRow));
-		}
-		rows[count].number = pgqrs_get_time(slot, Steps_started_at);
-		rows[count].name = TextDatumGetCString(pgqrs_get(slot, Steps_step_id));
-		rows[count++].row = form_step(slot, desc);
+		ExecStoreHeapTuple(list[i].row, slot, false);
+		put_step(slot, store, desc);
 	}
-	pgqrs_scan_end(&scan);
+	ExecDropSingleTupleTableSlot(slot);
 	pgqrs_table_close(steps);
 	pgqrs_table_close(runs);
 	UnregisterSnapshot(snapshot);
-
-	qsort(rows, count, sizeof(SortedRow), compare_by_start);
-	for (int i = 0; i < count; i++)
-		tuplestore_puttuple(store, rows[i].row);
 }
 
 /*
