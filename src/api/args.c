@@ -475,22 +475,32 @@ to_int64(const Datum *values, int count)
 	return result;
 }
 
-int
-pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
-				 const char *leases_name, int64 **ids, int64 **leases)
+/* Reads argument n into values; NULL is an empty array unless it is refused. */
+static int
+arg_int64_array(FunctionCallInfo fcinfo, int n, const char *name,
+				bool refuse_null, int64 **values)
 {
-	Datum *values;
+	Datum *datums = NULL;
 	bool *nulls;
-	int count = pgqrs_arg_array(fcinfo, n, ids_name, INT8OID, true, &values, &nulls);
+	int count = 0;
+
+	if (refuse_null || !PG_ARGISNULL(n))
+		count = pgqrs_arg_array(fcinfo, n, name, INT8OID, true, &datums, &nulls);
+	*values = to_int64(datums, count);
+	return count;
+}
+
+static int
+arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
+		   const char *leases_name, bool refuse_null, int64 **ids, int64 **leases)
+{
+	int count = arg_int64_array(fcinfo, n, ids_name, refuse_null, ids);
 	int *order;
 
-	*ids = to_int64(values, count);
 	pgqrs_arg_same_length(count, ids_name,
-						  pgqrs_arg_array(fcinfo, n + 1, leases_name, INT8OID,
-										  true, &values, &nulls),
+						  arg_int64_array(fcinfo, n + 1, leases_name,
+										  refuse_null, leases),
 						  leases_name);
-	*leases = to_int64(values, count);
-
 	order = pgqrs_ascending(*ids, count);
 	for (int i = 1; i < count; i++)
 		if ((*ids)[order[i - 1]] == (*ids)[order[i]])
@@ -498,6 +508,30 @@ pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
 								  psprintf(INT64_FORMAT, (*ids)[order[i]]));
 	pfree(order);
 	return count;
+}
+
+int
+pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
+				 const char *leases_name, int64 **ids, int64 **leases)
+{
+	return arg_leases(fcinfo, n, ids_name, leases_name, true, ids, leases);
+}
+
+int
+pgqrs_arg_leases_or_none(FunctionCallInfo fcinfo, int n, const char *ids_name,
+						 const char *leases_name, int64 **ids, int64 **leases)
+{
+	return arg_leases(fcinfo, n, ids_name, leases_name, false, ids, leases);
+}
+
+int64
+pgqrs_arg_worker_or_none(FunctionCallInfo fcinfo, int n)
+{
+	int64 worker_id = pgqrs_arg_int64_or(fcinfo, n, 0);
+
+	if (!PG_ARGISNULL(n) && worker_id <= 0)
+		pgqrs_error_worker_not_found(worker_id);
+	return worker_id;
 }
 
 int64
@@ -751,18 +785,25 @@ pgqrs_arg_options_of_alter(FunctionCallInfo fcinfo, PgqrsOptions *options)
 void
 pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r)
 {
+	pgqrs_arg_new_run_after(fcinfo, first, first + 1, r);
+}
+
+void
+pgqrs_arg_new_run_after(FunctionCallInfo fcinfo, int input, int first,
+						PgqrsNewRun *r)
+{
 	*r = PGQRS_NEW_RUN;
-	r->input = pgqrs_arg_json(fcinfo, first, "input");
-	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first + 1, "idempotency_key");
-	r->when = pgqrs_arg_when(fcinfo, first + 2, first + 3);
-	r->priority = pgqrs_arg_priority_or(fcinfo, first + 4, 0);
-	r->timeout = pgqrs_arg_timeout(fcinfo, first + 5);
-	r->tags = pgqrs_arg_json(fcinfo, first + 6, "tags");
-	r->headers = pgqrs_arg_json(fcinfo, first + 7, "headers");
-	r->retry_policy = pgqrs_arg_json(fcinfo, first + 8, "retry_policy");
-	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 9);
-	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 10, false);
-	pgqrs_arg_concurrency_key(fcinfo, first + 11);
+	r->input = pgqrs_arg_json(fcinfo, input, "input");
+	r->idempotency_key = pgqrs_arg_key_or_null(fcinfo, first, "idempotency_key");
+	r->when = pgqrs_arg_when(fcinfo, first + 1, first + 2);
+	r->priority = pgqrs_arg_priority_or(fcinfo, first + 3, 0);
+	r->timeout = pgqrs_arg_timeout(fcinfo, first + 4);
+	r->tags = pgqrs_arg_json(fcinfo, first + 5, "tags");
+	r->headers = pgqrs_arg_json(fcinfo, first + 6, "headers");
+	r->retry_policy = pgqrs_arg_json(fcinfo, first + 7, "retry_policy");
+	r->on_duplicate = pgqrs_arg_on_duplicate(fcinfo, first + 8);
+	r->require_worker = pgqrs_arg_bool_or(fcinfo, first + 9, false);
+	pgqrs_arg_concurrency_key(fcinfo, first + 10);
 }
 
 void

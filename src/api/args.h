@@ -115,6 +115,14 @@ extern void pgqrs_arg_concurrency_keys(FunctionCallInfo fcinfo, int n,
 extern int pgqrs_arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
 							const char *leases_name, int64 **ids, int64 **leases);
 
+/* The same; NULL is an empty array. */
+extern int pgqrs_arg_leases_or_none(FunctionCallInfo fcinfo, int n,
+									const char *ids_name, const char *leases_name,
+									int64 **ids, int64 **leases);
+
+/* 0: no worker; PQ005 for what cannot be the id of one. */
+extern int64 pgqrs_arg_worker_or_none(FunctionCallInfo fcinfo, int n);
+
 /* The length of a lease, more than 0; -1: that of the queue. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);
 
@@ -142,6 +150,10 @@ extern void pgqrs_arg_options_of_alter(FunctionCallInfo fcinfo,
 
 /* From "input" to "concurrency_key", in the order of pgqrs_trigger(). */
 extern void pgqrs_arg_new_run(FunctionCallInfo fcinfo, int first, PgqrsNewRun *r);
+
+/* The same where another argument stands behind "input"; first: "idempotency_key". */
+extern void pgqrs_arg_new_run_after(FunctionCallInfo fcinfo, int input,
+									int first, PgqrsNewRun *r);
 
 /* How long a procedure may wait, in milliseconds, rounded up. */
 extern int64 pgqrs_arg_wait_timeout(FunctionCallInfo fcinfo, int n, int64 missing);

@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "delivery/claim.h"
 #include "delivery/consume.h"
+#include "delivery/next.h"
 #include "funcapi.h"
 #include "monitor/run_list.h"
 #include "nodes/execnodes.h"
@@ -229,26 +230,115 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 	return true;
 }
 
-PG_FUNCTION_INFO_V1(sql_dequeue);
-Datum
-sql_dequeue(PG_FUNCTION_ARGS)
+/* Reads the arguments of a claim, which have these numbers. */
+static void
+arg_claim(FunctionCallInfo fcinfo, int queue, int worker_id, int batch_size,
+		  int timeout, PgqrsClaimRequest *request)
 {
-	PgqrsClaimRequest request = {.deliver = put_delivery, .arg = fcinfo};
-
-	request.queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
-	request.worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
-	request.batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
-										  PGQRS_MAX_BATCH, 1);
-	request.timeout = pgqrs_arg_lease_time(fcinfo, 3);
-	if (request.queue == NULL && PG_ARGISNULL(1))
+	*request = (PgqrsClaimRequest){.deliver = put_delivery, .arg = fcinfo};
+	request->queue = pgqrs_arg_pattern_or_null(fcinfo, queue, "queue");
+	request->worker_id = pgqrs_arg_worker_or_none(fcinfo, worker_id);
+	request->batch_size = pgqrs_arg_int_or(fcinfo, batch_size, "batch_size", 0,
+										   PGQRS_MAX_BATCH, 1);
+	request->timeout = pgqrs_arg_lease_time(fcinfo, timeout);
+	if (request->queue == NULL && PG_ARGISNULL(worker_id))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
 				 errhint("Name a queue or a pattern, or a worker to claim from its subscriptions.")));
-	if (!PG_ARGISNULL(1) && request.worker_id <= 0)
-		pgqrs_error_worker_not_found(request.worker_id);
+}
+
+PG_FUNCTION_INFO_V1(sql_dequeue);
+Datum
+sql_dequeue(PG_FUNCTION_ARGS)
+{
+	PgqrsClaimRequest request;
+
+	arg_claim(fcinfo, 0, 1, 2, 3, &request);
 	pgqrs_result_begin(fcinfo);
 	pgqrs_claim(&request);
+	return (Datum) 0;
+}
+
+/* A row for an item that was refused: its id, and the SQLSTATE as the payload. */
+static void
+put_refusal(void *arg, int64 message_id, int sqlstate)
+{
+	NullableDatum row[Delivery_natts];
+
+	for (int i = 0; i < Delivery_natts; i++)
+		row[i] = PGQRS_NULL;
+	row[Delivery_message_id] = pgqrs_value(Int64GetDatum(message_id));
+	row[Delivery_payload] = pgqrs_value(pgqrs_json_sqlstate(sqlstate));
+	pgqrs_result_put(arg, row);
+}
+
+PG_FUNCTION_INFO_V1(sql_next);
+Datum
+sql_next(PG_FUNCTION_ARGS)
+{
+	PgqrsClaimRequest request;
+	PgqrsDone done = {0};
+	int64 *ids = NULL;
+	int64 *leases = NULL;
+
+	arg_claim(fcinfo, 1, 0, 2, 3, &request);
+	done.count = pgqrs_arg_leases_or_none(fcinfo, 4, "done_ids", "done_leases",
+										  &ids, &leases);
+	done.ids = ids;
+	done.leases = leases;
+	done.order = pgqrs_ascending(ids, done.count);
+	if (!PG_ARGISNULL(6))
+	{
+		int count;
+
+		done.outputs = pgqrs_arg_json_array(fcinfo, 6, "outputs", &count);
+		pgqrs_arg_same_length(done.count, "done_ids", count, "outputs");
+	}
+	pgqrs_result_begin(fcinfo);
+	pgqrs_next(&done, put_refusal, &request);
+	return (Datum) 0;
+}
+
+/* A run that was triggered and not claimed: without a lease. */
+static void
+put_run(FunctionCallInfo fcinfo, int64 run_id, const char *workflow)
+{
+	NullableDatum row[Delivery_natts];
+
+	for (int i = 0; i < Delivery_natts; i++)
+		row[i] = PGQRS_NULL;
+	row[Delivery_message_id] = row[Delivery_run_id] = pgqrs_value(
+		Int64GetDatum(run_id));
+	row[Delivery_queue] = row[Delivery_workflow] = pgqrs_text_value(workflow);
+	pgqrs_result_put(fcinfo, row);
+}
+
+PG_FUNCTION_INFO_V1(sql_start);
+Datum
+sql_start(PG_FUNCTION_ARGS)
+{
+	PgqrsClaimRequest request = {
+		.timeout = -1,
+		.deliver = put_delivery,
+		.arg = fcinfo,
+	};
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsNewRun r;
+	int64 run_id;
+
+	request.worker_id = pgqrs_arg_worker_or_none(fcinfo, 2);
+	pgqrs_arg_new_run_after(fcinfo, 1, 3, &r);
+	/* the warning would say that the run waits for a worker */
+	r.no_warning = !r.require_worker;
+	if (r.when.delay != 0 || !PG_ARGISNULL(5))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the run would not start at once"),
+				 errhint("Call pgqrs_trigger() with \"delay\" or \"run_at\".")));
+	pgqrs_result_begin(fcinfo);
+	if (!pgqrs_start(workflow, &r, &request, &run_id) && run_id != 0)
+		put_run(fcinfo, run_id, workflow);
 	return (Datum) 0;
 }
 

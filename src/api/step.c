@@ -49,6 +49,44 @@ sql_step_complete(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_step_complete(run_id, lease, step_id, output, started_at));
 }
 
+PG_FUNCTION_INFO_V1(sql_step_next);
+Datum
+sql_step_next(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	Datum output = pgqrs_arg_output(fcinfo, 3);
+	char *next_step = pgqrs_arg_key(fcinfo, 4, "next_step");
+	NullableDatum next_input = pgqrs_arg_json(fcinfo, 6, "next_input");
+	PgqrsStepState state = {.output = PGQRS_NULL, .error = PGQRS_NULL};
+	TimestampTz started_at = 0;
+	bool cancel_requested;
+	bool stored;
+	NullableDatum row[StepNext_natts];
+
+	if (!PG_ARGISNULL(5))
+		started_at = pgqrs_arg_instant(fcinfo, 5, "started_at");
+	if (strcmp(step_id, next_step) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"next_step\" is the step that is completed"),
+				 errhint("Name another step, or call pgqrs_step_complete().")));
+	stored = pgqrs_step_next(run_id, lease, step_id, output, started_at,
+							 next_step, next_input, &state, &cancel_requested);
+	row[StepNext_stored] = pgqrs_value(BoolGetDatum(stored));
+	row[StepNext_should_execute] = pgqrs_value(
+		BoolGetDatum(!cancel_requested && state.should_execute));
+	row[StepNext_status] = pgqrs_text_value(
+		cancel_requested ? NULL : pgqrs_enum_label(ENUM_STEP_STATUS, state.status));
+	row[StepNext_output] = state.output;
+	row[StepNext_error] = state.error;
+	row[StepNext_attempt] = pgqrs_value_if(!cancel_requested,
+										   Int32GetDatum(state.attempt));
+	row[StepNext_cancel_requested] = pgqrs_value(BoolGetDatum(cancel_requested));
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
+}
+
 PG_FUNCTION_INFO_V1(sql_step_fail);
 Datum
 sql_step_fail(PG_FUNCTION_ARGS)

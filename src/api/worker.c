@@ -120,7 +120,7 @@ Datum
 sql_wait_for_work(PG_FUNCTION_ARGS)
 {
 	char *queue = pgqrs_arg_pattern_or_null(fcinfo, 0, "queue");
-	int64 worker_id = pgqrs_arg_int64_or(fcinfo, 1, 0);
+	int64 worker_id = pgqrs_arg_worker_or_none(fcinfo, 1);
 	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 2, 30 * USECS_PER_SEC);
 	NullableDatum available;
 
@@ -129,8 +129,6 @@ sql_wait_for_work(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"queue\" nor \"worker_id\" is given"),
 				 errhint("Name a queue or a pattern, or a worker to wait for its subscriptions.")));
-	if (!PG_ARGISNULL(1) && worker_id <= 0)
-		pgqrs_error_worker_not_found(worker_id);
 	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait_for_work");
 	available = pgqrs_value(
 		BoolGetDatum(pgqrs_wait_until_work(queue, worker_id, timeout)));
@@ -151,9 +149,8 @@ sql_poll(PG_FUNCTION_ARGS)
 	request.timeout = pgqrs_arg_wait_timeout(fcinfo, 1, 30 * USECS_PER_SEC);
 	request.batch_size = pgqrs_arg_int_or(fcinfo, 2, "batch_size", 0,
 										  PGQRS_MAX_BATCH, 1);
-	if (!PG_ARGISNULL(3) || !PG_ARGISNULL(4))
-		request.held_count = pgqrs_arg_leases(fcinfo, 3, "held_ids",
-											  "held_leases", &ids, &leases);
+	request.held_count = pgqrs_arg_leases_or_none(fcinfo, 3, "held_ids",
+												  "held_leases", &ids, &leases);
 	request.held_ids = ids;
 	request.held_leases = leases;
 	request.held_order = pgqrs_ascending(ids, request.held_count);

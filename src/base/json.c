@@ -183,6 +183,17 @@ pgqrs_json_null(void)
 	return JsonbPGetDatum(JsonbValueToJsonb(&v));
 }
 
+/* {"sqlstate": sqlstate} */
+Datum
+pgqrs_json_sqlstate(int sqlstate)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "sqlstate", unpack_sql_state(sqlstate));
+	return pgqrs_json_end(&json);
+}
+
 /* {"type": type, "message": message} */
 Datum
 pgqrs_json_error(const char *type, const char *message)

@@ -33,6 +33,7 @@ extern Datum pgqrs_json_array(const Datum *values, int count);
 extern Datum pgqrs_json_merge(Datum object, Datum more);
 
 extern Datum pgqrs_json_null(void);
+extern Datum pgqrs_json_sqlstate(int sqlstate);
 extern Datum pgqrs_json_error(const char *type, const char *message);
 extern Datum pgqrs_json_append_failure(NullableDatum history, int attempt,
 									   TimestampTz at, Datum error);

@@ -501,6 +501,21 @@ scan_priorities(Claim *claim, int high, int low)
 	return found;
 }
 
+/* Claims the message that the request names, if it is due and not held. */
+static void
+claim_by_id(Claim *claim)
+{
+	PgqrsRunRows *rows = &claim->rows;
+	PgqrsFloorKey key = {.message_id = claim->request->message_id};
+
+	if (!pgqrs_row_fetch_id(rows->messages, key.message_id, rows->message) ||
+		!pgqrs_is_null(rows->message, Messages_lease))
+		return;
+	key.visible_after = pgqrs_get_time(rows->message, Messages_visible_after);
+	if (key.visible_after <= pgqrs_clock())
+		claim_message(claim, key);
+}
+
 /*
  * Most messages have the usual priority: it is scanned without a search for its
  * entries, and the absence of higher priorities is cached.
@@ -512,6 +527,11 @@ scan_queue(Claim *claim)
 	uint64 count;
 
 	Assert(wants_more(claim));
+	if (claim->request->message_id != 0)
+	{
+		claim_by_id(claim);
+		return;
+	}
 	if (!pgqrs_queue_has_no_urgent(queue_id, &count) &&
 		!scan_priorities(claim, PG_INT16_MAX, PGQRS_USUAL_PRIORITY + 1))
 		pgqrs_queue_record_no_urgent(queue_id, count);

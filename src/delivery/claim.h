@@ -34,6 +34,7 @@ typedef struct PgqrsClaimRequest
 {
 	const char *queue; /* a name, a pattern, or NULL: what the worker subscribes to */
 	int64 worker_id; /* 0: no worker */
+	int64 message_id; /* 0: any; else only this one, of the queue that is named */
 	int batch_size;
 	int64 timeout; /* microseconds, < 0: the queue's visibility_timeout */
 	bool by_poll;  /* the leases are marked so, see pgqrs_claim_was_by_poll() */

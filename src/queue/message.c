@@ -396,17 +396,28 @@ typedef enum FenceAction
 {
 	FENCE_TRY_LOCK,		/* without waiting */
 	FENCE_LOCK_AND_END, /* conflicts with open steps */
-	FENCE_DELETE
+	FENCE_DELETE,
+	FENCE_DELETE_IF_ALLOWED /* without the privilege: stale instead of 42501 */
 } FenceAction;
 
 static PgqrsLockResult
 lock_or_delete(PgqrsTable *messages, TupleTableSlot *slot, FenceAction action)
 {
-	if (action == FENCE_DELETE)
+	if (action == FENCE_DELETE || action == FENCE_DELETE_IF_ALLOWED)
 		return pgqrs_row_try_delete(messages, slot, LockWaitBlock);
 	if (action == FENCE_TRY_LOCK)
 		return pgqrs_row_lock(messages, slot, LockTupleNoKeyExclusive, LockWaitSkip);
 	return pgqrs_row_lock(messages, slot, LockTupleExclusive, LockWaitBlock);
+}
+
+static bool
+may_work_on(TupleTableSlot *slot, FenceAction action, PgqrsQueue *queue)
+{
+	int64 queue_id = pgqrs_get_int64(slot, Messages_queue_id);
+
+	return action == FENCE_DELETE_IF_ALLOWED ?
+		pgqrs_queue_allows(queue_id, PRIVILEGE_WORK, queue) :
+		pgqrs_queue_admits(queue_id, PRIVILEGE_WORK, queue);
 }
 
 /*
@@ -424,8 +435,7 @@ fence_message(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	do
 	{
 		if (!pgqrs_row_fetch_id(messages, id, slot) ||
-			!pgqrs_queue_admits(pgqrs_get_int64(slot, Messages_queue_id),
-								PRIVILEGE_WORK, queue) ||
+			!may_work_on(slot, action, queue) ||
 			!pgqrs_lease_is_current(slot, lease))
 			return FENCE_STALE;
 		if (!allow_run && queue->is_workflow)
@@ -578,6 +588,30 @@ pgqrs_message_archive_batch(int count, const int64 *ids, const int64 *leases,
 		is_current[item] = result != FENCE_STALE;
 	}
 	pgqrs_table_close(messages);
+}
+
+int
+pgqrs_message_archive_leading(int count, const int64 *ids, const int64 *leases,
+							  const int *order)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int archived = 0;
+
+	for (; archived < count; archived++)
+	{
+		int item = order[archived];
+		PgqrsQueue queue;
+
+		CHECK_FOR_INTERRUPTS();
+		if (fence_message(messages, ids[item], leases[item], FENCE_DELETE_IF_ALLOWED,
+						  false, slot, &queue) != FENCE_PASSED)
+			break;
+		pgqrs_message_archive_deleted(messages, slot, &queue, OUTCOME_DONE,
+									  stored_failures(slot), PGQRS_NULL);
+	}
+	pgqrs_table_close(messages);
+	return archived;
 }
 
 void

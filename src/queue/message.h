@@ -85,6 +85,13 @@ extern bool pgqrs_message_archive(int64 id, int64 lease);
 extern void pgqrs_message_archive_batch(int count, const int64 *ids,
 										const int64 *leases, const int *order,
 										bool *archived, bool *is_current);
+
+/*
+ * Archives plain messages under their current leases, in the order, until one
+ * item is something else; raises no error for that one.  Returns their number.
+ */
+extern int pgqrs_message_archive_leading(int count, const int64 *ids,
+										 const int64 *leases, const int *order);
 extern void pgqrs_message_delete(int64 id, int64 lease);
 
 /*

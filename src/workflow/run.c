@@ -291,8 +291,8 @@ audit_created(const PgqrsNewRun *r, int64 id)
 
 /* Stores a run without a key. */
 static void
-insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-		   const PgqrsNewRun *r, int64 id)
+insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow, PgqrsNewRun *r,
+		   int64 id)
 {
 	PgqrsRow message;
 	PgqrsRow run;
@@ -300,6 +300,7 @@ insert_run(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 	fill_run_and_message(rows, workflow, r, id, &message, &run);
 	pgqrs_row_insert(rows->runs, &run);
 	pgqrs_row_insert(rows->messages, &message);
+	r->is_inserted = true;
 	audit_created(r, id);
 }
 
@@ -391,7 +392,7 @@ release_key(PgqrsRunRows *rows, const PgqrsNewRun *r, int64 id)
  */
 static int64
 trigger_with_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
-				 const PgqrsNewRun *r, int64 id)
+				 PgqrsNewRun *r, int64 id)
 {
 	PgqrsRow message;
 	PgqrsRow run;
@@ -417,6 +418,7 @@ trigger_with_key(PgqrsRunRows *rows, const PgqrsWorkflow *workflow,
 		fill_run_and_message(rows, workflow, r, id, &message, &run);
 		if (insert_run_with_key(rows, workflow, &message, &run))
 		{
+			r->is_inserted = true;
 			audit_created(r, id);
 			return id;
 		}

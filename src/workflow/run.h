@@ -56,6 +56,8 @@ typedef struct PgqrsNewRun
 	 * A run that has the key and failed by then loses it; 0: it keeps the key.
 	 */
 	TimestampTz failed_by;
+
+	bool is_inserted; /* result: a run was stored */
 } PgqrsNewRun;
 
 #define PGQRS_NEW_RUN               \

@@ -372,6 +372,30 @@ read_repeated_state(PgqrsStepRows *s, PgqrsStepState *state)
 	return true;
 }
 
+/*
+ * Begins the step, or repeats the answer of an earlier call.  If the run was asked
+ * to stop: *cancel_requested, or PQ010 where that is NULL.
+ */
+static void
+begin_or_repeat(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state,
+				bool *cancel_requested)
+{
+	if (pgqrs_run_check_lease_fast(&s->run, s->run_id, s->lease) &&
+		!pgqrs_message_is_cancelling(s->run.message))
+	{
+		begin_step(s, input, state);
+		return;
+	}
+	lock_run_for_holder(s, LockTupleKeyShare);
+	if (read_repeated_state(s, state))
+		return;
+	pgqrs_run_fence(&s->run, s->lease, cancel_requested == NULL);
+	if (cancel_requested != NULL && pgqrs_message_is_cancelling(s->run.message))
+		*cancel_requested = true;
+	else
+		begin_step(s, input, state);
+}
+
 void
 pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 				 NullableDatum input, PgqrsStepState *state)
@@ -380,18 +404,7 @@ pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 
 	pgqrs_async_commit_begin();
 	pgqrs_step_open(&s, run_id, lease, step_id, STEP_KIND_FUNCTION);
-	if (pgqrs_run_check_lease_fast(&s.run, run_id, lease) &&
-		!pgqrs_message_is_cancelling(s.run.message))
-		begin_step(&s, input, state);
-	else
-	{
-		lock_run_for_holder(&s, LockTupleKeyShare);
-		if (!read_repeated_state(&s, state))
-		{
-			pgqrs_run_fence(&s.run, lease, true);
-			begin_step(&s, input, state);
-		}
-	}
+	begin_or_repeat(&s, input, state, NULL);
 	pgqrs_step_close(&s);
 	pgqrs_async_commit_end();
 }
@@ -454,6 +467,22 @@ pgqrs_step_complete(int64 run_id, int64 lease, const char *step_id,
 		if (stored)
 			pgqrs_run_forget_crashes(&s.run);
 	}
+	pgqrs_step_close(&s);
+	return stored;
+}
+
+bool
+pgqrs_step_next(int64 run_id, int64 lease, const char *step_id, Datum output,
+				TimestampTz started_at, const char *next_step,
+				NullableDatum next_input, PgqrsStepState *state,
+				bool *cancel_requested)
+{
+	bool stored = pgqrs_step_complete(run_id, lease, step_id, output, started_at);
+	PgqrsStepRows s;
+
+	*cancel_requested = false;
+	pgqrs_step_open(&s, run_id, lease, next_step, STEP_KIND_FUNCTION);
+	begin_or_repeat(&s, next_input, state, cancel_requested);
 	pgqrs_step_close(&s);
 	return stored;
 }

@@ -47,6 +47,15 @@ extern void pgqrs_step_begin(int64 run_id, int64 lease, const char *step_id,
 extern bool pgqrs_step_complete(int64 run_id, int64 lease, const char *step_id,
 								Datum output, TimestampTz started_at);
 
+/*
+ * Completes a step and begins another; returns what pgqrs_step_complete() does.
+ * *cancel_requested: the run was asked to stop, and no step was begun.
+ */
+extern bool pgqrs_step_next(int64 run_id, int64 lease, const char *step_id,
+							Datum output, TimestampTz started_at,
+							const char *next_step, NullableDatum next_input,
+							PgqrsStepState *state, bool *cancel_requested);
+
 /* If the run ends by the failure, its children are cancelled. */
 extern PgqrsStepOutcome pgqrs_step_fail(int64 run_id, int64 lease,
 										const char *step_id,

@@ -32,7 +32,8 @@ INSERT INTO calls SELECT 'pgqrs_' || function,
 			('delete_queue', '''q'''), ('delete_queue', '''nothing'''),
 		('enqueue', '''q'', ''1'''), ('enqueue', '''q'', ''1'', idempotency_key => ''taken'''),
 			('enqueue_batch', '''q'', ''{1,2}'''),
-		('dequeue', '''q'''), ('dequeue', 'worker_id => ' || :worker), ('release_message', 'HELD'),
+		('dequeue', '''q'''), ('dequeue', 'worker_id => ' || :worker), ('next', 'queue => ''q'''),
+			('next', 'worker_id => ' || :worker), ('release_message', 'HELD'),
 			('nack_message', 'HELD'), ('extend_lease', 'HELD'),
 		('extend_leases', format('ARRAY[%s], ARRAY[%s]', :message_id, :lease)), ('consume', '''q'', ''handler'''),
 			('peek', '''q'''),
@@ -41,9 +42,11 @@ INSERT INTO calls SELECT 'pgqrs_' || function,
 		('create_workflow', '''new'''), ('create_workflow', '''flow'', max_attempts => 9, replace => true'),
 			('alter_workflow', '''flow'''), ('delete_workflow', '''flow'''), ('delete_workflow', '''nothing'''),
 		('trigger', '''flow'''), ('trigger', '''flow'', idempotency_key => ''taken'''),
-			('trigger_batch', '''flow'', ''{1,2}'''),
+			('trigger_batch', '''flow'', ''{1,2}'''), ('start', '''flow'''),
+			('start', '''flow'', idempotency_key => ''taken'''),
 		('wait', 'ENDED'), ('wait_for_work', '''q'''), ('poll', :'worker'),
 		('step_begin', 'RUN, ''s'''), ('step_complete', 'RUN, ''s'''), ('step_fail', 'RUN, ''s'', ''{}'''),
+			('step_next', 'RUN, ''s'', ''1'', ''t'''),
 			('complete_run', 'RUN'), ('fail_run', 'RUN, ''{}'''),
 		('pause_run', 'RUN, ''s'''), ('resume_run', 'RID'), ('resume_run', 'RID, step_id => ''s'''),
 			('sleep', 'RUN, ''s'', ''1 h'''), ('await_signal', 'RUN, ''s'', ''go'''), ('signal', 'RID, ''go'''),
@@ -122,7 +125,7 @@ SELECT is(pg_temp.effect(call || ')'), pg_temp.effect(format('%s%s%s => NULL)', 
 	FROM calls JOIN defaulted d USING (function), LATERAL (SELECT format('%s(%s', function, required) AS call) c
 	WHERE prokind = 'f' AND required !~ ('\y' || argument || ' =>') AND NOT (function = 'pgqrs_sleep'
 		AND argument = 'duration')
-		AND NOT (function = 'pgqrs_dequeue' AND argument = 'queue');
+		AND NOT (function IN ('pgqrs_dequeue', 'pgqrs_next') AND argument = 'queue');
 SELECT is(pg_temp.effect(format('%s(%s)', function, required)) ~ '^22004', false,
 	'the call of this test is accepted: ' || function || '(' || required || ')') FROM calls
 	WHERE function NOT LIKE 'pgqrs\_wait%' AND function <> 'pgqrs_poll';
@@ -154,7 +157,9 @@ SELECT is(pg_temp.effect(empty), concat_ws(E'\n', answer, substr(nothing, strpos
 		'[[]]'), ('pgqrs_extend_leases(''{}'', ''{}'')', NULL),
 		('pgqrs_trigger_batch(''flow'', ''{}'')', '[[]]'), ('pgqrs_trigger_batch(''flow'', ''{}'', ''{}'')', '[[]]'),
 			('pgqrs_dequeue(''q'', batch_size => 0)', NULL),
-		('pgqrs_dequeue(''*'', batch_size => 0)', NULL), ('pgqrs_consume(''q'', ''handler'', 0)', '[0]'),
+		('pgqrs_dequeue(''*'', batch_size => 0)', NULL), ('pgqrs_next(queue => ''q'', batch_size => 0)', NULL),
+		('pgqrs_next(queue => ''q'', batch_size => 0, done_ids => ''{}'', done_leases => ''{}'', outputs => ''{}'')', NULL),
+		 ('pgqrs_consume(''q'', ''handler'', 0)', '[0]'),
 			('pgqrs_peek(''q'', 0)', NULL), ('pgqrs_replay_queue(''brief'', 0)', '[0]'),
 		('pgqrs_list_runs(page_size => 0)', NULL), ('pgqrs_next_firings(''@yearly'', n => 0)', NULL)) v (empty,
 			answer),

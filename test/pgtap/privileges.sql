@@ -214,6 +214,9 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_enqueue_batch('{queue}', ARRAY['1', '2']::jsonb[])$$, 'trigger', 'PQ001'),
 	($$SELECT * FROM pgqrs_dequeue('{queue}')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_dequeue('{workflow}')$$, 'work', 'PQ001'),
+	($$SELECT * FROM pgqrs_next(queue => '{queue}')$$, 'work', 'PQ001'),
+	($$SELECT * FROM pgqrs_next(queue => '{queue}', done_ids => ARRAY[{leased}], done_leases => ARRAY[{lease}])$$,
+		'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_archive_message({leased}, {lease})$$, 'work', 'PQ006'),
 	($$SELECT * FROM pgqrs_archive_messages(ARRAY[{leased}], ARRAY[{lease}])$$, 'work', '00000'),
 	($$SELECT * FROM pgqrs_delete_message({leased}, {lease})$$, 'work', 'PQ006'),
@@ -241,6 +244,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_result({run})$$, 'any', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_begin({run}, {run_lease}, 'other')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_complete({run}, {run_lease}, 'step')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_step_next({run}, {run_lease}, 'step', '1', 'other')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_fail({run}, {run_lease}, 'step', '{}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_complete_run({run}, {run_lease})$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_fail_run({run}, {run_lease}, '{}')$$, 'work', 'PQ003'),
@@ -325,8 +329,10 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_role_of(1, 'x')$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_stop_worker({own})$$, 'work', '00000', '00000');
 
--- Starting a child needs to trigger its workflow, too, which admin brings.
+-- Starting a run or a child needs to trigger its workflow, too, which admin brings.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES
+	($$SELECT 1 FROM pgqrs_start('{workflow}')$$, 'admin', 'PQ002', '42501'),
+	($$SELECT 1 FROM pgqrs_start('{workflow}', NULL, NULL, 'key')$$, 'admin', 'PQ002', '42501'),
 	($$SELECT 1 FROM pgqrs_start_child({run}, {run_lease}, 'other', '{workflow}')$$, 'admin', 'PQ002', '42501'),
 	($$SELECT 1 FROM pgqrs_start_children({run}, {run_lease}, 'other', '{workflow}', '{1}')$$, 'admin', 'PQ002',
 		'42501');
@@ -336,6 +342,7 @@ INSERT INTO matrix (query, needs, hidden, lacking, allowed)
 	SELECT query, 'work', 'PQ005', 'PQ005', 'PQ005'
 	FROM (VALUES
 		($$SELECT * FROM pgqrs_dequeue(worker_id => {worker})$$),
+		($$SELECT * FROM pgqrs_next({worker})$$),
 		($$SELECT * FROM pgqrs_heartbeat({worker})$$),
 		($$SELECT * FROM pgqrs_extend_worker({worker})$$),
 		($$SELECT * FROM pgqrs_suspend_worker({worker})$$),

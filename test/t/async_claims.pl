@@ -72,6 +72,8 @@ is(flushed(qq{SELECT count(*) FROM pgqrs_extend_worker($worker);}), 'f', 'nor ex
 is(flushed(qq{BEGIN; $claim SAVEPOINT s; $claim RELEASE s; COMMIT;}), 'f', 'nor with a savepoint');
 is(flushed(qq{BEGIN ISOLATION LEVEL SERIALIZABLE; $claim COMMIT;}), 'f', 'nor under SERIALIZABLE');
 
+is(flushed(q{SELECT count(*) FROM pgqrs_next(queue => 'q');}), 'f', 'nor a claim by pgqrs_next');
+
 # A session that looks at catalogs prunes their pages, which writes WAL that
 # belongs to no transaction.
 sql(q{DO $$
@@ -97,6 +99,22 @@ is(flushed(q{COMMIT PREPARED 'p';}), 't', 'its commit is');
 sql(q{SELECT pgqrs_enqueue('dying', '1'), pgqrs_dequeue('dying', visibility_timeout => '1 us')});
 is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('dying');}), 't', 'a claim that ends a message is');
 is(sql('SELECT count(*) FROM pgqrs_dead_letters'), 1, 'and it did');
+
+# Calls that do what two others do.  A run of three steps, from the claim to the
+# end, is four flushes; so is the end of one run with the claim of the next.
+my $flushes = 0;
+my $done = '';
+my $next = q{FROM pgqrs_next(queue => 'w'};
+($run, my $run_lease) = split /\|/, sql("SELECT run_id, lease $next)");
+foreach my $call ("SELECT pgqrs_step_begin($run, $run_lease, 'a');", map({ "SELECT pgqrs_step_next($run, $run_lease, $_);" }
+		"'a', '1', 'b'", "'b', '2', 'c'"), "SELECT pgqrs_step_complete($run, $run_lease, 'c', '3');",
+	"SELECT count(*) $next, done_ids => '{$run}', done_leases => '{$run_lease}');")
+{
+	$flushes++ if flushed($call) eq 't';
+}
+is($flushes, 4, 'a run of n steps by pgqrs_step_next and pgqrs_next is n + 1 flushes');
+is(sql("SELECT status FROM pgqrs_result($run)"), 'SUCCESS', 'and it is done');
+is(flushed(q{SELECT count(*) FROM pgqrs_start('w');}), 't', 'a run that is started is flushed');
 
 # The user's setting.
 is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'is back after the commit');

@@ -86,6 +86,7 @@ my @writers = (
 	"pgqrs_suspend_worker($worker)", "pgqrs_resume_worker($worker)", "pgqrs_stop_worker($worker)", "pgqrs_create_workflow('new')",
 	"pgqrs_alter_workflow('flow', max_attempts => 5)", "pgqrs_delete_workflow('flow', true)", "pgqrs_trigger('flow')",
 	"pgqrs_trigger_batch('flow', '{1}')", "pgqrs_step_begin($run, 1, 'a')", "pgqrs_step_complete($run, 1, 'a')", "pgqrs_step_fail($run, 1, 'a', '{}')",
+	"pgqrs_next(queue => 'jobs')", "pgqrs_start('flow')", "pgqrs_step_next($run, 1, 'a', '1', 'b')",
 	"pgqrs_complete_run($run, 1)", "pgqrs_fail_run($run, 1, '{}')", "pgqrs_set_progress($run, 1, '1')", "pgqrs_maintain()", "pgqrs_apply_retention()", "pgqrs_install_cron()",
 	"pgqrs_pause_run($run, 1, 'p')", "pgqrs_resume_run($run)", "pgqrs_sleep($run, 1, 'z', '1 s')", "pgqrs_await_signal($run, 1, 'a', 'go')",
 	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)",

@@ -1,0 +1,157 @@
+/*
+ * next.c
+ *	  Calls that end, start and claim work in one: pgqrs_next, pgqrs_start.
+ *
+ * Runs in the backend of a worker's client, in its transaction.  pgqrs_next() ends
+ * items before it claims, so an item that has ended holds no place of a limit.
+ *
+ * Plain messages under their current leases are archived as they come.  From the
+ * first other item on, all items are ended in one subtransaction; if one of them
+ * is refused, each is ended in a subtransaction of its own.
+ */
+#include "delivery/next.h"
+
+#include "base/errors.h"
+#include "base/json.h"
+#include "base/subxact.h"
+#include "miscadmin.h"
+#include "queue/message.h"
+#include "store/scan.h"
+
+/* Items to end: places in the order, from first to before end. */
+typedef struct Ending
+{
+	const PgqrsDone *done;
+	int first;
+	int end;
+} Ending;
+
+static bool
+is_run(int64 id)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	bool found = pgqrs_row_fetch_id(runs, id, pgqrs_table_slot(runs));
+
+	pgqrs_table_close(runs);
+	return found;
+}
+
+static Datum
+output_of(const PgqrsDone *done, int item)
+{
+	if (done->outputs == NULL || done->outputs[item].isnull)
+		return pgqrs_json_null();
+	return done->outputs[item].value;
+}
+
+static void
+end_item(const PgqrsDone *done, int item)
+{
+	int64 id = done->ids[item];
+
+	if (!is_run(id))
+		(void) pgqrs_message_archive(id, done->leases[item]);
+	else
+		(void) pgqrs_run_complete(id, done->leases[item], output_of(done, item));
+}
+
+static bool
+end_items(void *arg)
+{
+	const Ending *e = arg;
+
+	for (int i = e->first; i < e->end; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		end_item(e->done, e->done->order[i]);
+	}
+	return true;
+}
+
+/* Raises an error again unless it refuses an item. */
+static void
+require_refusal(ErrorData *error)
+{
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) !=
+			ERRCODE_TO_CATEGORY(ERRCODE_PGQRS_LEASE_LOST) &&
+		error->sqlerrcode != ERRCODE_INSUFFICIENT_PRIVILEGE)
+		ReThrowError(error);
+}
+
+static void
+end_one_by_one(const Ending *items, PgqrsRefuse refuse, void *arg)
+{
+	const PgqrsDone *done = items->done;
+
+	for (int i = items->first; i < items->end; i++)
+	{
+		Ending one = {.done = done, .first = i, .end = i + 1};
+		ErrorData *error = pgqrs_subtransaction(end_items, &one);
+
+		if (error == NULL)
+			continue;
+		require_refusal(error);
+		refuse(arg, done->ids[done->order[i]], error->sqlerrcode);
+		FreeErrorData(error);
+	}
+}
+
+static void
+end_done(const PgqrsDone *done, PgqrsRefuse refuse, void *arg)
+{
+	Ending items = {.done = done, .end = done->count};
+	ErrorData *error;
+
+	items.first = pgqrs_message_archive_leading(done->count, done->ids,
+												done->leases, done->order);
+	if (items.first == items.end)
+		return;
+	error = pgqrs_subtransaction(end_items, &items);
+	if (error == NULL)
+		return;
+	require_refusal(error);
+	FreeErrorData(error);
+	end_one_by_one(&items, refuse, arg);
+}
+
+void
+pgqrs_next(const PgqrsDone *done, PgqrsRefuse refuse, const PgqrsClaimRequest *request)
+{
+	if (done->count > 0)
+		end_done(done, refuse, request->arg);
+	pgqrs_claim(request);
+}
+
+/* The receiver of pgqrs_start()'s claim, which tells whether there was one. */
+typedef struct Start
+{
+	const PgqrsClaimRequest *request;
+	bool claimed;
+} Start;
+
+static bool
+receive(void *arg, const PgqrsDelivery *delivery)
+{
+	Start *start = arg;
+
+	start->claimed = true;
+	return start->request->deliver(start->request->arg, delivery);
+}
+
+/* A run that existed is not claimed, but the caller is checked all the same. */
+bool
+pgqrs_start(const char *workflow, PgqrsNewRun *r,
+			const PgqrsClaimRequest *request, int64 *run_id)
+{
+	Start start = {.request = request};
+	PgqrsClaimRequest claim = *request;
+
+	*run_id = pgqrs_run_trigger(workflow, r);
+	claim.queue = workflow;
+	claim.message_id = *run_id;
+	claim.batch_size = r->is_inserted ? 1 : 0;
+	claim.deliver = receive;
+	claim.arg = &start;
+	pgqrs_claim(&claim);
+	return start.claimed;
+}
