@@ -48,5 +48,6 @@ SELECT count(pgqrs_trigger('run', timeout => '1 hour')) AS runs FROM generate_se
 UPDATE pgqrs_messages SET deadline_at = now() - interval '1 s';
 CALL pg_temp.claim_in_vain('*');
 SELECT pgqrs_dequeue('*') \g /dev/null
-SELECT is(count(*), 0::bigint, 'runs past their deadline, whose end was undone, are found and ended') FROM pgqrs_messages;
+SELECT is(count(*), 0::bigint, 'a claim finds and ends runs past their deadline whose end was undone')
+	FROM pgqrs_messages;
 SELECT * FROM finish();
