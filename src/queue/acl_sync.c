@@ -165,10 +165,11 @@ static const struct
  * has a privilege on.
  */
 static const char *const views[] = {
-	"pgqrs_dead_letters", "pgqrs_events",		  "pgqrs_run_parents",
-	"pgqrs_health",		  "pgqrs_in_flight",	  "pgqrs_queue_stats",
-	"pgqrs_runs",		  "pgqrs_schedule_list",  "pgqrs_steps",
-	"pgqrs_worker_stats", "pgqrs_workflow_stats",
+	"pgqrs_dead_letters",  "pgqrs_events",		   "pgqrs_health",
+	"pgqrs_in_flight",	   "pgqrs_live_runs",	   "pgqrs_queue_stats",
+	"pgqrs_queues_list",   "pgqrs_run_parents",	   "pgqrs_runs",
+	"pgqrs_schedule_list", "pgqrs_signals",		   "pgqrs_steps",
+	"pgqrs_worker_stats",  "pgqrs_workflow_stats", "pgqrs_workflows_list",
 };
 
 /*

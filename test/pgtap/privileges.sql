@@ -315,6 +315,10 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_schedule_list WHERE name = '{schedule}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_in_flight WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_live_runs WHERE run_id = {run}$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_signals WHERE run_id = {run}$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_queues_list WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_workflows_list WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_queue_stats WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
 	($$SELECT * FROM pgqrs_workflow_stats WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_worker_stats$$, 'any', '00000', '00000'),
@@ -399,7 +403,8 @@ SELECT is(there.state || ' ' || pg_temp.unfill(there.answer),
 SELECT isnt(p.answer, NULL, format('a role that may call it sees something: %s', m.query))
 	FROM matrix AS m
 		CROSS JOIN LATERAL pg_temp.probe('admin_a', pg_temp.fill(m.query)) AS p
-	WHERE m.query ~ 'list_|peek|pgqrs_(runs|steps|dead_letters|in_flight|queue_stats|workflow_stats|health)|dequeue\(''';
+	WHERE m.query ~ 'list_|_list|peek|dequeue\(''|'
+		'pgqrs_(runs|live_runs|steps|dead_letters|in_flight|queue_stats|workflow_stats|health)';
 
 -- A pattern takes only from where the role may work.
 SELECT is((pg_temp.probe(role, $$SELECT * FROM pgqrs_dequeue('*')$$)).answer, NULL,
