@@ -1,7 +1,8 @@
 -- A claim that ends messages may be rolled back: they are claimable again then, also by
 -- claims that start past what others have seen, and in queues that were known to be empty.
 SELECT plan(7);
-SELECT pgqrs_create_queue('ends', max_attempts => 2) AS q, pgqrs_create_queue('ends.more', max_attempts => 2) AS more \gset
+SELECT pgqrs_create_queue('ends', max_attempts => 2) AS q,
+	pgqrs_create_queue('ends.more', max_attempts => 2) AS more \gset
 
 -- Claims by a pattern, undone in one way or the other.  Each second scan of a queue may
 -- raise its floor, so there are several.
