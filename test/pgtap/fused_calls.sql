@@ -38,7 +38,8 @@ SELECT message_id AS b, lease AS b_lease, payload AS b_payload
 SELECT is(:'b_payload'::text, '2', 'next with a done item returns the message it claimed, and no row for the item');
 SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :a), 'DONE', 'next archives a done message');
 SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', 0, done_ids => ''{%s}'', done_leases => ''{%s}'')', :worker, :a,
-	:a_lease)), 'nothing', 'next accepts an item again that ended under the same lease, and batch_size 0 claims nothing');
+	:a_lease)), 'nothing',
+	'next accepts an item again that ended under the same lease, and batch_size 0 claims nothing');
 SELECT message_id AS c, lease AS c_lease FROM pgqrs_next(:worker, 'q', visibility_timeout => '10 s') \gset
 SELECT ok(visible_after < clock_timestamp() + interval '11 s', 'next claims for visibility_timeout')
 	FROM pgqrs_messages WHERE message_id = :c;
@@ -48,7 +49,8 @@ SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', 2, done_ids => ''{%s,%s,
 		done_leases => ''{1,%s,5,7}'')', :worker, :c, :b, :a, :b_lease)),
 	'refused PQ006, refused PQ006, refused PQ006, claimed 4, claimed 5',
 	'next returns a row with PQ006 for each stale or unknown item, before the messages that it claims');
-SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :b), 'DONE', 'an item beside refused ones is done');
+SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :b), 'DONE',
+	'an item beside refused ones is done');
 SELECT is((SELECT lease FROM pgqrs_messages WHERE message_id = :c), :c_lease, 'a refused item is as it was before');
 SELECT results_eq(format('SELECT message_id, (to_jsonb(d) - ''message_id'')::text
 		FROM pgqrs_next(NULL, ''q'', 0, done_ids => ''{%s,999999}'', done_leases => ''{1,5}'') d', :c),
@@ -58,27 +60,32 @@ SELECT results_eq(format('SELECT message_id, (to_jsonb(d) - ''message_id'')::tex
 	'the row of a refused item has its id and payload, and NULL in the other columns; rows are in order of id');
 SELECT pgqrs_nack_message(:c, :c_lease, retryable => false) \g /dev/null
 SELECT is(pg_temp.rows_of(format('pgqrs_next(queue => ''q'', batch_size => 0, done_ids => ''{%s}'',
-	done_leases => ''{%s}'')', :c, :c_lease)), 'refused PQ007', 'an item that ended otherwise under its lease is PQ007');
+	done_leases => ''{%s}'')', :c, :c_lease)), 'refused PQ007', 'an item that ended otherwise under its lease is
+	PQ007');
 
 -- Runs.
 SELECT pgqrs_trigger_batch('flow', '{"\"r1\"","\"r2\"","\"r3\"","\"r4\"","\"r5\"","\"r6\""}') \g /dev/null
 SELECT run_id AS r1, lease AS r1_lease, input AS r1_input FROM pgqrs_next(:worker, 'flow') \gset
 SELECT run_id AS r2, lease AS r2_lease, input AS r2_input FROM pgqrs_next(:worker, 'flow',
-	done_ids => ARRAY[:r1]::bigint[], done_leases => ARRAY[:r1_lease]::bigint[], outputs => ARRAY['{"out": 1}']::jsonb[])
+	done_ids => ARRAY[:r1]::bigint[], done_leases => ARRAY[:r1_lease]::bigint[],
+	outputs => ARRAY['{"out": 1}']::jsonb[])
 	\gset
 SELECT is(:'r1_input' || :'r2_input'::text, '"r1""r2"', 'next claims runs, with their inputs');
-SELECT is((SELECT status || output FROM pgqrs_result(:r1)), 'SUCCESS{"out": 1}', 'next completes a run with its output');
+SELECT is((SELECT status || output FROM pgqrs_result(:r1)), 'SUCCESS{"out": 1}',
+	'next completes a run with its output');
 SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :r1), 'DONE',
 	'next archives the message of a run that it completes');
 SELECT run_id AS r3, lease AS r3_lease FROM pgqrs_next(:worker, 'flow', done_ids => ARRAY[:r2]::bigint[],
 	done_leases => ARRAY[:r2_lease]::bigint[]) \gset
-SELECT is((SELECT status || output FROM pgqrs_result(:r2)), 'SUCCESSnull', 'a run completed without outputs has JSON null');
+SELECT is((SELECT status || output FROM pgqrs_result(:r2)), 'SUCCESSnull',
+	'a run completed without outputs has JSON null');
 SELECT message_id AS d, lease AS d_lease FROM pgqrs_messages WHERE payload = '4' \gset
 SELECT run_id AS r4, lease AS r4_lease FROM pgqrs_next(:worker, 'flow', done_ids => ARRAY[:r3, :d]::bigint[],
 	done_leases => ARRAY[:r3_lease, :d_lease]::bigint[], outputs => ARRAY[NULL, '"ignored"']::jsonb[]) \gset
 SELECT is((SELECT status || output FROM pgqrs_result(:r3)) || (SELECT outcome FROM pgqrs_archive WHERE message_id = :d),
 	'SUCCESSnullDONE', 'one call ends messages and runs; a NULL output is JSON null');
-SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', 0, done_ids => ''{%s,%s}'', done_leases => ''{%s,%s}'')', :worker,
+SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', 0, done_ids => ''{%s,%s}'', done_leases => ''{%s,%s}'')',
+	:worker,
 	:r2, :r3, :r2_lease, :r3_lease)), 'nothing', 'completing runs again under their leases is no refusal');
 SELECT pgqrs_cancel_run(:r4) \g /dev/null
 SELECT run_id AS r5, lease AS r5_lease FROM pgqrs_dequeue('flow', :worker) \gset
@@ -96,13 +103,16 @@ SELECT pgqrs_enqueue_batch('one', '{1,2,3}') \g /dev/null
 SELECT message_id AS a, lease AS a_lease FROM pgqrs_next(queue => 'one') \gset
 SELECT is(pg_temp.rows_of('pgqrs_next(queue => ''one'')'), 'nothing', 'next claims no more than max_in_flight allows');
 SELECT is(pg_temp.rows_of(format('pgqrs_next(queue => ''one'', batch_size => 5, done_ids => ''{%s}'',
-	done_leases => ''{%s}'')', :a, :a_lease)), 'claimed 2', 'what next ends makes room under max_in_flight for its claim');
+	done_leases => ''{%s}'')', :a, :a_lease)), 'claimed 2', 'what next ends makes room under max_in_flight for its
+	claim');
 SELECT message_id AS a, lease AS a_lease FROM pgqrs_next(:single, 'q') \gset
-SELECT is(pg_temp.rows_of(format('pgqrs_next(%s)', :single)), 'nothing', 'next claims no more than max_concurrent allows');
+SELECT is(pg_temp.rows_of(format('pgqrs_next(%s)', :single)), 'nothing',
+	'next claims no more than max_concurrent allows');
 SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', done_ids => ''{%s}'', done_leases => ''{5}'')', :single, :a)),
 	'refused PQ006', 'an item that is refused still holds its place');
 SELECT pgqrs_enqueue('q', '7') \g /dev/null
-SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', batch_size => 5, done_ids => ''{%s}'', done_leases => ''{%s}'')',
+SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', batch_size => 5, done_ids => ''{%s}'',
+	done_leases => ''{%s}'')',
 	:single, :a, :a_lease)), 'claimed 7', 'what next ends makes room under max_concurrent for its claim');
 
 -- Suspended and stopped workers.
@@ -110,10 +120,12 @@ SELECT pgqrs_enqueue('q', '8'), pgqrs_suspend_worker(:single) \g /dev/null
 SELECT message_id AS a, lease AS a_lease FROM pgqrs_messages WHERE payload = '7' \gset
 SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', done_ids => ''{%s}'', done_leases => ''{%s}'')', :single, :a,
 	:a_lease)), 'nothing', 'a suspended worker claims nothing');
-SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :a), 'DONE', 'a suspended worker ends what it has done');
+SELECT is((SELECT outcome::text FROM pgqrs_archive WHERE message_id = :a), 'DONE',
+	'a suspended worker ends what it has done');
 SELECT message_id AS a, lease AS a_lease FROM pgqrs_dequeue('q') \gset
 SELECT pgqrs_stop_worker(:single) \g /dev/null
-SELECT is(pg_temp.state(format('SELECT pgqrs_next(%s, ''q'', done_ids => ''{%s}'', done_leases => ''{%s}'')', :single, :a,
+SELECT is(pg_temp.state(format('SELECT pgqrs_next(%s, ''q'', done_ids => ''{%s}'', done_leases => ''{%s}'')', :single,
+	:a,
 	:a_lease)), 'PQ014', 'next of a stopped worker is PQ014');
 SELECT is((SELECT lease FROM pgqrs_messages WHERE message_id = :a), :a_lease, 'next of a stopped worker ends nothing');
 
@@ -147,9 +159,12 @@ SELECT is(pg_temp.state('SELECT ' || call), expected, call) FROM (VALUES
 	('pgqrs_next(queue => ''q'', done_ids => ''{1,1}'', done_leases => ''{1,2}'')', '22023'),
 	('pgqrs_next(queue => ''q'', done_ids => ''{NULL}'', done_leases => ''{1}'')', '22004'),
 	('pgqrs_next(queue => ''q'', outputs => ''{1}'')', '22023'),
-	('pgqrs_next(queue => ''q'', batch_size => -1)', '22023'), ('pgqrs_next(queue => ''q'', batch_size => 10001)', '22023'),
-	('pgqrs_next(queue => ''q'', done_ids => ''{1}'', done_leases => ''{1}'', outputs => ARRAY[big()])', 'PQ008')) AS v (call, expected);
-SELECT is(pg_temp.rows_of('pgqrs_next(queue => ''q'', batch_size => 0, done_ids => NULL, done_leases => NULL)'), 'nothing',
+	('pgqrs_next(queue => ''q'', batch_size => -1)', '22023'), ('pgqrs_next(queue => ''q'', batch_size => 10001)',
+	'22023'),
+	('pgqrs_next(queue => ''q'', done_ids => ''{1}'', done_leases => ''{1}'', outputs => ARRAY[big()])',
+	'PQ008')) AS v (call, expected);
+SELECT is(pg_temp.rows_of('pgqrs_next(queue => ''q'', batch_size => 0, done_ids => NULL, done_leases => NULL)'),
+	'nothing',
 	'next takes NULL for done_ids and done_leases');
 
 -- pgqrs_start(): a run that the caller holds.
@@ -158,8 +173,8 @@ CREATE TEMP TABLE started AS SELECT * FROM pgqrs_start('flow', '{"n": 1}', :work
 	headers => '{"h": 1}', tags => '{"t": 1}');
 SELECT results_eq('SELECT s.message_id, s.queue, m.lease, 1, 0, 5, s.run_id, s.workflow, s.input, false FROM started s
 		JOIN pgqrs_messages m USING (message_id)',
-	'SELECT run_id, ''flow'', lease, attempt, failures, priority, run_id, ''flow'', ''{"n": 1}''::jsonb, cancel_requested
-		FROM started', 'start returns the row of a delivery');
+	'SELECT run_id, ''flow'', lease, attempt, failures, priority, run_id, ''flow'', ''{"n": 1}''::jsonb,
+		cancel_requested FROM started', 'start returns the row of a delivery');
 SELECT is((SELECT concat_ws(' ', r.status, r.attempt, r.tags, m.worker_id, s.headers, s.payload) FROM started s
 		JOIN pgqrs_workflow_runs r USING (run_id) JOIN pgqrs_messages m USING (run_id)),
 	format('RUNNING 1 {"t": 1} %s {"h": 1} {"run_id": %s}', :worker, (SELECT run_id FROM started)),
@@ -167,13 +182,15 @@ SELECT is((SELECT concat_ws(' ', r.status, r.attempt, r.tags, m.worker_id, s.hea
 SELECT ok(visible_after BETWEEN clock_timestamp() + interval '59 min' AND clock_timestamp() + interval '1 hour',
 	'its lease lasts as long as the workflow says') FROM started;
 SELECT ok((pgqrs_step_begin(run_id, lease, 'a')).should_execute, 'the lease of a start is good for steps') FROM started;
-SELECT is(pgqrs_complete_run(run_id, lease, '1'), true, 'the lease of a start is good to complete the run') FROM started;
+SELECT is(pgqrs_complete_run(run_id, lease, '1'), true,
+	'the lease of a start is good to complete the run') FROM started;
 SELECT is(pgqrs_complete_run(run_id, lease), true, 'a run is started without a worker') FROM pgqrs_start('flow');
 
 -- A run that exists is not the caller's.
 SELECT run_id AS run, lease AS lease FROM pgqrs_start('flow', '1', :worker, 'key') \gset
 SELECT ok(:lease > 0, 'a start with a new key claims the run');
-SELECT is((SELECT (to_jsonb(s) - '{message_id,run_id,queue,workflow}'::text[]) = (SELECT jsonb_object_agg(attname, NULL::text)
+SELECT is((SELECT (to_jsonb(s) - '{message_id,run_id,queue,workflow}'::text[]) = (SELECT jsonb_object_agg(attname,
+	NULL::text)
 		FROM pg_attribute WHERE attrelid = 'pgqrs_delivery'::regclass AND attnum > 0
 		AND attname <> ALL ('{message_id,run_id,queue,workflow}')) AND message_id = :run AND run_id = :run
 		AND queue = 'flow' AND workflow = 'flow' FROM pgqrs_start('flow', '2', :worker, 'key') s), true,
@@ -192,7 +209,8 @@ SELECT is((SELECT lease FROM pgqrs_start('flow', '2', :worker, 'key')), NULL,
 	'a run that existed is not claimed even if it waits for a claim');
 
 -- Always one row: paused, at a limit, a worker that takes nothing.
-SELECT is((SELECT count(*) || ' ' || count(lease) FROM pgqrs_start('narrow')), '1 1', 'a start under max_in_flight claims');
+SELECT is((SELECT count(*) || ' ' || count(lease) FROM pgqrs_start('narrow')), '1 1',
+	'a start under max_in_flight claims');
 SELECT is((SELECT count(*) || ' ' || count(lease) FROM pgqrs_start('narrow')), '1 0',
 	'at max_in_flight a start returns the run without a lease');
 SELECT is((SELECT string_agg(status, ' ' ORDER BY run_id) FROM pgqrs_list_runs('narrow')), 'RUNNING QUEUED',
@@ -240,17 +258,21 @@ $$ SELECT jsonb_strip_nulls(to_jsonb(s)) - '{run_id,step_id,started_at,completed
 SELECT run_id AS run, lease FROM pgqrs_start('flow') \gset
 SELECT pgqrs_step_begin(:run, :lease, 'a') \g /dev/null
 SELECT is(pg_temp.step_next(:run, :lease, 'a', '1', 'b', '{"in": 2}'),
-	'stored true execute true RUNNING - - attempt 1 cancel false', 'step_next stores an output and begins the next step');
-SELECT is(pg_temp.step(:run, 'a'), '{"kind": "FUNCTION", "status": "SUCCESS", "attempt": 1, "failures": 0, "output": 1}',
+	'stored true execute true RUNNING - - attempt 1 cancel false',
+	'step_next stores an output and begins the next step');
+SELECT is(pg_temp.step(:run, 'a'),
+	'{"kind": "FUNCTION", "status": "SUCCESS", "attempt": 1, "failures": 0, "output": 1}',
 	'step_next completes a step as pgqrs_step_complete() does');
 SELECT is(pg_temp.step(:run, 'b'),
 	'{"kind": "FUNCTION", "status": "RUNNING", "attempt": 1, "failures": 0, "input": {"in": 2}}',
 	'step_next begins a step with its input as pgqrs_step_begin() does');
 SELECT pg_temp.contents() AS contents \gset
-SELECT is(pg_temp.step_next(:run, :lease, 'a', '7', 'b'), 'stored false execute true RUNNING - - attempt 1 cancel false',
+SELECT is(pg_temp.step_next(:run, :lease, 'a', '7', 'b'),
+	'stored false execute true RUNNING - - attempt 1 cancel false',
 	'a repeated step_next says that the output was stored before, and gives the same answer');
 SELECT is(pg_temp.contents(), :'contents', 'a repeated step_next writes nothing');
-SELECT is(pg_temp.step_next(:run, :lease, 'b', '2', 'a'), 'stored true execute false SUCCESS 1 - attempt 1 cancel false',
+SELECT is(pg_temp.step_next(:run, :lease, 'b', '2', 'a'),
+	'stored true execute false SUCCESS 1 - attempt 1 cancel false',
 	'step_next returns the output of a next step that has finished');
 SELECT is((SELECT outcome FROM pgqrs_step_fail(:run, :lease, 'bad', '{"type": "e"}', fail_run => false,
 	retryable => false)), 'STEP_FAILED', 'a step fails alone');
@@ -278,7 +300,8 @@ SELECT is(pg_temp.contents(), :'contents', 'a step_next that is refused writes n
 
 -- A run that was asked to stop: never PQ010 while it lives.
 SELECT pgqrs_cancel_run(:run) \g /dev/null
-SELECT is(pg_temp.state(format('SELECT pgqrs_step_begin(%s, %s, ''f'')', :run, :lease)), 'PQ010', 'step_begin is PQ010');
+SELECT is(pg_temp.state(format('SELECT pgqrs_step_begin(%s, %s, ''f'')', :run, :lease)), 'PQ010',
+	'step_begin is PQ010');
 SELECT is(pg_temp.step_next(:run, :lease, 'e', '5', 'f'), 'stored true execute false - - - attempt - cancel true',
 	'after a request to cancel step_next stores, begins nothing and says so');
 SELECT is(pg_temp.step(:run, 'e')->>'status' || coalesce(pg_temp.step(:run, 'f')::text, ''), 'SUCCESS',
@@ -293,7 +316,8 @@ SELECT is(pg_temp.state(format('SELECT pgqrs_step_next(%s, %s, ''e'', ''5'', ''f
 SELECT run_id AS run, lease FROM pgqrs_start('flow') \gset
 SELECT pg_temp.step_next(:run, :lease, 'a', '1', 'b'), pgqrs_step_complete(:run, :lease, 'b', '2'),
 	pgqrs_complete_run(:run, :lease) \g /dev/null
-SELECT is(pg_temp.step_next(:run, :lease, 'a', '1', 'b'), 'stored false execute false SUCCESS 2 - attempt 1 cancel false',
+SELECT is(pg_temp.step_next(:run, :lease, 'a', '1', 'b'),
+	'stored false execute false SUCCESS 2 - attempt 1 cancel false',
 	'a step_next repeated after the run was completed gets the stored result');
 SELECT is(pg_temp.state(format('SELECT pgqrs_step_next(%s, %s, ''b'', ''2'', ''c'')', :run, :lease)), 'PQ007',
 	'step_next does not begin a step of a completed run');
