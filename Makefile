@@ -1,6 +1,7 @@
 # pgqrs: durable workflows and queues for PostgreSQL
 #
-#   make && make install    build and install for the PostgreSQL of PG_CONFIG
+#   make && make install    build and install for the PostgreSQL of PG_CONFIG; CLI=no: without the program pgqrs
+#   make cli                the program pgqrs alone
 #   make test               all tests, on a private copy of PostgreSQL
 #   make test ONLY=…        some of them: kinds (regress, isolation, pgtap, tap, model) or file names
 #   make installcheck       PGXS's tests, on a running server that has the extension installed, preloaded and paused
@@ -68,7 +69,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
+.PHONY: all install cli installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
 
 all:
 
@@ -76,6 +77,20 @@ PG_CONFIG ?= pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 include $(PGXS)
+
+# The program has a Makefile of its own, as PGXS makes one product of each.
+ifneq ($(CLI),no)
+all: cli
+objects: cli-objects
+install: cli-install
+uninstall: cli-uninstall
+clean distclean: cli-clean
+endif
+
+cli: cli-all
+cli-%:
+	@mkdir -p cli
+	@$(MAKE) --no-print-directory -C cli -f $(abspath $(srcdir))/cli/Makefile PG_CONFIG='$(PG_CONFIG)' VPATH='$(if $(VPATH),$(abspath $(srcdir))/cli)' $*
 else
 all install:
 	@echo "$(PG_CONFIG): not found or without server headers; install postgresql-server-dev-15 or set PG_CONFIG" >&2
@@ -166,14 +181,14 @@ lint:
 check-layers:
 	@perl tools/check_layers src
 
-SENTENCES = $(filter-out $(COLUMNS) %/RESULTS.md,$(wildcard src/*.[ch] src/*/*.[ch] sql/*.sql *.md docs/*.md docs/*/*.md \
+SENTENCES = $(filter-out $(COLUMNS) %/RESULTS.md,$(wildcard src/*.[ch] src/*/*.[ch] cli/*.[ch] sql/*.sql *.md docs/*.md docs/*/*.md \
 	test/*.md test/*/*.sql test/*/*.spec test/*/*.p[lm] test/*/*/*.sql test/*/*/*.md test/*/*/*.p[lmy] test/*/*/run))
 
 check-words:
 	@perl tools/check_words $(SENTENCES)
 
 CLANG_FORMAT ?= clang-format-14
-WRITTEN = $(filter-out $(COLUMNS),$(wildcard src/*.[ch] src/*/*.[ch]))
+WRITTEN = $(filter-out $(COLUMNS),$(wildcard src/*.[ch] src/*/*.[ch] cli/*.[ch]))
 
 format:
 	$(CLANG_FORMAT) -i $(WRITTEN)

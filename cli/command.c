@@ -1,0 +1,403 @@
+/*
+ * command.c: commands that are started, with pipes to their standard streams.
+ *
+ * A command's input is written and its output read as the pipes allow, by the
+ * caller's loop of poll(2).  Whatever the command does, not more than twice
+ * payload_max of its output is kept.  When its first process has ended, what is
+ * in the pipes is read and they are closed: processes that it left behind are
+ * not waited for.
+ */
+#include "pgqrs.h"
+#include "command.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+/* A pipe holds 64 kB; of stderr 4 kB are read at a time. */
+#define CHUNK		   65536
+#define MAX_LAST_READS 32
+
+static sigset_t old_signals;
+
+int64
+now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64CONST(1000) + now.tv_nsec / 1000000;
+}
+
+static void
+make_pipe(int fds[2])
+{
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		pg_fatal("could not create pipe: %m");
+}
+
+static void
+close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void
+ignore_signal(int signo)
+{
+	/* it ends a sleep, that is all */
+}
+
+/*
+ * From now on a child that ends, and a signal of the list with that handler, come
+ * only while command_sleep() waits, and end it.
+ */
+void
+watch_children(const int *signals, void (*handler)(int))
+{
+	struct sigaction action = {.sa_handler = ignore_signal};
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGCHLD);
+	sigaction(SIGCHLD, &action, NULL);
+	action.sa_handler = handler;
+	for (; *signals; signals++)
+	{
+		sigaddset(&blocked, *signals);
+		sigaction(*signals, &action, NULL);
+	}
+	sigprocmask(SIG_BLOCK, &blocked, &old_signals);
+	action.sa_handler = SIG_IGN;
+	sigaction(SIGPIPE, &action, NULL);
+#ifdef PR_SET_CHILD_SUBREAPER
+	/* what a command leaves behind has this process as its parent then */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+#endif
+}
+
+/* poll(2); false: a signal ended it. */
+bool
+command_sleep(struct pollfd *fds, int count, int64 timeout)
+{
+	struct timespec ts = {timeout / 1000, timeout % 1000 * 1000000};
+
+	if (ppoll(fds, count, timeout < 0 ? NULL : &ts, &old_signals) >= 0)
+		return true;
+	if (errno != EINTR)
+		pg_fatal("could not wait for events: %m");
+	return false;
+}
+
+/* In the child, which shares the memory of its parent until it executes. */
+static void
+become_command(char **argv, char **environment, const int *streams,
+			   int notice_fd, pid_t parent, int flags)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+
+	sigaction(SIGPIPE, &action, NULL);
+	sigprocmask(SIG_SETMASK, &old_signals, NULL);
+	if (flags & COMMAND_GROUP)
+		setpgid(0, 0);
+#ifdef PR_SET_PDEATHSIG
+	/* a worker that is killed takes its commands with it */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+#endif
+	for (int fd = 0; fd < 3; fd++)
+	{
+		if (streams[fd] >= 0)
+			dup2(streams[fd], fd);
+	}
+	if (notice_fd >= 0)
+		fcntl(notice_fd, F_SETFD, 0);
+	if (environment)
+		environ = environment;
+	execvp(argv[0], argv);
+}
+
+static void
+write_input(Command *command)
+{
+	ssize_t n = write(command->in, command->input, command->input_left);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n < 0)
+		command->input_refused = true;
+	else
+	{
+		command->input += n;
+		command->input_left -= n;
+		if (command->input_left > 0)
+			return;
+	}
+	close_fd(&command->in);
+}
+
+/*
+ * Starts a command with that input, or without one the caller's.  notice_fd is
+ * passed on to it and closed here.  False, with errno: there is no such program.
+ */
+bool
+command_start(Command *command, char **argv, char **environment,
+			  const char *input, int notice_fd, int flags)
+{
+	int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
+	char **parents_environment = environ;
+	pid_t parent = getpid();
+	volatile int error = 0;
+
+	if (input)
+		make_pipe(in);
+	if (flags & COMMAND_OUTPUT)
+		make_pipe(out);
+	make_pipe(err);
+
+	/* fork() would copy the tables of this process's memory each time */
+	command->pid = vfork();
+	if (command->pid == 0)
+	{
+		int streams[] = {in[0], out[1], err[1]};
+
+		become_command(argv, environment, streams, notice_fd, parent, flags);
+		error = errno;
+		_exit(127);
+	}
+	environ = parents_environment;
+	if (command->pid < 0)
+		error = errno;
+
+	close_fd(&in[0]);
+	close_fd(&out[1]);
+	close_fd(&err[1]);
+	close_fd(&notice_fd);
+	command->is_group = (flags & COMMAND_GROUP) != 0;
+	command->in = in[1];
+	command->out = out[0];
+	command->err = err[0];
+	command->kill_at = PG_INT64_MAX;
+	command->input = input;
+	command->input_left = input ? strlen(input) : 0;
+	initPQExpBuffer(&command->output);
+	if (error != 0)
+	{
+		if (command->pid > 0)
+			waitpid(command->pid, NULL, 0);
+		command->pid = 0;
+		errno = error;
+		return false;
+	}
+	if (input)
+	{
+		/* little fits into the empty pipe */
+		if (command->input_left > PIPE_BUF)
+			fcntl(command->in, F_SETFL, O_NONBLOCK);
+		write_input(command);
+	}
+	return true;
+}
+
+int
+command_add_fds(Command *command, struct pollfd *fds)
+{
+	command->fds = fds;
+	fds[0] = (struct pollfd){command->in, POLLOUT, 0};
+	fds[1] = (struct pollfd){command->out, POLLIN, 0};
+	fds[2] = (struct pollfd){command->err, POLLIN, 0};
+	fds[3] = (struct pollfd){command->notice, POLLIN, 0};
+	return COMMAND_FDS;
+}
+
+/* Reads once; false: there is nothing to read now, or never again. */
+static bool
+read_chunk(int *fd, char *chunk, size_t size, ssize_t *n)
+{
+	if (*fd < 0)
+		return false;
+	*n = read(*fd, chunk, size);
+	if (*n == 0 || (*n < 0 && errno != EAGAIN && errno != EINTR))
+		close_fd(fd);
+	return *n > 0;
+}
+
+static bool
+read_output(Command *command)
+{
+	static char chunk[CHUNK];
+	size_t room = 2 * payload_max - command->output.len;
+	ssize_t n;
+
+	if (!read_chunk(&command->out, chunk, sizeof(chunk), &n))
+		return false;
+	if (n > room)
+		command->output_too_large = true;
+	if (!command->output_too_large)
+		appendBinaryPQExpBuffer(&command->output, chunk, n);
+	if (PQExpBufferBroken(&command->output))
+		command->output_too_large = true;
+	return true;
+}
+
+/* Passes on what the command writes to stderr, and keeps the end of it. */
+static bool
+read_error(Command *command)
+{
+	char chunk[4096];
+	ssize_t n;
+	size_t kept;
+
+	if (!read_chunk(&command->err, chunk, sizeof(chunk), &n))
+		return false;
+	fwrite(chunk, 1, n, stderr);
+	kept = Min(command->error_length, STDERR_TAIL - Min(n, STDERR_TAIL));
+	memmove(command->error, command->error + command->error_length - kept, kept);
+	command->error_length = kept + Min(n, STDERR_TAIL);
+	memcpy(command->error + kept, chunk + n - Min(n, STDERR_TAIL),
+		   Min(n, STDERR_TAIL));
+	command->error[command->error_length] = '\0';
+	return true;
+}
+
+void
+command_read_notices(Command *command)
+{
+	char bytes[64];
+	ssize_t n;
+
+	if (read_chunk(&command->notice, bytes, sizeof(bytes), &n))
+	{
+		if (command->last_notice != NOTICE_CANCELLED)
+			command->last_notice = bytes[n - 1];
+	}
+}
+
+void
+command_handle_fds(Command *command)
+{
+	if (command->fds == NULL)
+		return;
+	if (command->fds[0].revents)
+		write_input(command);
+	if (command->fds[1].revents)
+		read_output(command);
+	if (command->fds[2].revents)
+		read_error(command);
+	if (command->fds[3].revents)
+		command_read_notices(command);
+	command->fds = NULL;
+}
+
+/*
+ * Its first process has ended and was reaped.  What is left behind may go on to
+ * write: so much is read as the pipes hold, and not more.
+ */
+void
+command_exited(Command *command, int status)
+{
+	struct pollfd fds[COMMAND_FDS];
+
+	command->pid = 0;
+	command->status = status;
+	if (command->in >= 0)
+		command->input_refused = true;
+	close_fd(&command->in);
+	for (int i = 0; i < MAX_LAST_READS; i++)
+	{
+		if (poll(fds, command_add_fds(command, fds), 0) <= 0)
+			break;
+		command_handle_fds(command);
+	}
+	command->fds = NULL;
+	close_fd(&command->out);
+	close_fd(&command->err);
+	close_fd(&command->notice);
+}
+
+/* SIGTERM now, SIGKILL after so many milliseconds. */
+void
+command_tell_to_end(Command *command, int64 grace)
+{
+	if (command->pid == 0 || command->kill_at != PG_INT64_MAX)
+		return;
+	kill(command->is_group ? -command->pid : command->pid, SIGTERM);
+	command->kill_at = now_ms() + grace;
+}
+
+void
+command_kill_overdue(Command *command)
+{
+	if (command->pid == 0 || command->kill_at > now_ms())
+		return;
+	kill(command->is_group ? -command->pid : command->pid, SIGKILL);
+	command->kill_at = PG_INT64_MAX - 1;
+}
+
+/*
+ * Whether a group whose leader was reaped has processes.  They are children of
+ * this process, so that their ids are not used again before this looks.
+ */
+bool
+group_lives(pid_t group)
+{
+#ifdef PR_SET_CHILD_SUBREAPER
+	pid_t pid;
+
+	while ((pid = waitpid(-group, NULL, WNOHANG)) > 0)
+		;
+	return pid == 0;
+#else
+	return kill(-group, 0) == 0;
+#endif
+}
+
+/* Why the command did not succeed: a type for policies, and a message. */
+void
+command_describe(const Command *command, char type[32], PQExpBuffer message)
+{
+	const char *tail = command->error;
+	int status = command->status;
+
+	/* not from the middle of a character */
+	if (command->error_length == STDERR_TAIL)
+	{
+		while ((*tail & 0xC0) == 0x80)
+			tail++;
+	}
+	if (WIFSIGNALED(status))
+	{
+		snprintf(type, 32, "signal_%d", WTERMSIG(status));
+		appendPQExpBuffer(message, "the command was ended by signal %d",
+						  WTERMSIG(status));
+	}
+	else
+	{
+		snprintf(type, 32, "exit_%d", WEXITSTATUS(status));
+		appendPQExpBuffer(message, "the command exited with code %d",
+						  WEXITSTATUS(status));
+	}
+	if (*tail != '\0')
+		appendPQExpBuffer(message, ": %s", tail);
+	while (message->len > 0 && message->data[message->len - 1] == '\n')
+		message->data[--message->len] = '\0';
+}
+
+void
+command_free(Command *command)
+{
+	close_fd(&command->in);
+	close_fd(&command->out);
+	close_fd(&command->err);
+	close_fd(&command->notice);
+	termPQExpBuffer(&command->output);
+}

@@ -1,0 +1,111 @@
+/*
+ * pgqrs.h: what the files of the program pgqrs share.
+ */
+#ifndef PGQRS_CLI_H
+#define PGQRS_CLI_H
+
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "fe_utils/simple_list.h"
+#include "libpq-fe.h"
+#include "pqexpbuffer.h"
+
+/* Exit codes.  Where sysexits.h has one for the case, it is that one. */
+#define EXIT_RUN_ERROR	   3  /* the run has ended in ERROR */
+#define EXIT_RUN_CANCELLED 4  /* the run has ended in CANCELLED */
+#define EXIT_NOT_ENDED	   5  /* the wait ran out; the run goes on */
+#define EXIT_USAGE		   64 /* wrong options or arguments */
+#define EXIT_BAD_INPUT	   65 /* refused, and would be again */
+#define EXIT_TEMPORARY	   75 /* no connection, no memory, read-only ... */
+#define EXIT_NO_EXTENSION  78 /* the extension is missing or older */
+#define EXIT_LEAVE		   79 /* the lease is gone: leave the command */
+#define EXIT_CANCELLED	   80 /* the run is to be cancelled */
+
+/* What the worker tells its commands, and reads from its own caller. */
+#define ENV_DSN		  "PGQRS_DSN"
+#define ENV_RUN		  "PGQRS_RUN_ID"
+#define ENV_LEASE	  "PGQRS_LEASE"
+#define ENV_NOTICE_FD "PGQRS_NOTICE_FD"
+
+/* What a sub-command of a command tells the worker, a byte each. */
+#define NOTICE_HELD		 '-' /* the lease is still the command's */
+#define NOTICE_GIVING_UP 'p' /* the lease may be gone with the next call */
+#define NOTICE_GIVEN_UP	 'P' /* the lease is gone, as it should be */
+#define NOTICE_CANCELLED 'c' /* the sub-command was told of a cancel */
+
+/* main.c */
+typedef struct Option
+{
+	const char *name; /* without dashes */
+	char letter;	  /* 0: has no short form */
+	bool has_value;
+	SimpleStringList values; /* as given; of a flag "" */
+} Option;
+
+typedef int (*CommandMain)(int argc, char **argv);
+
+typedef struct Subcommand
+{
+	const char *name;
+	const char *arguments;
+	const char *help;
+	CommandMain main;
+} Subcommand;
+
+extern const Subcommand *current_subcommand;
+
+extern int parse_options(int argc, char **argv, Option *options,
+						 int min_arguments, int max_arguments);
+extern const char *option_value(const Option *options, const char *name);
+extern long option_number(const Option *options, const char *name,
+						  long default_value, long min, long max);
+extern void usage_error(const char *fmt, ...) pg_attribute_printf(1, 2)
+	pg_attribute_noreturn();
+
+/* connection.c */
+extern long payload_max;
+extern const char *const setup_sql;
+extern const char *const connection_keywords[];
+
+extern const char *const *connection_values(void);
+extern bool check_setup(PGconn *conn, const PGresult *result, PQExpBuffer message);
+extern void log_notice(void *arg, const PGresult *result);
+
+extern const char *sqlstate_of(const PGresult *result);
+extern bool is_transient(const char *sqlstate);
+extern bool is_lease_lost(const char *sqlstate);
+extern bool is_unstorable(const char *sqlstate);
+extern void log_result_error(const PGresult *result);
+extern void exit_with_error(const PGresult *result) pg_attribute_noreturn();
+
+extern PGconn *get_connection(void);
+extern PGresult *call(const char *sql, int nparams, const char *const *values);
+extern PGresult *call_repeated(const char *sql, int nparams,
+							   const char *const *values);
+extern char *read_input(const char *argument);
+
+/* list.c */
+extern bool want_json(const Option *options);
+extern void print_rows(const PGresult *result, const char *title,
+					   bool is_expanded, bool has_pager);
+
+/* The sub-commands. */
+extern int work_main(int argc, char **argv);
+extern int step_main(int argc, char **argv);
+extern int sleep_main(int argc, char **argv);
+extern int wait_signal_main(int argc, char **argv);
+extern int trigger_main(int argc, char **argv);
+extern int enqueue_main(int argc, char **argv);
+extern int result_main(int argc, char **argv);
+extern int signal_main(int argc, char **argv);
+extern int cancel_main(int argc, char **argv);
+extern int replay_main(int argc, char **argv);
+extern int report_main(int argc, char **argv);
+extern int runs_main(int argc, char **argv);
+extern int run_main(int argc, char **argv);
+extern int queues_main(int argc, char **argv);
+extern int dead_main(int argc, char **argv);
+extern int top_main(int argc, char **argv);
+
+#endif /* PGQRS_CLI_H */

@@ -1,0 +1,354 @@
+/*
+ * step.c: the sub-commands for commands of pgqrs work: step, sleep, wait-signal.
+ *
+ * They act under the lease in the environment, which the worker extends.  What
+ * they tell the worker through the pipe in PGQRS_NOTICE_FD is that a lease which
+ * is gone was given up, so that it need not tell the command to end.
+ */
+#include "pgqrs.h"
+#include "command.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *run_id;
+static const char *lease;
+
+static void
+notify_worker(char notice)
+{
+	const char *number = getenv(ENV_NOTICE_FD);
+	int fd = number ? atoi(number) : -1;
+	struct stat st;
+
+	/* a script may have put something else there */
+	if (fd > 2 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
+		write(fd, &notice, 1) < 0)
+		pg_log_debug("could not tell the worker: %m");
+}
+
+static void
+take_lease(void)
+{
+	run_id = getenv(ENV_RUN);
+	lease = getenv(ENV_LEASE);
+	signal(SIGPIPE, SIG_IGN);
+	if (lease && run_id == NULL)
+		usage_error("a message of a queue has no steps; those of a run have");
+	if (lease == NULL || run_id == NULL)
+		usage_error("%s is for commands of \"pgqrs work\": %s and %s are not set",
+					current_subcommand->name, ENV_RUN, ENV_LEASE);
+}
+
+/*
+ * The exit of a command that has to leave: its run is another worker's, sleeps,
+ * waits, has ended or is to be cancelled.
+ */
+static void
+pg_attribute_noreturn() leave(int code)
+{
+	notify_worker(code == EXIT_CANCELLED ? NOTICE_CANCELLED : NOTICE_GIVEN_UP);
+	exit(code);
+}
+
+/* Calls a function under the lease; errors that concern it end the program. */
+static PGresult *
+call_under_lease(const char *sql, int nparams, const char *const *values)
+{
+	PGresult *result = call_repeated(sql, nparams, values);
+	const char *sqlstate = sqlstate_of(result);
+
+	if (strcmp(sqlstate, "PQ010") == 0)
+		leave(EXIT_CANCELLED);
+	if (is_lease_lost(sqlstate))
+	{
+		pg_log_debug("%s", PQresultErrorMessage(result));
+		exit(EXIT_LEAVE);
+	}
+	return result;
+}
+
+static bool
+is_true(const PGresult *result, int column)
+{
+	return strcmp(PQgetvalue(result, 0, column), "t") == 0;
+}
+
+/* JSON null is no output. */
+static void
+print_output(const PGresult *result, int column)
+{
+	if (strcmp(PQgetvalue(result, 0, column), "null") != 0)
+		puts(PQgetvalue(result, 0, column));
+}
+
+/* How JSON is printed: a string as text, if $4 asks for that. */
+#define PRINTED(json)                                             \
+	"CASE WHEN $4::boolean AND jsonb_typeof(" json ") = 'string'" \
+	" THEN (" json ") #>> '{}' ELSE (" json ")::text END"
+
+static const char *
+boolean(bool value)
+{
+	return value ? "true" : "false";
+}
+
+/*
+ * step
+ */
+
+static struct
+{
+	const char *id;
+	bool is_text;
+	bool is_optional;
+	const char *max_attempts;
+	const char *retry_after;
+} step;
+
+/* Prints the output of a step that has finished; false: it is to be executed. */
+static bool
+begin_step(int *code)
+{
+	const char *values[] = {run_id, lease, step.id, boolean(step.is_text)};
+	PGresult *result = call_under_lease("SELECT s.should_execute, s.status, " PRINTED(
+											"s.output") ","
+														" s.error ->> 'message', s.error ->> 'status'"
+														" FROM pgqrs_step_begin($1, $2, $3) AS s",
+										4, values);
+
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		exit_with_error(result);
+	if (is_true(result, 0))
+	{
+		PQclear(result);
+		return false;
+	}
+	if (strcmp(PQgetvalue(result, 0, 1), "SUCCESS") == 0)
+		print_output(result, 2);
+	else
+	{
+		pg_log_error("step \"%s\" has failed: %s", step.id,
+					 PQgetvalue(result, 0, 3));
+		*code = atoi(PQgetvalue(result, 0, 4));
+		if (*code < 1 || *code > 255)
+			*code = EXIT_FAILURE;
+	}
+	PQclear(result);
+	return true;
+}
+
+/* Ends the program, unless the step is optional and has failed for good. */
+static int
+fail_step(const char *type, const char *message, int status)
+{
+	char number[16];
+	const char *values[] = {run_id,
+							lease,
+							step.id,
+							type,
+							message,
+							number,
+							boolean(status != EXIT_BAD_INPUT),
+							step.retry_after,
+							step.max_attempts,
+							boolean(!step.is_optional)};
+	PGresult *result;
+
+	snprintf(number, sizeof(number), "%d", status);
+	pg_log_error("step \"%s\" failed: %s", step.id, message);
+	notify_worker(NOTICE_GIVING_UP);
+	for (;;)
+	{
+		result = call_under_lease("SELECT outcome FROM pgqrs_step_fail($1, $2, $3,"
+								  " jsonb_build_object('type', $4::text, 'message', $5::text, 'status', $6::int),"
+								  " $7, $8, $9, $10)",
+								  10, values);
+		if (!is_unstorable(sqlstate_of(result)) || *values[4] == '\0')
+			break;
+		values[3] = "unserializable_error";
+		values[4] = "";
+	}
+	if (PQresultStatus(result) == PGRES_TUPLES_OK &&
+		strcmp(PQgetvalue(result, 0, 0), "STEP_FAILED") != 0)
+		leave(EXIT_LEAVE);
+	notify_worker(NOTICE_HELD);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		exit_with_error(result);
+	return status;
+}
+
+/* Stores the output, and prints it as it was stored. */
+static int
+complete_step(const char *output)
+{
+	const char *values[] = {run_id, lease, step.id, boolean(step.is_text), output};
+	PGresult *result;
+	int code = 0;
+
+	if (output[strspn(output, " \t\r\n")] == '\0')
+		values[4] = NULL;
+	result = call_under_lease("SELECT pgqrs_step_complete($1, $2, $3, v.value), " PRINTED(
+								  "v.value") " FROM (SELECT CASE WHEN $4::boolean THEN to_jsonb($5::text)"
+											 " ELSE $5::text::jsonb END) AS v(value)",
+							  5, values);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		const char *sqlstate = sqlstate_of(result);
+		char *message = psprintf("%s%s",
+								 is_unstorable(sqlstate) ? "the output is no JSON: " :
+														   "",
+								 PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+
+		return fail_step(is_unstorable(sqlstate) ? "no_json" : sqlstate,
+						 message, EXIT_FAILURE);
+	}
+	if (!is_true(result, 0))
+		(void) begin_step(&code);
+	else if (values[4])
+		print_output(result, 1);
+	PQclear(result);
+	return code;
+}
+
+static void
+wait_for_command(Command *command)
+{
+	while (command->pid != 0)
+	{
+		struct pollfd fds[COMMAND_FDS];
+		int status;
+
+		if (command_sleep(fds, command_add_fds(command, fds), -1))
+			command_handle_fds(command);
+		else if (waitpid(command->pid, &status, WNOHANG) == command->pid)
+			command_exited(command, status);
+	}
+}
+
+static int
+execute_step(char **argv)
+{
+	static const int no_signals[] = {0};
+	Command command = {.notice = -1};
+	PQExpBufferData message;
+	char type[32];
+
+	watch_children(no_signals, NULL);
+	if (!command_start(&command, argv, NULL, NULL, -1, COMMAND_OUTPUT))
+		return fail_step("not_started",
+						 psprintf("could not start \"%s\": %s", argv[0],
+								  strerror(errno)),
+						 errno == ENOENT ? 127 : 126);
+	wait_for_command(&command);
+	if (command.status == 0 && !command.output_too_large)
+	{
+		char *end = command.output.data + command.output.len;
+
+		/* as the shell does with what $() returns */
+		while (end > command.output.data && end[-1] == '\n')
+			*--end = '\0';
+		return complete_step(command.output.data);
+	}
+	initPQExpBuffer(&message);
+	if (command.status != 0)
+		command_describe(&command, type, &message);
+	else
+	{
+		strcpy(type, "output_too_large");
+		appendPQExpBuffer(&message, "the output is longer than %ld bytes",
+						  2 * payload_max);
+	}
+	return fail_step(type, message.data,
+					 command.status == 0 ? EXIT_FAILURE :
+						 WIFSIGNALED(command.status) ?
+										   128 + WTERMSIG(command.status) :
+										   WEXITSTATUS(command.status));
+}
+
+int
+step_main(int argc, char **argv)
+{
+	Option options[] = {{"text", 't', false},
+						{"optional", 'o', false},
+						{"max-attempts", 0, true},
+						{"retry-after", 0, true},
+						{0}};
+	int first = parse_options(argc, argv, options, 2, -1);
+	int code = 0;
+
+	step.id = argv[first];
+	step.is_text = option_value(options, "text") != NULL;
+	step.is_optional = option_value(options, "optional") != NULL;
+	step.max_attempts = option_value(options, "max-attempts");
+	step.retry_after = option_value(options, "retry-after");
+	take_lease();
+	if (begin_step(&code))
+		return code;
+	return execute_step(argv + first + 1);
+}
+
+/*
+ * sleep and wait-signal
+ */
+
+/* A call that may give the lease up; true: it has not, go on. */
+static PGresult *
+call_wait(const char *sql, int nparams, const char *const *values)
+{
+	PGresult *result;
+
+	notify_worker(NOTICE_GIVING_UP);
+	result = call_under_lease(sql, nparams, values);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && !is_true(result, 0))
+		leave(EXIT_LEAVE);
+	notify_worker(NOTICE_HELD);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		exit_with_error(result);
+	return result;
+}
+
+int
+sleep_main(int argc, char **argv)
+{
+	Option options[] = {{"until", 0, true}, {0}};
+	int first = parse_options(argc, argv, options, 1, 2);
+	const char *values[] = {NULL, NULL, argv[first], argv[first + 1],
+							option_value(options, "until")};
+
+	take_lease();
+	values[0] = run_id;
+	values[1] = lease;
+	PQclear(call_wait("SELECT pgqrs_sleep($1, $2, $3, $4, $5)", 5, values));
+	return 0;
+}
+
+int
+wait_signal_main(int argc, char **argv)
+{
+	Option options[] = {{"timeout", 0, true}, {"text", 't', false}, {0}};
+	int first = parse_options(argc, argv, options, 1, 2);
+	const char *values[] = {NULL,
+							NULL,
+							argv[first],
+							boolean(option_value(options, "text") != NULL),
+							argv[first + 1] ? argv[first + 1] : argv[first],
+							option_value(options, "timeout")};
+	PGresult *result;
+	bool is_timed_out;
+
+	take_lease();
+	values[0] = run_id;
+	values[1] = lease;
+	result = call_wait("SELECT s.received OR s.timed_out, s.timed_out, " PRINTED(
+						   "s.payload") " FROM pgqrs_await_signal($1, $2, $3, $5, $6) AS s",
+					   6, values);
+	is_timed_out = is_true(result, 1);
+	if (!is_timed_out)
+		print_output(result, 2);
+	PQclear(result);
+	return is_timed_out ? EXIT_NOT_ENDED : 0;
+}
