@@ -41,6 +41,9 @@ class Failed(Exception):
     """The case failed, for this reason."""
 
 
+dead = []       # the worker that several cases share, once it has died
+
+
 #
 # Connections
 #
@@ -77,6 +80,8 @@ def wait_until(condition, what, pause=0.01, seconds=LIMIT):
         answer = condition()
         if answer:
             return answer
+        if dead:
+            raise Failed('the shared worker has died')
         if time.monotonic() > deadline:
             raise Failed(f'this has not happened in {seconds} s: {what}')
         time.sleep(pause)
@@ -117,6 +122,8 @@ class Worker:
                 killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL)
                 if self.ending or not self.restart or not killed or self.starts > 20:
                     self.status = status
+                    if not self.ending and self.name == 'shared':
+                        dead.append(self)
                     return
                 self.start()
 
@@ -382,11 +389,6 @@ class Case:
 
     def await_end(self):
         names = [self.full(name) for name in self.workflows if name not in self.deleted]
-        for run in self.runs:
-            try:
-                rows('CALL pgqrs_wait(%s, %s)', (run, f'{int(LIMIT)} s'))
-            except psycopg.Error as e:
-                raise Failed(f'the run does not end: {self.state()}') from e
         wait_until(lambda: not rows("SELECT 1 FROM pgqrs_runs WHERE workflow = ANY(%s) AND status IN ('QUEUED', 'RUNNING', 'PAUSED')",
                                     (names,)), 'the end of all runs')
         served = [self.full(name) for name, queue in self.queues.items()
@@ -553,7 +555,7 @@ class Suite:
                 case.install()
                 cases.append(case)
         shared = None
-        merged = {'concurrency': 200, 'grace': 5, 'install': False, 'workflows': {}, 'queues': {}}
+        merged = {'concurrency': 200, 'grace': 5, 'install': False, 'also': [], 'workflows': {}, 'queues': {}}
         for case in cases:
             if not case.own and case.worker != 'none':
                 job = case.job('shared')

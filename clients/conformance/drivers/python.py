@@ -12,12 +12,12 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../python'))
 import pgqrs
+from pgqrs.errors import BY_SQLSTATE
 
 CATCH = {'step_failed': pgqrs.StepFailed, 'child_failed': pgqrs.ChildFailed, 'timeout': pgqrs.SignalTimeout,
-         'cancelled': pgqrs.Cancelled, 'not_serializable': pgqrs.NotSerializable, 'step_reused': pgqrs.StepReused,
+         'cancelled': pgqrs.Cancelled, 'not_serializable': pgqrs.NotSerializable, 'invalid_step': pgqrs.InvalidStep,
          'run_failed': pgqrs.RunFailed, 'run_cancelled': pgqrs.RunCancelled, 'wait_timeout': pgqrs.WaitTimeout,
-         'any': Exception, **pgqrs.errors.BY_SQLSTATE}
-EFFECT = 'INSERT INTO effects (id, name) VALUES (%s, %s)'
+         'any': Exception, **BY_SQLSTATE}
 
 
 class Return(Exception):
@@ -26,30 +26,30 @@ class Return(Exception):
 
 def error(spec):
     """An error that is stored with this type."""
-    spec = spec or {'type': 'failed', 'message': 'failed'}
     if spec.get('permanent'):
-        kind = type(spec['type'], (pgqrs.Permanent,), {'__module__': '__main__'})
-    elif 'after' in spec:
-        return type(spec['type'], (pgqrs.Retry,), {'__module__': '__main__'})(spec.get('message', ''), after=spec['after'])
-    else:
-        kind = type(spec['type'], (Exception,), {'__module__': '__main__'})
-    return kind(spec.get('message', ''))
+        return pgqrs.Permanent(spec['message'], type=spec['type'])
+    if 'after' in spec:
+        return pgqrs.Retry(spec['message'], spec['after'], type=spec['type'])
+    return type(spec['type'], (Exception,), {'__module__': '__main__'})(spec['message'])
 
 
 def caught(e):
-    found = {'type': getattr(e, 'type', None) or getattr(e, 'sqlstate', None) or type(e).__name__, 'message': str(e)}
-    for name in ('status', 'error'):
-        if hasattr(e, name):
-            found[name] = getattr(e, name)
-    return found
+    kind = getattr(e, 'type', None) or getattr(e, 'sqlstate', None) or type(e).__name__
+    return {'type': kind, 'message': str(e), 'status': getattr(e, 'status', None), 'error': getattr(e, 'error', None)}
 
 
 class Handler:
-    """One delivery: a script, interpreted.  Its methods are generators, which yield what is awaited."""
+    """One delivery: a script, interpreted by generators.  What they yield is awaited in a coroutine function;
+    in a plain one it has been done already."""
 
-    def __init__(self, app, definition, id, context, variables, is_async):
-        self.app, self.dir, self.script = app, definition['dir'], definition['script']
-        self.id, self.context, self.variables, self.is_async = id, context, variables, is_async
+    def __init__(self, app, definition, work, value, connection=None):
+        self.app, self.dir, self.script, self.work, self.connection = app, definition['dir'], definition['script'], work, connection
+        self.is_async = isinstance(app, pgqrs.AsyncApp)
+        self.variables = {'input': value, 'attempt': work.attempt, 'headers': work.headers}
+        self.caught = []
+
+    def drive(self, generator):
+        return drive_async(generator) if self.is_async else drive(generator)
 
     def value(self, v):
         if isinstance(v, dict) and v.keys() == {'$'}:
@@ -64,7 +64,7 @@ class Handler:
 
     def count(self, name):
         """Writes that a body is executed: the n-th time."""
-        line = f'{self.id} {name}\n'.encode()
+        line = f'{self.work.id} {name}\n'.encode()
         path = os.path.join(self.dir, 'trace')
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.write(file, line)
@@ -72,34 +72,28 @@ class Handler:
         with open(path, 'rb') as trace:
             return sum(other == line for other in trace)
 
-    def hold(self, name):
-        while not os.path.exists(os.path.join(self.dir, name)):
-            yield asyncio.sleep(0.01) if self.is_async else time.sleep(0.01)
+    def pause(self):
+        return asyncio.sleep(0.01) if self.is_async else time.sleep(0.01)
 
     def body(self, op, name, connection=None):
         n = self.count(name)
         if connection is not None:
-            yield connection.execute(EFFECT, (self.id, name))
+            yield connection.execute('INSERT INTO effects (id, name) VALUES (%s, %s)', (self.work.id, name))
             if 'sql' in op:
                 yield connection.execute(op['sql'])
             if 'start' in op:
-                self.app.start(op['start']['start'], self.value(op['start'].get('input')), conn=connection)
+                yield self.app.start(op['start']['start'], self.value(op['start'].get('input')), conn=connection)
         if 'hold' in op:
-            yield from self.hold(op['hold'])
+            yield from self.do_hold(op)
         if n <= op.get('crash', 0):
             os.kill(os.getpid(), signal.SIGKILL)
         if n <= op.get('fail', 0):
-            raise error(op.get('error'))
+            raise error(op.get('error') or {'type': 'failed', 'message': 'failed'})
         return self.value(op.get('return'))
 
     def function(self, op, name):
         """A body as a function for the client."""
-        def plain(connection=None):
-            return drive(self.body(op, name, connection))
-
-        async def coroutine(connection=None):
-            return await drive_async(self.body(op, name, connection))
-        return coroutine if self.is_async else plain
+        return lambda connection=None: self.drive(self.body(op, name, connection))
 
     def run(self):
         try:
@@ -109,112 +103,103 @@ class Handler:
 
     def do(self, script):
         for op in script:
-            answer = yield from getattr(self, 'do_' + next(iter(op)).replace('return', 'return_').replace('raise', 'raise_')
-                                        .replace('try', 'try_'))(op)
+            answer = yield from getattr(self, 'do_' + next(iter(op)))(op)
             if 'as' in op and 'try' not in op:
                 self.variables[op['as']] = answer
 
     def do_step(self, op):
-        return (yield self.context.step(op['step'], self.function(op, op['step']), max_attempts=op.get('max_attempts')))
+        return (yield self.work.step(op['step'], self.function(op, op['step']), max_attempts=op.get('max_attempts')))
 
     def do_transaction(self, op):
-        return (yield self.context.transaction(op['transaction'], self.function(op, op['transaction']),
-                                               max_attempts=op.get('max_attempts')))
+        if isinstance(self.work, pgqrs.Message):
+            return (yield from self.body(op, op['transaction'], self.connection))
+        return (yield self.work.transaction(op['transaction'], self.function(op, op['transaction']), max_attempts=op.get('max_attempts')))
 
     def do_body(self, op):
         return (yield from self.body(op, op['body']))
 
     def do_sleep(self, op):
-        return (yield self.context.sleep(op['sleep'], id=op.get('id')))
+        return (yield self.work.sleep(op['sleep'], id=op['id']))
 
     def do_receive(self, op):
-        return (yield self.context.receive(op['receive'], timeout=op.get('timeout'), id=op.get('id'))).payload
+        return (yield self.work.receive(op['receive'], timeout=op.get('timeout'), id=op['id']))
 
     def do_pause(self, op):
-        return (yield self.context.pause(self.value(op.get('reason')), check_after=op.get('check_after'), id=op['pause']))
+        return (yield self.work.pause(self.value(op.get('reason')), check_after=op.get('check_after'), id=op['pause']))
 
     def do_child(self, op):
-        return (yield self.context.child(op['child'], self.value(op.get('input')), id=op.get('id'), **op.get('options', {})))
+        return (yield self.work.child(op['child'], self.value(op.get('input')), id=op['id'], **op.get('options', {})))
 
     def do_children(self, op):
-        return (yield self.context.children(op['children'], self.value(op['inputs']), id=op.get('id'), **op.get('options', {})))
+        return (yield self.work.children(op['children'], self.value(op['inputs']), id=op['id'], **op.get('options', {})))
 
     def do_start_child(self, op):
-        return (yield self.context.start_child(op['start_child'], self.value(op.get('input')), id=op.get('id'),
-                                               **op.get('options', {})))
+        return (yield self.work.start_child(op['start_child'], self.value(op.get('input')), id=op['id'], **op.get('options', {})))
 
     def do_result_of(self, op):
-        return (yield self.context.result_of(op['result_of']))
+        return (yield self.work.result_of(op['result_of']))
 
     def do_await_any(self, op):
-        event = yield self.context.await_any(op.get('signals', []), op.get('children', []), timeout=op.get('timeout'),
-                                             id=op['await_any'])
-        return {'source': event.source, 'name': event.name, 'payload': event.payload}
+        return (yield self.work.await_any(op.get('signals', []), op.get('children', []), timeout=op.get('timeout'),
+                                          id=op['await_any']))._asdict()
 
     def do_progress(self, op):
-        yield self.context.set_progress(self.value(op['progress']))
+        yield self.work.progress(self.value(op['progress']))
 
     def do_check(self, op):
         deadline = time.monotonic() + op['check']
         while time.monotonic() < deadline:
-            self.context.check()
-            yield asyncio.sleep(0.01) if self.is_async else time.sleep(0.01)
+            self.work.check()
+            yield self.pause()
 
     def do_hold(self, op):
-        yield from self.hold(op['hold'])
+        while not os.path.exists(os.path.join(self.dir, op['hold'])):
+            yield self.pause()
 
     def do_crash(self, op):
         yield from self.body({'crash': 1}, op['crash'])
 
-    def do_raise_(self, op):
+    def do_raise(self, op):
         if 'times' not in op or self.count(op['id']) <= op['times']:
             raise error(op['raise'])
         yield from ()
 
-    def do_try_(self, op):
+    def do_try(self, op):
         try:
             yield from self.do(op['try'])
         except Return:
             raise
         except CATCH[op['catch']] as e:
             self.variables[op.get('as', 'error')] = caught(e)
-            before, self.error = getattr(self, 'error', None), e
+            self.caught.append(e)
             yield from self.do(op['then'])
-            self.error = before
+            self.caught.pop()
 
     def do_again(self, op):
-        raise self.error
-        yield
+        yield from ()
+        raise self.caught[-1]
 
-    def do_return_(self, op):
+    def do_return(self, op):
+        yield from ()
         raise Return(self.value(op['return']))
-        yield
-
-    # Calls of an application; App has no coroutines.
 
     def do_start(self, op):
-        yield from ()
-        return self.app.start(op['start'], self.value(op.get('input')), key=op.get('key'), **op.get('options', {})).run_id
+        return (yield self.app.start(op['start'], self.value(op.get('input')), key=op.get('key'), **op.get('options', {}))).run_id
 
     def do_result(self, op):
-        yield from ()
-        return self.app.handle(self.value(op['result'])).result(timeout=op.get('timeout', 60))
+        return (yield self.app.handle(self.value(op['result'])).result(timeout=op.get('timeout', 60)))
 
     def do_signal(self, op):
-        yield from ()
-        return self.app.signal(self.value(op['signal']), op['name'], self.value(op.get('payload')), key=op.get('key'))
+        return (yield self.app.signal(self.value(op['signal']), op['name'], self.value(op.get('payload')), key=op.get('key')))
 
     def do_cancel(self, op):
-        yield from ()
-        return self.app.handle(self.value(op['cancel'])).cancel(op.get('reason'))
+        return (yield self.app.handle(self.value(op['cancel'])).cancel(op.get('reason')))
 
     def do_enqueue(self, op):
-        yield from ()
-        return self.app.enqueue(op['enqueue'], self.value(op.get('payload')), key=op.get('key'), **op.get('options', {}))
+        return (yield self.app.produce(op['enqueue'], self.value(op.get('payload')), key=op.get('key'), **op.get('options', {})))
 
 
 def drive(generator):
-    """In a plain handler what is yielded has been done already."""
     answer = None
     while True:
         try:
@@ -227,46 +212,40 @@ async def drive_async(generator):
     step, answer = generator.send, None
     while True:
         try:
-            request = step(answer)
+            awaited = step(answer)
         except StopIteration as end:
             return end.value
         try:
-            step, answer = generator.send, await request
+            step, answer = generator.send, await awaited
         except BaseException as e:
             step, answer = generator.throw, e
 
 
-def register(app, is_async, job):
-    def handler(definition, run):
-        """A function for the client, with what becomes of a delivery."""
-        def plain(*claim):
-            return drive(run(definition, *claim))
+def handlers(app, definition):
+    """The handler of a workflow, of a queue, and of a queue within a transaction."""
+    def run(context, value):
+        handler = Handler(app, definition, context, value)
+        return handler.drive(handler.run())
 
-        async def coroutine(*claim):
-            return await drive_async(run(definition, *claim))
-        return coroutine if is_async else plain
+    def handle(message):
+        handler = Handler(app, definition, message, message.payload())
+        return handler.drive(handler.run())
 
-    def run_handler(definition, context, value):
-        variables = {'input': value, 'attempt': context.attempt, 'headers': context.headers}
-        return Handler(app, definition, context.id, context, variables, is_async).run()
+    def write(connection, message):
+        handler = Handler(app, definition, message, message.payload(), connection)
+        return handler.drive(handler.run())
+    if not isinstance(app, pgqrs.AsyncApp):
+        return run, handle, write
 
-    def message_handler(definition, message):
-        variables = {'input': message.payload(), 'attempt': message.attempt, 'headers': message.headers}
-        return Handler(app, definition, message.id, message, variables, is_async).run()
+    async def run_async(context, value):
+        return await run(context, value)
 
-    def two(definition):
-        call = handler(definition, run_handler)
-        if is_async:
-            async def named(context, value):
-                return await call(context, value)
-        else:
-            def named(context, value):
-                return call(context, value)
-        return named
-    for name, definition in job['workflows'].items():
-        app.workflow(name=name, **definition['options'])(two(definition))
-    for name, definition in job['queues'].items():
-        app.queue(name, raw=True, **definition['options'])(handler(definition, message_handler))
+    async def handle_async(message):
+        return await handle(message)
+
+    async def write_async(connection, message):
+        return await write(connection, message)
+    return run_async, handle_async, write_async
 
 
 def main():
@@ -274,12 +253,17 @@ def main():
     logging.basicConfig(level='INFO', format='%(asctime)s %(message)s')
     with open(path, encoding='utf-8') as file:
         job = json.load(file)
-    app = pgqrs.App(name=job['worker'])
-    register(app, '--async' in flags, job)
+    app = (pgqrs.AsyncApp if '--async' in flags else pgqrs.App)(name=job['worker'])
+    for name, definition in job['workflows'].items():
+        app.workflow(handlers(app, definition)[0], name=name, **definition['options'])
+    for name, definition in job['queues'].items():
+        transaction = definition.get('transactional', False)
+        handler = handlers(app, definition)[1 + transaction]
+        app.queue(name, raw=True, transaction=transaction, **definition['options'])(handler)
     if job['install']:
-        app.install()
+        asyncio.run(app.install()) if '--async' in flags else app.install()
     app.work(concurrency=job['concurrency'], grace=job['grace'], name=job['worker'],
-             queues=[*job['workflows'], *job['queues'], *job.get('also', [])])
+             queues=[*job['workflows'], *job['queues'], *job['also']])
 
 
 main()
