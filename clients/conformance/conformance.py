@@ -373,12 +373,29 @@ class Case:
             wait_until(lambda: worker.status is not None, what)
             if what['exit'] is not None and worker.status != what['exit']:
                 raise Failed(f'the worker exits with {worker.status} instead of {what["exit"]}')
+        elif 'told' in what:
+            self.await_told()
         elif 'lost' in what:
             wait_until(lambda: self.relay.done >= what['lost'], what)
         else:
             run = self.variables[what.get('run', 'run')]
             expected = {key: value for key, value in what.items() if key != 'run'}
             wait_until(lambda: fits(self.run_row(run), expected), what)
+
+    def await_told(self):
+        """Waits until the worker was told what has become of what it holds: it has begun a poll since, and
+        that sleeps, or another one."""
+        names = [worker.name for worker in self.workers.values()] or ['shared']
+        since = rows('SELECT clock_timestamp()')[0][0]
+        begun = set()
+
+        def told():
+            polls = rows("SELECT query_start, clock_timestamp() - query_start > interval '100 ms' FROM pg_stat_activity "
+                         "WHERE application_name = ANY(%s) AND query ~* 'pgqrs_poll' AND state = 'active' AND query_start > %s",
+                         (names, since))
+            begun.update(start for start, _ in polls)
+            return len(begun) > 1 or any(sleeps for _, sleeps in polls)
+        wait_until(told, 'the worker is told')
 
     #
     # The end
