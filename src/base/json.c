@@ -245,11 +245,11 @@ get_member(Datum object, const char *key, JsonbValue *member)
  * there.
  */
 char *
-pgqrs_json_text(Datum value, const char *key)
+pgqrs_json_text(Datum object, const char *key)
 {
 	JsonbValue v;
 
-	if (!get_member(value, key, &v) || v.type != jbvString)
+	if (!get_member(object, key, &v) || v.type != jbvString)
 		return NULL;
 	return pnstrdup(v.val.string.val, v.val.string.len);
 }

@@ -95,6 +95,7 @@ typedef struct Wait
 	bool ended;				  /* the status has changed since */
 	bool may_take;			  /* the worker is ready and has room */
 	bool locked; /* the worker's limit is locked, so may_take is not known */
+	bool has_queues; /* they were listed */
 	int count;
 	WaitQueue *queues;
 	PgqrsQueueSet *set; /* of the queues, if there are more than wake-ups */
@@ -505,8 +506,9 @@ list_queues(Wait *w, const PgqrsWorker *worker)
 	TimestampTz now = pgqrs_clock_peek();
 
 	release_queues(w);
-	if (w->queues != NULL)
+	if (w->has_queues)
 		pfree(w->queues);
+	w->has_queues = true;
 	w->queues = MemoryContextAllocHuge(w->context,
 									   Max(1, queues->count) * sizeof(WaitQueue));
 	for (int i = 0; i < queues->count; i++)
@@ -555,7 +557,7 @@ choose_queues(Wait *w, const PgqrsWorker *worker)
 	PgqrsQueue queue;
 	WaitQueue *q;
 
-	if (w->queues == NULL || w->polls || (w->has_taken && !is_queue) ||
+	if (!w->has_queues || w->polls || (w->has_taken && !is_queue) ||
 		(is_queue &&
 		 (taken_queue(w) == NULL ||
 		  !pgqrs_queue_allows(w->taken.id, PRIVILEGE_WORK, &queue))))
@@ -663,7 +665,7 @@ look_for_work(Wait *w)
 	}
 	pgqrs_async_commit_begin();
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
-	if (w->queues == NULL && !w->polls)
+	if (!w->has_queues && !w->polls)
 		watch_changes_first(w);
 	check_worker(w, messages, &worker);
 	if (!w->ended)

@@ -264,11 +264,11 @@ probe_queue(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queue,
 
 void
 pgqrs_queue_probe(PgqrsTable *messages, TupleTableSlot *slot,
-				  const PgqrsQueue *queue, int max, PgqrsQueueProbe *result)
+				  const PgqrsQueue *queue, int max, PgqrsQueueProbe *probe)
 {
 	pgqrs_floor_call_begin();
 	probe_queue(messages, slot, queue, max, pgqrs_wakeup_slot(queue->queue_id),
-				result);
+				probe);
 }
 
 void

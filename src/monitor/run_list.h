@@ -36,13 +36,13 @@ extern HeapTuple pgqrs_read_result(int64 run_id, TupleDesc desc);
 extern bool pgqrs_read_crashes(int64 run_id, int *crashes);
 
 /* The run with an idempotency key, or 0. */
-extern int64 pgqrs_read_find_run(const char *workflow, const char *key);
+extern int64 pgqrs_read_find_run(const char *name, const char *key);
 
 /* The rows of a set-returning function, stored in store. */
 extern void pgqrs_read_runs(const PgqrsRunFilter *filter,
 							Tuplestorestate *store, TupleDesc desc);
 extern void pgqrs_read_steps(int64 run_id, Tuplestorestate *store, TupleDesc desc);
-extern void pgqrs_read_peek(const char *queue, int n, Tuplestorestate *store,
+extern void pgqrs_read_peek(const char *name, int n, Tuplestorestate *store,
 							TupleDesc desc);
 
 #endif /* PGQRS_RUN_LIST_H */

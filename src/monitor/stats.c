@@ -114,9 +114,11 @@ ended_begin(EndedScan *ended, Reader *r, int64 queue_id, bool has_dead)
 {
 	static const PgqrsIndexId indexes[2] = {INDEX_ARCHIVE_ENDED, INDEX_ARCHIVE_DEAD};
 
-	ended->count = has_dead ? 2 : 1;
+	int count = has_dead ? 2 : 1;
+
+	ended->count = count;
 	ended->has[1] = false;
-	for (int i = 0; i < ended->count; i++)
+	for (int i = 0; i < count; i++)
 	{
 		scan_begin(&ended->scans[i], &r->archive, indexes[i],
 				   BackwardScanDirection, queue_id);

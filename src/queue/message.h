@@ -59,7 +59,7 @@ extern TimestampTz pgqrs_when_clock(int64 queue_id, const PgqrsWhen *when);
 /*
  * Sends a message; returns its id, or for a duplicate key as on_duplicate says.
  */
-extern int64 pgqrs_message_enqueue(const char *queue, const PgqrsNewMessage *m);
+extern int64 pgqrs_message_enqueue(const char *name, const PgqrsNewMessage *m);
 
 /* Messages to be sent together. */
 typedef struct PgqrsNewMessages
@@ -73,7 +73,7 @@ typedef struct PgqrsNewMessages
 } PgqrsNewMessages;
 
 /* Sends many; ids: one each. */
-extern void pgqrs_message_enqueue_batch(const char *queue,
+extern void pgqrs_message_enqueue_batch(const char *name,
 										const PgqrsNewMessages *batch, int64 *ids);
 
 /*

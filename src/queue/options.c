@@ -85,15 +85,15 @@ pgqrs_options_init(PgqrsOptions *s, const PgqrsOption *known, int count)
  * value is the default.
  */
 void
-pgqrs_options_give(PgqrsOptions *s, int i, Datum value)
+pgqrs_options_give(PgqrsOptions *s, int setting, Datum value)
 {
-	const PgqrsOption *option = &s->known[i];
+	const PgqrsOption *option = &s->known[setting];
 
-	s->values[i] = pgqrs_value(value);
-	s->given[i] = true;
+	s->values[setting] = pgqrs_value(value);
+	s->given[setting] = true;
 	if (option->column == 0 &&
-		strcmp(as_text(s->values[i], type_of(option)),
-			   as_text(s->defaults[i], type_of(option))) != 0)
+		strcmp(as_text(s->values[setting], type_of(option)),
+			   as_text(s->defaults[setting], type_of(option))) != 0)
 		pgqrs_error_not_supported(psprintf("argument \"%s\"", option->name));
 }
 

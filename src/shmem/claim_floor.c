@@ -842,7 +842,9 @@ void
 pgqrs_floor_mark_dirty(void)
 {
 	modified = true;
-	if (!INJECT(FLOOR_RAISE_WHEN_DIRTY) && !INJECT(FLOOR_RAISE_AFTER_END))
+	if (INJECT(FLOOR_RAISE_WHEN_DIRTY))
+		return;
+	if (!INJECT(FLOOR_RAISE_AFTER_END))
 		dirty = true;
 }
 
@@ -1526,9 +1528,12 @@ begin_sweep(PgqrsFloorSweep *sweep, PgqrsFloor *floor)
 bool
 pgqrs_floor_sweep_next(PgqrsFloorSweep *sweep)
 {
-	int count = shared == NULL ? 0 : shared->names.count;
+	int count;
 
-	if (sweep->visited == 0 && count > 0)
+	if (shared == NULL)
+		return false;
+	count = shared->names.count;
+	if (sweep->visited == 0)
 		sweep->next = pg_atomic_read_u32(&shared->sweep_at);
 	while (sweep->visited < count)
 	{

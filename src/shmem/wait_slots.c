@@ -118,21 +118,26 @@ waiters_of(PgqrsWakeup wakeup)
 	return &shared->counts[hash & (COUNTS - 1)];
 }
 
+static int
+member_of_slot(int slot)
+{
+	return slot < 0 ? PGQRS_QUEUE_SLOTS : slot;
+}
+
 void
 pgqrs_queue_set_add(PgqrsQueueSet *set, int slot)
 {
-	if (slot < 0)
-		set->unplaced = true;
-	else
-		set->slots[slot / 64] |= UINT64CONST(1) << (slot % 64);
+	int member = member_of_slot(slot);
+
+	set->members[member / 64] |= UINT64CONST(1) << (member % 64);
 }
 
 static bool
 is_in_set(const PgqrsQueueSet *set, int slot)
 {
-	if (slot < 0)
-		return set->unplaced;
-	return (set->slots[slot / 64] & UINT64CONST(1) << (slot % 64)) != 0;
+	int member = member_of_slot(slot);
+
+	return (set->members[member / 64] & UINT64CONST(1) << (member % 64)) != 0;
 }
 
 int

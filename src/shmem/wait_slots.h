@@ -46,11 +46,10 @@ typedef struct PgqrsWakeup
 /* Number of slots for queues, for all databases together. */
 #define PGQRS_QUEUE_SLOTS 16384
 
-/* A set of queues, by their slots; all queues without a slot are one member. */
+/* A set of queues, by their slots; all queues without a slot are the last member. */
 typedef struct PgqrsQueueSet
 {
-	bool unplaced;
-	uint64 slots[PGQRS_QUEUE_SLOTS / 64];
+	uint64 members[PGQRS_QUEUE_SLOTS / 64 + 1];
 } PgqrsQueueSet;
 
 extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);

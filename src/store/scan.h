@@ -49,7 +49,7 @@ extern bool pgqrs_row_fetch(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 							const Datum *keys, TupleTableSlot *slot);
 
 /* Whether a table has a row of an id, the first column of the index. */
-extern bool pgqrs_table_has_row(PgqrsTableId table, PgqrsIndexId index, int64 id);
+extern bool pgqrs_table_has_row(PgqrsTableId table_id, PgqrsIndexId index, int64 id);
 extern bool pgqrs_row_fetch_id(PgqrsTable *table, int64 id, TupleTableSlot *slot);
 
 /* Scans.  slot and keys stay valid until the next call on the same scan. */

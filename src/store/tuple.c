@@ -560,7 +560,7 @@ row_exists_or_wait(PgqrsTable *table, Relation index, int nkeys, const PgqrsKey 
  * whether the row exists then.
  */
 bool
-pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId id, int nkeys,
+pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId index, int nkeys,
 					   const Datum *values)
 {
 	PgqrsKey keys[PGQRS_MAX_KEYS];
@@ -568,7 +568,8 @@ pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId id, int nkeys,
 	for (int i = 0; i < nkeys; i++)
 		keys[i] = (PgqrsKey){i + 1, BTEqualStrategyNumber, values[i]};
 	return row_exists_or_wait(table,
-							  pgqrs_index_open(&table->open, pgqrs_catalog_index(id)),
+							  pgqrs_index_open(&table->open,
+											   pgqrs_catalog_index(index)),
 							  nkeys, keys);
 }
 

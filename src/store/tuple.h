@@ -37,7 +37,7 @@ extern void pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count);
 extern bool pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row,
 									PgqrsIndexId arbiter);
 extern bool pgqrs_row_insert_first(PgqrsTable *table, const PgqrsRow *row,
-								   PgqrsIndexId index, int nkeys);
+								   PgqrsIndexId id, int nkeys);
 extern bool pgqrs_row_await_writer(PgqrsTable *table, PgqrsIndexId index,
 								   int nkeys, const Datum *values);
 extern void pgqrs_row_update(PgqrsTable *table, TupleTableSlot *old,

@@ -42,7 +42,7 @@ extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
 extern bool pgqrs_cancel_without_waiting(int64 run_id, const char *reason);
 
 /* Cancels up to max_rows runs that match, in ascending order. */
-extern PgqrsCancelled pgqrs_cancel_many(const char *workflow,
+extern PgqrsCancelled pgqrs_cancel_many(const char *name,
 										const PgqrsCancelFilter *filter,
 										const char *reason, int max_rows);
 

@@ -124,6 +124,7 @@ stored_children(const PgqrsStepRows *s, int64 **ids)
 	NullableDatum input = pgqrs_step_value(s, Steps_input);
 	int count;
 
+	*ids = NULL;
 	if (input.isnull)
 		return -1;
 	count = pgqrs_json_count(input.value, "run_ids");

@@ -43,10 +43,10 @@ extern bool pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_i
 								   bool all, NullableDatum *results);
 
 /*
- * Fills the step of a child with its end, as awaiting it would; slot: one of
- * runs. False: the child has not ended.
+ * Fills the step of a child with its end, as awaiting it would; run: a slot
+ * of runs. False: the child has not ended.
  */
-extern bool pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *slot,
+extern bool pgqrs_child_fill_end(PgqrsTable *runs, TupleTableSlot *run,
 								 int64 child, PgqrsRow *step);
 
 #endif /* PGQRS_CHILD_H */

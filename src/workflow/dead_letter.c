@@ -403,9 +403,10 @@ run_bulk_visit(void *arg)
 }
 
 int64
-pgqrs_dead_letter_replay_many(const char *name, int64 max_rows, const char *error_type)
+pgqrs_dead_letter_replay_many(const char *queue, int64 max_rows,
+							  const char *error_type)
 {
-	BulkVisit bulk = {name, max_rows, -1, error_type, visit_replay};
+	BulkVisit bulk = {queue, max_rows, -1, error_type, visit_replay};
 
 	while (!pgqrs_quarantine_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();
@@ -413,9 +414,9 @@ pgqrs_dead_letter_replay_many(const char *name, int64 max_rows, const char *erro
 }
 
 int64
-pgqrs_dead_letter_purge(const char *name, int64 older_than)
+pgqrs_dead_letter_purge(const char *queue, int64 older_than)
 {
-	BulkVisit bulk = {name, PG_INT64_MAX, older_than, NULL, visit_purge};
+	BulkVisit bulk = {queue, PG_INT64_MAX, older_than, NULL, visit_purge};
 
 	while (!pgqrs_quarantine_try(run_bulk_visit, &bulk))
 		CHECK_FOR_INTERRUPTS();

@@ -19,6 +19,6 @@ extern void pgqrs_outbox_send(PgqrsTable *messages, const PgqrsQueue *workflow,
 							  const PgqrsRow *run);
 
 /* PQ001, 42501 or PQ016 unless the current role may use that queue as an outbox. */
-extern void pgqrs_outbox_check(const char *queue);
+extern void pgqrs_outbox_check(const char *name);
 
 #endif /* PGQRS_OUTBOX_H */

@@ -88,10 +88,10 @@ extern const char *pgqrs_run_damage(PgqrsTable *runs, int64 run_id,
  * Triggers a run: returns the id of the new run, or the result of on_duplicate
  * if the key is taken.
  */
-extern int64 pgqrs_run_trigger(const char *workflow, PgqrsNewRun *r);
-extern void pgqrs_run_trigger_batch(const char *workflow, PgqrsNewRun *r,
-									int count, const NullableDatum *inputs,
-									char **keys, int64 *ids);
+extern int64 pgqrs_run_trigger(const char *name, PgqrsNewRun *r);
+extern void pgqrs_run_trigger_batch(const char *name, PgqrsNewRun *r, int count,
+									const NullableDatum *inputs, char **keys,
+									int64 *ids);
 
 /* The id of the run that has an idempotency key; the slots are for reading. */
 extern bool pgqrs_run_by_key(PgqrsTable *messages, TupleTableSlot *message,

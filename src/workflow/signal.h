@@ -25,7 +25,7 @@ typedef enum PgqrsSignalResult
 } PgqrsSignalResult;
 
 /* Returns the signal's id, or the id of the run's earlier signal with the same key. */
-extern int64 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *s);
+extern int64 pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal);
 
 /* The content of a received signal, copied into the current memory context. */
 typedef struct PgqrsSignalContent

@@ -343,7 +343,6 @@ pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 	JsonbIterator *iterator;
 	JsonbIteratorToken token;
 	JsonbValue v;
-	char *key = NULL;
 
 	if (!JB_ROOT_IS_OBJECT(object))
 		ereport(ERROR,
@@ -354,10 +353,13 @@ pgqrs_retry_policy_merge(PgqrsRetryPolicy *policy, Datum overrides)
 	iterator = JsonbIteratorInit(&object->root);
 	while ((token = JsonbIteratorNext(&iterator, &v, true)) != WJB_DONE)
 	{
-		if (token == WJB_KEY)
-			key = pnstrdup(v.val.string.val, v.val.string.len);
-		else if (token == WJB_VALUE)
-			merge_policy_value(policy, key, &v);
+		char *key;
+
+		if (token != WJB_KEY)
+			continue;
+		key = pnstrdup(v.val.string.val, v.val.string.len);
+		JsonbIteratorNext(&iterator, &v, true);
+		merge_policy_value(policy, key, &v);
 	}
 	pgqrs_retry_policy_check(policy);
 }
