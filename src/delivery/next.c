@@ -8,15 +8,23 @@
  * Plain messages under their current leases are archived as they come.  From the
  * first other item on, all items are ended in one subtransaction; if one of them
  * is refused, each is ended in a subtransaction of its own.
+ *
+ * The claim of a transaction that has ended messages raises no floor, see
+ * claim_floor.c.  So that dead index entries do not pile up in front of the claims
+ * of workers that only call pgqrs_next(), some of its calls first look at a queue.
  */
 #include "delivery/next.h"
 
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/subxact.h"
+#include "delivery/queue_probe.h"
 #include "miscadmin.h"
 #include "queue/message.h"
 #include "store/scan.h"
+
+/* Of so many calls of a session, one looks at a queue. */
+#define PROBE_EVERY 16
 
 /* Items to end: places in the order, from first to before end. */
 typedef struct Ending
@@ -114,11 +122,37 @@ end_done(const PgqrsDone *done, PgqrsRefuse refuse, void *arg)
 	end_one_by_one(&items, refuse, arg);
 }
 
+/*
+ * Raises the floors of the queue of the message, which the call is about to end:
+ * the claim of that message left a dead index entry there.
+ */
+static void
+probe_sometimes(int64 message_id)
+{
+	static uint32 calls = 0;
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
+	PgqrsQueueProbe probe;
+	PgqrsQueue queue;
+
+	if (calls++ % PROBE_EVERY != 0)
+		return;
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	slot = pgqrs_table_slot(messages);
+	if (pgqrs_row_fetch_id(messages, message_id, slot) &&
+		pgqrs_queue_by_id(pgqrs_get_int64(slot, Messages_queue_id), &queue))
+		pgqrs_queue_probe(messages, slot, &queue, 1, &probe);
+	pgqrs_table_close(messages);
+}
+
 void
 pgqrs_next(const PgqrsDone *done, PgqrsRefuse refuse, const PgqrsClaimRequest *request)
 {
 	if (done->count > 0)
+	{
+		probe_sometimes(done->ids[done->order[0]]);
 		end_done(done, refuse, request->arg);
+	}
 	pgqrs_claim(request);
 }
 
