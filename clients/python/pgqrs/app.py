@@ -202,17 +202,19 @@ class Calls:
     async def aconnect(self) -> psycopg.AsyncConnection:
         return await psycopg.AsyncConnection.connect(self.conninfo, **self.options)
 
-    def close(self) -> None:
-        """Closes the connections of its calls that are idle."""
-        for pool in self.pools.values():
-            pool.close()
-
 
 class App(Blocking, Calls):
     """What a program runs and calls."""
 
     def _pool(self, name: str, size: int) -> Pool:
-        return self.pools.setdefault(name, Pool(self.connect, size))
+        if name not in self.pools:
+            self.pools[name] = Pool(self.connect, size)
+        return self.pools[name]
+
+    def close(self) -> None:
+        """Closes the connections of its calls that are idle."""
+        for pool in self.pools.values():
+            pool.close()
 
 
 class AsyncApp(Awaiting, Calls):
@@ -223,3 +225,7 @@ class AsyncApp(Awaiting, Calls):
         if name not in self.pools or self.pools[name].loop is not loop:
             self.pools[name] = AsyncPool(self.aconnect, size)
         return self.pools[name]
+
+    async def close(self) -> None:
+        for pool in self.pools.values():
+            await pool.close()

@@ -82,11 +82,10 @@ class Pool:
 
     def close(self) -> None:
         """Closes the idle ones."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                connection = self._places.get_nowait()
-                if connection is not None:
-                    connection.close()
+        for connection in _take_all(self._places):
+            self._places.put(None)
+            if connection is not None:
+                connection.close()
 
 
 class AsyncPool:
@@ -116,8 +115,15 @@ class AsyncPool:
             self._places.put_nowait(connection)
 
     async def close(self) -> None:
-        with contextlib.suppress(asyncio.QueueEmpty):
-            while True:
-                connection = self._places.get_nowait()
-                if connection is not None:
-                    await connection.close()
+        for connection in _take_all(self._places):
+            self._places.put_nowait(None)
+            if connection is not None:
+                await connection.close()
+
+
+def _take_all(places: Any) -> List:
+    taken = []
+    while not places.empty():
+        with contextlib.suppress(queue.Empty):
+            taken.append(places.get_nowait())
+    return taken

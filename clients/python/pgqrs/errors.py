@@ -155,7 +155,8 @@ BY_SQLSTATE = {c.sqlstate: c for c in (
     OtherNode, WaitTimeout, NoWorker, WorkerStopped, ScheduleInvalid, InvalidState)}
 LOST_LEASE = ('PQ006', 'PQ007', 'PQ014')        # of a call under the lease
 NOT_OURS = ('PQ003', 'PQ005', 'PQ010')          # of the call that gives the work up, besides
-REPEATABLE = ('40001', '40P01', '25006')        # 25006: of a server that is a standby for the moment
+READ_ONLY = '25006'                             # of a server that is a standby for the moment
+REPEATABLE = ('40001', '40P01', READ_ONLY)
 UNSTORABLE = ('22021', '22P02', '22P05')
 
 

@@ -16,8 +16,8 @@ from . import codec as codecs
 from . import trace
 from .connection import Array, Duration, call, interval
 from .driver import Awaiting, Blocking, Invoke, Pause, Statement, Together, in_step, operation
-from .errors import (LOST_LEASE, NOT_OURS, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidState, InvalidStep,
-                     LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
+from .errors import (LOST_LEASE, NOT_OURS, READ_ONLY, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidState,
+                     InvalidStep, LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
                      retry_of, typed)
 
 log = logging.getLogger('pgqrs')
@@ -104,7 +104,9 @@ class Work:
         a call under the lease, not from the application's SQL."""
         if self.lost:
             raise LeaseLost() from error
-        if is_connection_lost(error):
+        if tries == 3:
+            log.warning('%s %s: repeating what failed: %s', self.queue, self.id, str(error).strip())
+        if is_connection_lost(error) or own and error.sqlstate == READ_ONLY:
             return min(2, 0.05 * 2 ** min(tries, 10))
         if error.sqlstate in REPEATABLE and tries < TRIES:
             return min(1, 0.01 * 2 ** min(tries, 10))

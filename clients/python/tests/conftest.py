@@ -1,8 +1,11 @@
 """What the tests share: an app for each, with names of its own."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import os
+import threading
 import time
 from typing import Any, Callable, Iterator
 
@@ -51,3 +54,27 @@ def run(app: pgqrs.App, workflow: Any, input: Any = None) -> Any:
     handle = app.start(workflow, input)
     testing.drain(app)
     return handle.result(0)
+
+
+@contextlib.contextmanager
+def working(app: Any, **options: Any) -> Iterator[pgqrs.Worker]:
+    """A worker in a thread, which is drained at the end."""
+    worker = pgqrs.Worker(app, **{'name': f'worker {next(numbers)}', 'grace': 10, **options})
+    errors = []
+
+    def work() -> None:
+        try:
+            asyncio.run(worker.work())
+        except BaseException as e:
+            errors.append(e)
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    until(lambda: worker.worker_id or errors, 'the worker is registered')
+    worker.errors, worker.thread = errors, thread
+    try:
+        yield worker
+    finally:
+        if thread.is_alive():
+            worker.loop.call_soon_threadsafe(worker.drain)
+            thread.join(60)
+        assert not thread.is_alive(), 'the worker does not end'
