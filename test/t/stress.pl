@@ -60,7 +60,7 @@ sub client_script
 sub transaction
 {
 	my ($gid) = @_;
-	my $queue = pick('long.mixed', 'long.mixed', 'long.direct');
+	my $queue = pick('long.mixed', 'long.once', 'long.direct');
 	my $act = "SELECT stress.act('$queue') \\g /dev/null\n";
 	my $script = 'BEGIN ISOLATION LEVEL ' . pick('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE') . ";\n";
 	for (0 .. rand 4)
@@ -71,7 +71,7 @@ sub transaction
 		$script .= pick("ROLLBACK TO s;\n", "RELEASE s;\n") if $savepoint;
 	}
 	return $script . pick("COMMIT;\n", "ROLLBACK;\n") if rand() < 0.4;
-	return $script . "PREPARE TRANSACTION '$gid';\nSELECT set_config('stress.long_mixed', '', false), set_config('stress.long_direct', '', false) \\g /dev/null\n";
+	return $script . "PREPARE TRANSACTION '$gid';\nSELECT set_config('stress.long_' || queue, '', false) FROM unnest('{mixed,once,direct}'::text[]) AS queue \\g /dev/null\n";
 }
 
 # Commits and rolls back prepared transactions whose name begins so.

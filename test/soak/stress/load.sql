@@ -2,12 +2,13 @@
 --
 -- Queues "short.*" see short transactions of few clients, so that claims start
 -- close to the present; "long.mixed" everything, and dead letters;
--- "long.direct" also what a superuser writes by hand.
+-- "long.once" mostly claims that end what has expired; "long.direct" also what a superuser writes by hand.
 CREATE SCHEMA stress;
 
 SELECT pgqrs_create_queue('short.1', max_attempts => 1000000),
 	pgqrs_create_queue('short.2', max_attempts => 1000000),
 	pgqrs_create_queue('long.mixed', max_attempts => 3),
+	pgqrs_create_queue('long.once', max_attempts => 1),
 	pgqrs_create_queue('long.direct', max_attempts => 1000000);
 
 -- Each row is written in the transaction that did it.  A transaction that changes a
@@ -232,9 +233,9 @@ DECLARE
 BEGIN
 	WHILE clock_timestamp() < until LOOP
 		CALL stress.begin();
-		queue := stress.pick('short.1', 'short.2', 'long.mixed', 'long.direct');
+		queue := stress.pick('short.1', 'short.2', 'long.mixed', 'long.once', 'long.direct');
 		short := queue LIKE 'short.%';
-		wide := NOT short AND random() < 0.1;
+		wide := NOT short AND random() < 0.3;
 		IF random() < 0.05 THEN
 			-- nothing but a claim, which is not written down and a crash may take back
 			PERFORM pgqrs_dequeue(queue, NULL, 3, '10 ms');
@@ -327,7 +328,7 @@ CREATE TABLE stress.lost (LIKE pgqrs_messages);
 CREATE PROCEDURE stress.drain() LANGUAGE plpgsql AS $$
 DECLARE
 	long_lease CONSTANT interval := '1 hour';
-	names text[] := ARRAY['short.1', 'short.2', 'long.mixed', 'long.direct'];
+	names text[] := ARRAY['short.1', 'short.2', 'long.mixed', 'long.once', 'long.direct'];
 	begun timestamptz;
 BEGIN
 	TRUNCATE stress.drained, stress.lost;
