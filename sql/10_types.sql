@@ -10,7 +10,7 @@ CREATE TYPE pgqrs_step_status AS ENUM
 COMMENT ON TYPE pgqrs_step_status IS 'state of a workflow step; PENDING waits for a retry';
 
 CREATE TYPE pgqrs_step_kind AS ENUM
-	('FUNCTION', 'SLEEP', 'SIGNAL', 'CHILD', 'PAUSE');
+	('FUNCTION', 'SLEEP', 'SIGNAL', 'CHILD', 'PAUSE', 'ANY');
 COMMENT ON TYPE pgqrs_step_kind IS 'kind of a workflow step; a step id keeps its kind';
 
 CREATE TYPE pgqrs_outcome AS ENUM

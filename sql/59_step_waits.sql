@@ -56,6 +56,12 @@ RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_aw
 COMMENT ON FUNCTION pgqrs_await_children(bigint, bigint, text, text) IS
 'waits until all of the children that were started together have ended, or with mode => ''any'' until one has, in any status. results: [{"run_id", "status", "output", "error"}] of all children, in order; those that have not ended have their current status. Not done and errors: as pgqrs_await_child().';
 
+CREATE FUNCTION pgqrs_await_any(run_id bigint, lease bigint, step_id text, signals text[] = '{}', children text[] = '{}', timeout interval = NULL,
+	OUT ready boolean, OUT source text, OUT name text, OUT payload jsonb)
+RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_await_any';
+COMMENT ON FUNCTION pgqrs_await_any(bigint, bigint, text, text[], text[], interval) IS
+'a step that waits for the first of several: signals of these names, children that were started as these steps, timeout (NULL: no limit). ready: source is signal, child or timeout, name is that of the signal or the child''s step id, payload is that of the signal or {"status", "output", "error"} of the child. What is there when it is called wins over a timeout that has passed; of several the one that was sent or ended first. A signal is consumed as by pgqrs_await_signal(). A child is not: pgqrs_await_child() returns its end, too; later calls for other steps leave it out. Not ready: the run is PAUSED and the lease has ended; leave the handler and call this again after the next delivery. Each array has at most 10000 elements. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled or cancellation requested, PQ007 ended or past its deadline, PQ016 no child was started as one of the steps, or a step of another kind, 22004, 22023 also if there is nothing to wait for, 42501.';
+
 -- Cancelling, deleting, running again.
 
 CREATE FUNCTION pgqrs_cancel_run(run_id bigint, reason text = NULL)

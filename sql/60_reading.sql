@@ -39,7 +39,7 @@ COMMENT ON TYPE pgqrs_run IS 'a workflow run as pgqrs_get_run() and pgqrs_list_r
 COMMENT ON COLUMN pgqrs_run.run_id IS 'also the id of the run''s message';
 COMMENT ON COLUMN pgqrs_run.workflow IS 'the workflow of the run';
 COMMENT ON COLUMN pgqrs_run.status IS 'QUEUED, RUNNING (also while it waits for a retry or for the next worker), PAUSED, SUCCESS, ERROR or CANCELLED';
-COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what the run waits for while it is PAUSED: pause, sleep, child, all children or any child and the step, or signal and its name';
+COMMENT ON COLUMN pgqrs_run.waiting_for IS 'what the run waits for while it is PAUSED: pause, sleep, child, all children, any child or any of and the step, or signal and its name';
 COMMENT ON COLUMN pgqrs_run.visible_after IS 'when work continues: the end of the lease while a worker holds it; NULL once the run has ended';
 COMMENT ON COLUMN pgqrs_run.attempt IS 'the number of claims';
 COMMENT ON COLUMN pgqrs_run.failures IS 'failures that pgqrs_fail_run() reported';

@@ -490,6 +490,15 @@ arg_int64_array(FunctionCallInfo fcinfo, int n, const char *name,
 	return count;
 }
 
+int64 *
+pgqrs_arg_ids(FunctionCallInfo fcinfo, int n, const char *name, int *count)
+{
+	int64 *ids;
+
+	*count = arg_int64_array(fcinfo, n, name, true, &ids);
+	return ids;
+}
+
 static int
 arg_leases(FunctionCallInfo fcinfo, int n, const char *ids_name,
 		   const char *leases_name, bool refuse_null, int64 **ids, int64 **leases)
@@ -677,6 +686,32 @@ pgqrs_text_value(const char *text)
 	return text != NULL ? pgqrs_value(CStringGetTextDatum(text)) : PGQRS_NULL;
 }
 
+/* The elements of a one-dimensional text[] without NULLs; empty is allowed. */
+static int
+get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
+{
+	bool *nulls;
+
+	return pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, values, &nulls);
+}
+
+char **
+pgqrs_arg_keys_or(FunctionCallInfo fcinfo, int n, const char *name, int *count)
+{
+	Datum *values;
+	char **keys;
+
+	*count = PG_ARGISNULL(n) ? 0 : get_texts(fcinfo, n, name, &values);
+	keys = palloc(*count * sizeof(char *));
+	for (int i = 0; i < *count; i++)
+	{
+		keys[i] = TextDatumGetCString(values[i]);
+		pgqrs_check_key(keys[i], psprintf("%s[%d]", name, i + 1));
+	}
+	pgqrs_check_distinct(keys, *count, name);
+	return keys;
+}
+
 /*
  * Options
  */
@@ -705,15 +740,6 @@ arg_option_duration(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
 					 errhint("Use a duration from 0 to %s.",
 							 duration_text(option->max))));
 	return IntervalPGetDatum(pgqrs_interval(duration));
-}
-
-/* The elements of a one-dimensional text[] without NULLs; empty is allowed. */
-static int
-get_texts(FunctionCallInfo fcinfo, int n, const char *name, Datum **values)
-{
-	bool *nulls;
-
-	return pgqrs_arg_array(fcinfo, n, name, TEXTOID, true, values, &nulls);
 }
 
 static Datum

@@ -96,6 +96,10 @@ extern void pgqrs_arg_same_length(int count, const char *name, int other_count,
 /* 22023 if two items have the same key, naming them; NULL keys do not count. */
 extern void pgqrs_check_distinct(char **keys, int count, const char *name);
 
+/* Distinct names, signals or step ids; NULL: none. */
+extern char **pgqrs_arg_keys_or(FunctionCallInfo fcinfo, int n,
+								const char *name, int *count);
+
 /* The behaviour if the idempotency key is taken. */
 extern PgqrsOnDuplicate pgqrs_arg_on_duplicate(FunctionCallInfo fcinfo, int n);
 
@@ -122,6 +126,9 @@ extern int pgqrs_arg_leases_or_none(FunctionCallInfo fcinfo, int n,
 
 /* 0: no worker; PQ005 for what cannot be the id of one. */
 extern int64 pgqrs_arg_worker_or_none(FunctionCallInfo fcinfo, int n);
+
+extern int64 *pgqrs_arg_ids(FunctionCallInfo fcinfo, int n, const char *name,
+							int *count);
 
 /* The length of a lease, more than 0; -1: that of the queue. */
 extern int64 pgqrs_arg_lease_time(FunctionCallInfo fcinfo, int n);

@@ -226,15 +226,59 @@ sql_wait(PG_FUNCTION_ARGS)
 	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
 	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 1, 300 * USECS_PER_SEC);
 	HeapTuple result;
+	int ended;
 
 	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait");
-	result = pgqrs_wait_for_run(run_id, timeout, pgqrs_result_desc(fcinfo));
+	result = pgqrs_wait_for_runs(&run_id, 1, timeout, pgqrs_result_desc(fcinfo),
+								 &ended);
 	if (result == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_WAIT_TIMEOUT),
 				 errmsg("run " INT64_FORMAT " did not end in time", run_id),
 				 errhint("The run continues. Wait again, or look at the run with pgqrs_get_run().")));
 	PG_RETURN_DATUM(HeapTupleGetDatum(result));
+}
+
+/* The columns of pgqrs_result(), which are the others of pgqrs_wait_any(). */
+static TupleDesc
+result_of_one(TupleDesc desc)
+{
+	TupleDesc one = CreateTemplateTupleDesc(desc->natts - 1);
+
+	for (int i = 1; i <= one->natts; i++)
+		TupleDescCopyEntry(one, i, desc, i + 1);
+	return one;
+}
+
+PG_FUNCTION_INFO_V1(sql_wait_any);
+Datum
+sql_wait_any(PG_FUNCTION_ARGS)
+{
+	int count;
+	int64 *run_ids = pgqrs_arg_ids(fcinfo, 0, "run_ids", &count);
+	int64 timeout = pgqrs_arg_wait_timeout(fcinfo, 1, 300 * USECS_PER_SEC);
+	TupleDesc desc = pgqrs_result_desc(fcinfo);
+	TupleDesc one = result_of_one(desc);
+	Datum values[WaitAny_natts];
+	bool nulls[WaitAny_natts];
+	HeapTuple result;
+	int ended;
+
+	pgqrs_require_nonatomic(fcinfo, "pgqrs_wait_any");
+	memset(nulls, true, sizeof(nulls));
+	if (count > 0)
+	{
+		result = pgqrs_wait_for_runs(run_ids, count, timeout, one, &ended);
+		if (result == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_PGQRS_WAIT_TIMEOUT),
+					 errmsg("none of %d runs ended in time", count),
+					 errhint("The runs continue. Wait again, or look at them with pgqrs_get_run().")));
+		values[WaitAny_run_id] = Int64GetDatum(run_ids[ended]);
+		nulls[WaitAny_run_id] = false;
+		heap_deform_tuple(result, one, values + 1, nulls + 1);
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
 
 PG_FUNCTION_INFO_V1(sql_list_runs);

@@ -8,6 +8,7 @@
 #include "funcapi.h"
 #include "monitor/run_list.h"
 #include "nodes/execnodes.h"
+#include "workflow/await_any.h"
 #include "workflow/child.h"
 #include "workflow/signal.h"
 #include "workflow/step.h"
@@ -297,6 +298,33 @@ sql_await_children(PG_FUNCTION_ARGS)
 
 	row[AwaitChildren_done] = pgqrs_value(BoolGetDatum(done));
 	row[AwaitChildren_results] = results;
+	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
+}
+
+PG_FUNCTION_INFO_V1(sql_await_any);
+Datum
+sql_await_any(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
+	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
+	PgqrsAnyWait wait = {0};
+	int64 timeout = pgqrs_arg_duration_or(fcinfo, 5, "timeout", -1);
+	PgqrsAnyResult result = {NULL, NULL, PGQRS_NULL};
+	NullableDatum row[AwaitAny_natts];
+
+	wait.signals = pgqrs_arg_keys_or(fcinfo, 3, "signals", &wait.signal_count);
+	wait.children = pgqrs_arg_keys_or(fcinfo, 4, "children", &wait.child_count);
+	if (wait.signal_count == 0 && wait.child_count == 0 && timeout < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there is nothing to wait for"),
+				 errhint("Name a signal, a child or a time-out.")));
+	row[AwaitAny_ready] = pgqrs_value(BoolGetDatum(
+		pgqrs_await_any(run_id, lease, step_id, &wait, timeout, &result)));
+	row[AwaitAny_source] = pgqrs_text_value(result.source);
+	row[AwaitAny_name] = pgqrs_text_value(result.name);
+	row[AwaitAny_payload] = result.payload;
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
 }
 

@@ -504,6 +504,71 @@ pgqrs_json_signal_wait(const char *signal, TimestampTz deadline, NullableDatum h
 	return pgqrs_json_end(&json);
 }
 
+static void
+put_numbers(PgqrsJson *json, const char *key, const int64 *numbers, int count)
+{
+	put_string(json, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+		put_number(json, WJB_ELEM, numbers[i]);
+	put_end(json, WJB_END_ARRAY);
+}
+
+static void
+put_texts(PgqrsJson *json, const char *key, char **texts, int count)
+{
+	put_string(json, WJB_KEY, key);
+	pushJsonbValue(&json->state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+		put_string(json, WJB_ELEM, texts[i]);
+	put_end(json, WJB_END_ARRAY);
+}
+
+/* {"signals": […], "children": [steps], "run_ids": […], "deadline": deadline} */
+Datum
+pgqrs_json_any_wait(const PgqrsAnyWait *wait)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	put_texts(&json, "signals", wait->signals, wait->signal_count);
+	put_texts(&json, "children", wait->children, wait->child_count);
+	put_numbers(&json, "run_ids", wait->run_ids, wait->child_count);
+	if (!TIMESTAMP_IS_NOEND(wait->deadline))
+		pgqrs_json_put_instant(&json, "deadline", wait->deadline);
+	return pgqrs_json_end(&json);
+}
+
+/* {"source": source, "name": name}; no name: NULL */
+Datum
+pgqrs_json_any_taken(const char *source, const char *name)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "source", source);
+	if (name != NULL)
+		pgqrs_json_put_text(&json, "name", name);
+	return pgqrs_json_end(&json);
+}
+
+/* {"source", "name", "payload"}, null for missing values */
+Datum
+pgqrs_json_any_result(const char *source, const char *name, NullableDatum payload)
+{
+	NullableDatum no_name = PGQRS_NULL;
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_text(&json, "source", source);
+	if (name != NULL)
+		pgqrs_json_put_text(&json, "name", name);
+	else
+		pgqrs_json_put_json_or_null(&json, "name", no_name);
+	pgqrs_json_put_json_or_null(&json, "payload", payload);
+	return pgqrs_json_end(&json);
+}
+
 /* {"run_id": run_id, "status": status}; no status: NULL, as in a run's message */
 Datum
 pgqrs_json_run(int64 run_id, const char *status)
@@ -524,11 +589,7 @@ pgqrs_json_children(const int64 *run_ids, int count, const char *status)
 	PgqrsJson json;
 
 	pgqrs_json_begin(&json);
-	put_string(&json, WJB_KEY, "run_ids");
-	pushJsonbValue(&json.state, WJB_BEGIN_ARRAY, NULL);
-	for (int i = 0; i < count; i++)
-		put_number(&json, WJB_ELEM, run_ids[i]);
-	put_end(&json, WJB_END_ARRAY);
+	put_numbers(&json, "run_ids", run_ids, count);
 	if (status != NULL)
 		pgqrs_json_put_text(&json, "status", status);
 	return pgqrs_json_end(&json);
@@ -559,6 +620,25 @@ pgqrs_json_set_any(Datum children, NullableDatum results)
 	return DirectFunctionCall2(jsonb_concat, children, pgqrs_json_end(&json));
 }
 
+static void
+put_child_end(PgqrsJson *json, const PgqrsChildEnd *end)
+{
+	pgqrs_json_put_text(json, "status", end->status);
+	pgqrs_json_put_json_or_null(json, "output", end->output);
+	pgqrs_json_put_json_or_null(json, "error", end->error);
+}
+
+/* {"status", "output", "error"}, null for missing values */
+Datum
+pgqrs_json_child_end(const PgqrsChildEnd *end)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	put_child_end(&json, end);
+	return pgqrs_json_end(&json);
+}
+
 /* [{"run_id", "status", "output", "error"}], null for missing values */
 Datum
 pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
@@ -570,9 +650,7 @@ pgqrs_json_child_ends(const PgqrsChildEnd *ends, int count)
 	{
 		pushJsonbValue(&json.state, WJB_BEGIN_OBJECT, NULL);
 		pgqrs_json_put_int64(&json, "run_id", ends[i].run_id);
-		pgqrs_json_put_text(&json, "status", ends[i].status);
-		pgqrs_json_put_json_or_null(&json, "output", ends[i].output);
-		pgqrs_json_put_json_or_null(&json, "error", ends[i].error);
+		put_child_end(&json, &ends[i]);
 		pgqrs_json_end_inner(&json);
 	}
 	return end_array(&json);
@@ -664,4 +742,14 @@ pgqrs_json_element(Datum object, const char *key, int index)
 {
 	return number_value(
 		getIthJsonbValueFromContainer(array_value(object, key), index));
+}
+
+/* The same for a text; NULL if the element is none. */
+char *
+pgqrs_json_element_text(Datum object, const char *key, int index)
+{
+	JsonbValue *v = getIthJsonbValueFromContainer(array_value(object, key), index);
+
+	return v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) :
+								  NULL;
 }

@@ -58,6 +58,17 @@ typedef struct PgqrsChildEnd
 	NullableDatum error;
 } PgqrsChildEnd;
 
+/* What a step waits for that waits for the first of several. */
+typedef struct PgqrsAnyWait
+{
+	char **signals;
+	int signal_count;
+	char **children; /* their step ids */
+	int64 *run_ids;	 /* of the children */
+	int child_count;
+	TimestampTz deadline; /* DT_NOEND: none */
+} PgqrsAnyWait;
+
 /* Stands for a value that is too large to return. */
 extern Datum pgqrs_json_truncated(void);
 
@@ -65,6 +76,10 @@ extern Datum pgqrs_json_truncated(void);
 extern Datum pgqrs_json_until(TimestampTz until);
 extern Datum pgqrs_json_signal_wait(const char *signal, TimestampTz deadline,
 									NullableDatum headers);
+extern Datum pgqrs_json_any_wait(const PgqrsAnyWait *wait);
+extern Datum pgqrs_json_any_taken(const char *source, const char *name);
+extern Datum pgqrs_json_any_result(const char *source, const char *name,
+								   NullableDatum payload);
 extern Datum pgqrs_json_run(int64 run_id, const char *status);
 extern Datum pgqrs_json_children(const int64 *run_ids, int count,
 								 const char *status);
@@ -87,5 +102,9 @@ extern NullableDatum pgqrs_json_value(Datum object, const char *key);
 extern bool pgqrs_json_is_null(Datum value);
 extern int pgqrs_json_count(Datum object, const char *key);
 extern int64 pgqrs_json_element(Datum object, const char *key, int index);
+extern char *pgqrs_json_element_text(Datum object, const char *key, int index);
+
+/* {"status", "output", "error"} of a child */
+extern Datum pgqrs_json_child_end(const PgqrsChildEnd *end);
 
 #endif /* PGQRS_JSON_H */

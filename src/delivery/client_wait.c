@@ -82,7 +82,10 @@ typedef struct Wait
 	MemoryContext context; /* of this struct's lists, until the end of the wait */
 	MemoryContext look;	   /* of one look */
 
-	int64 run_id; /* 0: waits for work */
+	const int64 *run_ids; /* NULL: waits for work */
+	int run_count;
+	bool has_looked; /* at all runs */
+	int first_ended; /* the place of the run that has ended first */
 	TupleDesc desc;
 	HeapTuple result; /* in context */
 
@@ -98,7 +101,7 @@ typedef struct Wait
 	bool has_queues; /* they were listed */
 	int count;
 	WaitQueue *queues;
-	PgqrsQueueSet *set; /* of the queues, if there are more than wake-ups */
+	PgqrsQueueSet *set; /* of the queues or runs, if there are more than wake-ups */
 	int64 found;		/* the queue with a claimable message, or 0 */
 
 	bool polls;
@@ -381,22 +384,60 @@ end_look(Wait *w, MemoryContext old)
 	}
 }
 
-static bool
-look_for_run(Wait *w)
+/* More runs than wake-ups are watched as a set. */
+static void
+watch_runs(Wait *w)
 {
-	PgqrsWakeup wakeups[] = {{WAKEUP_RUN, -1, w->run_id}, {WAKEUP_RUNS}};
+	PgqrsWakeup wakeups[PGQRS_MAX_WAKEUPS];
+	int count = 0;
+
+	wakeups[count++] = (PgqrsWakeup){WAKEUP_RUNS};
+	if (w->set != NULL)
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_RUN_SET};
+	else
+		for (int i = 0; i < w->run_count; i++)
+			wakeups[count++] = (PgqrsWakeup){WAKEUP_RUN, -1, w->run_ids[i]};
+	pgqrs_wait_watch(wakeups, count, w->set);
+}
+
+static void
+make_run_set(Wait *w)
+{
+	if (w->run_count + 1 <= PGQRS_MAX_WAKEUPS)
+		return;
+	w->set = MemoryContextAllocZero(w->context, sizeof(PgqrsQueueSet));
+	for (int i = 0; i < w->run_count; i++)
+		pgqrs_queue_set_add_run(w->set, w->run_ids[i]);
+}
+
+/* Whether the wake-up is that of one run, for which this backend does not wait. */
+static bool
+is_woken_in_vain(const Wait *w)
+{
+	if (!w->has_looked || !w->has_taken || w->taken.kind != WAKEUP_RUN)
+		return false;
+	for (int i = 0; i < w->run_count; i++)
+		if (w->run_ids[i] == w->taken.id)
+			return false;
+	return true;
+}
+
+static bool
+look_for_runs(Wait *w)
+{
 	MemoryContext old = begin_look(w);
 	HeapTuple result;
-	Datum status;
-	bool isnull;
 
 	if (!w->polls)
-		pgqrs_wait_watch(wakeups, lengthof(wakeups), NULL);
-	result = pgqrs_read_result(w->run_id, w->desc);
-	status = heap_getattr(result, 1, w->desc, &isnull);
-	if (pgqrs_run_is_terminal(
-			pgqrs_enum_parse(ENUM_RUN_STATUS, TextDatumGetCString(status))))
+		watch_runs(w);
+	if (!is_woken_in_vain(w))
 	{
+		w->first_ended = pgqrs_read_first_ended(w->run_ids, w->run_count);
+		w->has_looked = true;
+	}
+	if (w->first_ended >= 0)
+	{
+		result = pgqrs_read_result(w->run_ids[w->first_ended], w->desc);
 		MemoryContextSwitchTo(w->context);
 		w->result = heap_copytuple(result);
 	}
@@ -703,11 +744,20 @@ wait_until(Wait *w, int64 timeout, bool (*look)(Wait *w))
 }
 
 HeapTuple
-pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc)
+pgqrs_wait_for_runs(const int64 *run_ids, int count, int64 timeout,
+					TupleDesc desc, int *ended)
 {
-	Wait w = {.context = CurrentMemoryContext, .run_id = run_id, .desc = desc};
+	Wait w = {
+		.context = CurrentMemoryContext,
+		.run_ids = run_ids,
+		.run_count = count,
+		.first_ended = -1,
+		.desc = desc,
+	};
 
-	wait_until(&w, timeout, look_for_run);
+	make_run_set(&w);
+	wait_until(&w, timeout, look_for_runs);
+	*ended = w.first_ended;
 	return w.result;
 }
 

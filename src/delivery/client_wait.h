@@ -18,10 +18,12 @@
 /* Durations in milliseconds. */
 
 /*
- * Waits until the run has ended; returns the row of pgqrs_result(), described
- * by desc, or NULL after the timeout.  PQ003.
+ * Waits until one of the runs has ended; returns the row of pgqrs_result() of
+ * the first, described by desc, or NULL after the timeout.  *ended: its place in
+ * run_ids.  PQ003.
  */
-extern HeapTuple pgqrs_wait_for_run(int64 run_id, int64 timeout, TupleDesc desc);
+extern HeapTuple pgqrs_wait_for_runs(const int64 *run_ids, int count,
+									 int64 timeout, TupleDesc desc, int *ended);
 
 /*
  * Waits until a dequeue with the same arguments would return a message; false

@@ -218,6 +218,36 @@ pgqrs_read_result(int64 run_id, TupleDesc desc)
 	return row;
 }
 
+int
+pgqrs_read_first_ended(const int64 *run_ids, int count)
+{
+	PgqrsTable *runs = pgqrs_table_open(TABLE_RUNS, false);
+	TupleTableSlot *run = pgqrs_table_slot(runs);
+	TimestampTz first_at = DT_NOEND;
+	int first = -1;
+	PgqrsQueue queue;
+
+	runs->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	for (int i = 0; i < count; i++)
+	{
+		TimestampTz at;
+
+		CHECK_FOR_INTERRUPTS();
+		require_readable_run(runs, run_ids[i], run, &queue);
+		if (!pgqrs_run_is_terminal(pgqrs_run_status(run)))
+			continue;
+		at = pgqrs_get_time(run, Runs_completed_at);
+		if (first < 0 || at < first_at)
+		{
+			first = i;
+			first_at = at;
+		}
+	}
+	UnregisterSnapshot(runs->snapshot);
+	pgqrs_table_close(runs);
+	return first;
+}
+
 int64
 pgqrs_read_find_run(const char *name, const char *key)
 {

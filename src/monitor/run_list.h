@@ -30,6 +30,12 @@ extern HeapTuple pgqrs_read_run(int64 run_id, TupleDesc desc);
 extern HeapTuple pgqrs_read_result(int64 run_id, TupleDesc desc);
 
 /*
+ * The place of the run that has ended first, -1: none has.  PQ003 if one of the
+ * runs is unknown to the current role.
+ */
+extern int pgqrs_read_first_ended(const int64 *run_ids, int count);
+
+/*
  * The crashes of a run, as visible to the caller's query; false if the run is
  * unknown to the current role.
  */

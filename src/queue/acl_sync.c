@@ -59,6 +59,7 @@ static const struct
 	{"pgqrs_apply_retention", OWNER},
 	{"pgqrs_archive_message", WORK},
 	{"pgqrs_archive_messages", WORK},
+	{"pgqrs_await_any", WORK},
 	{"pgqrs_await_child", WORK},
 	{"pgqrs_await_children", WORK},
 	{"pgqrs_await_signal", WORK},
@@ -157,6 +158,7 @@ static const struct
 	{"pgqrs_verify", OWNER},
 	{"pgqrs_version", READ},
 	{"pgqrs_wait", READ},
+	{"pgqrs_wait_any", READ},
 	{"pgqrs_wait_for_work", WORK},
 };
 

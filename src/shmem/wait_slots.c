@@ -132,6 +132,20 @@ pgqrs_queue_set_add(PgqrsQueueSet *set, int slot)
 	set->members[member / 64] |= UINT64CONST(1) << (member % 64);
 }
 
+static int
+slot_of_run(int64 run_id)
+{
+	return hash_combine(murmurhash32((uint32) run_id),
+						murmurhash32((uint32) (run_id >> 32))) %
+		PGQRS_QUEUE_SLOTS;
+}
+
+void
+pgqrs_queue_set_add_run(PgqrsQueueSet *set, int64 run_id)
+{
+	pgqrs_queue_set_add(set, slot_of_run(run_id));
+}
+
 static bool
 is_in_set(const PgqrsQueueSet *set, int slot)
 {
@@ -143,14 +157,17 @@ is_in_set(const PgqrsQueueSet *set, int slot)
 int
 pgqrs_wait_count(PgqrsWakeup wakeup)
 {
-	PgqrsWakeup any = {WAKEUP_QUEUE_SET};
+	PgqrsWakeup queues = {WAKEUP_QUEUE_SET};
+	PgqrsWakeup runs = {WAKEUP_RUN_SET};
 	int count;
 
 	if (shared == NULL)
 		return 0;
 	count = pg_atomic_read_u32(waiters_of(wakeup));
 	if (wakeup.kind == WAKEUP_QUEUE)
-		count += pg_atomic_read_u32(waiters_of(any));
+		count += pg_atomic_read_u32(waiters_of(queues));
+	else if (wakeup.kind == WAKEUP_RUN)
+		count += pg_atomic_read_u32(waiters_of(runs));
 	return count;
 }
 
@@ -173,6 +190,16 @@ is_watching(const Waiter *me, const PgqrsWakeup *wakeups, int count,
 	return set == NULL || memcmp(&me->set, set, sizeof(*set)) == 0;
 }
 
+/* Whether the wake-up is of the waiter's set of that kind. */
+static bool
+is_member(const Waiter *waiter, PgqrsWakeupKind set, PgqrsWakeup wakeup)
+{
+	if (set == WAKEUP_QUEUE_SET)
+		return wakeup.kind == WAKEUP_QUEUE && is_in_set(&waiter->set, wakeup.slot);
+	return set == WAKEUP_RUN_SET && wakeup.kind == WAKEUP_RUN &&
+		is_in_set(&waiter->set, slot_of_run(wakeup.id));
+}
+
 /* The waiter is locked. */
 static bool
 waits_for(const Waiter *waiter, PgqrsWakeup wakeup)
@@ -181,9 +208,7 @@ waits_for(const Waiter *waiter, PgqrsWakeup wakeup)
 		return false;
 	for (int i = 0; i < waiter->count; i++)
 		if (is_same(waiter->wakeups[i], wakeup) ||
-			(wakeup.kind == WAKEUP_QUEUE &&
-			 waiter->wakeups[i].kind == WAKEUP_QUEUE_SET &&
-			 is_in_set(&waiter->set, wakeup.slot)))
+			is_member(waiter, waiter->wakeups[i].kind, wakeup))
 			return true;
 	return false;
 }

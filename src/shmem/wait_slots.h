@@ -31,6 +31,7 @@ typedef enum PgqrsWakeupKind
 	WAKEUP_WORKER_LIMIT,  /* a worker's limit was unlocked */
 	WAKEUP_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
 	WAKEUP_RUN,		  /* a run ended, or a waiting run may have become ready */
+	WAKEUP_RUN_SET,	  /* any run of a set: for waiters only */
 	WAKEUP_RUN_BLOCK, /* the same for any run of a block */
 	WAKEUP_RUNS		  /* runs were deleted, or ended without a record of
 						   * their ids */
@@ -46,13 +47,17 @@ typedef struct PgqrsWakeup
 /* Number of slots for queues, for all databases together. */
 #define PGQRS_QUEUE_SLOTS 16384
 
-/* A set of queues, by their slots; all queues without a slot are the last member. */
+/*
+ * A set of queues, by their slots; all queues without a slot are the last member.
+ * Or a set of runs, by a hash: it may seem to have a run that it has not.
+ */
 typedef struct PgqrsQueueSet
 {
 	uint64 members[PGQRS_QUEUE_SLOTS / 64 + 1];
 } PgqrsQueueSet;
 
 extern void pgqrs_queue_set_add(PgqrsQueueSet *set, int slot);
+extern void pgqrs_queue_set_add_run(PgqrsQueueSet *set, int64 run_id);
 
 /* Wake-ups per waiter. */
 #define PGQRS_MAX_WAKEUPS 20
@@ -62,8 +67,8 @@ extern bool pgqrs_wait_is_possible(void);
 
 /*
  * Registers this backend for these wake-ups.  A later call replaces the list; a
- * wake-up that was not taken stays. set: the queues of WAKEUP_QUEUE_SET, if the
- * list contains that kind.
+ * wake-up that was not taken stays. set: the members of WAKEUP_QUEUE_SET or
+ * WAKEUP_RUN_SET, if the list contains one of them.
  */
 extern void pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count,
 							 const PgqrsQueueSet *set);

@@ -611,30 +611,90 @@ read_stored_end(const PgqrsStepRows *s, PgqrsChildEnd *end)
 	end->error = pgqrs_step_value(s, Steps_error);
 }
 
+/*
+ * Reads the end of the step's child, and ends the step with it; false: the
+ * child has not ended.
+ */
+static bool
+take_end(PgqrsStepRows *s, PgqrsChildEnd *end)
+{
+	if (pgqrs_step_is_finished(s))
+	{
+		read_stored_end(s, end);
+		return true;
+	}
+	if (has_stopped(s) ||
+		!read_child_end(s->run.runs, pgqrs_table_slot(s->run.runs),
+						stored_child(s), NULL, end))
+		return false;
+	pgqrs_wait_step_finish(s, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
+						   pgqrs_value(pgqrs_json_run(end->run_id, end->status)),
+						   end->output, end->error);
+	return true;
+}
+
 bool
 pgqrs_child_await(int64 run_id, int64 lease, const char *step_id, PgqrsChildEnd *end)
 {
 	PgqrsStepRows s;
-	bool done = true;
+	bool done;
 
 	pgqrs_wait_step_open(&s, run_id, lease, step_id, STEP_KIND_CHILD);
 	require_started(&s);
-	if (pgqrs_step_is_finished(&s))
-		read_stored_end(&s, end);
-	else if (!has_stopped(&s) &&
-			 read_child_end(s.run.runs, pgqrs_table_slot(s.run.runs),
-							stored_child(&s), NULL, end))
-		pgqrs_wait_step_finish(&s, has_succeeded(end) ? STEP_SUCCESS : STEP_ERROR,
-							   pgqrs_value(pgqrs_json_run(end->run_id, end->status)),
-							   end->output, end->error);
-	else
-	{
+	done = take_end(&s, end);
+	if (!done)
 		pgqrs_wait_step_suspend(&s, PGQRS_WAIT_CHILD, step_id, DT_NOEND,
 								PGQRS_NULL, PGQRS_NULL);
-		done = false;
-	}
 	pgqrs_wait_step_close(&s);
 	return done;
+}
+
+/*
+ * Children beside another step
+ */
+
+void
+pgqrs_child_steps_begin(PgqrsChildSteps *c, const PgqrsStepRows *s)
+{
+	c->step = *s;
+	c->step.kind = STEP_KIND_CHILD;
+	c->step.step = pgqrs_table_slot(s->steps);
+	c->run = pgqrs_table_slot(s->run.runs);
+}
+
+static void
+fetch_child_step(PgqrsChildSteps *c, const char *step_id)
+{
+	c->step.step_id = step_id;
+	pgqrs_step_fetch(&c->step);
+	require_started(&c->step);
+	c->run_id = stored_child(&c->step);
+}
+
+bool
+pgqrs_child_has_ended(PgqrsChildSteps *c, const char *step_id)
+{
+	bool stored;
+
+	fetch_child_step(c, step_id);
+	stored = pgqrs_step_is_finished(&c->step);
+	if (!stored && has_stopped(&c->step))
+		return false;
+	c->ended_at = stored ? pgqrs_get_time(c->step.step, Steps_completed_at) :
+						   DT_NOBEGIN;
+	if (!pgqrs_row_fetch_id(c->step.run.runs, c->run_id, c->run))
+		return true;
+	if (!pgqrs_run_is_terminal(pgqrs_run_status(c->run)))
+		return stored;
+	c->ended_at = pgqrs_get_time(c->run, Runs_completed_at);
+	return true;
+}
+
+bool
+pgqrs_child_take_end(PgqrsChildSteps *c, const char *step_id, PgqrsChildEnd *end)
+{
+	fetch_child_step(c, step_id);
+	return take_end(&c->step, end);
 }
 
 /* The ends of children that were started together. */

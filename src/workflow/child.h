@@ -8,7 +8,7 @@
 #include "postgres.h"
 
 #include "base/json.h"
-#include "workflow/run.h"
+#include "workflow/step.h"
 
 /*
  * Starts a child as a step; r: the trigger's arguments without the parent.
@@ -41,6 +41,30 @@ extern bool pgqrs_child_await(int64 run_id, int64 lease, const char *step_id,
 /* Awaits all, or any one, of the children that were started together. */
 extern bool pgqrs_child_await_many(int64 run_id, int64 lease, const char *step_id,
 								   bool all, NullableDatum *results);
+
+/* The steps of single children, beside another step of the same run. */
+typedef struct PgqrsChildSteps
+{
+	PgqrsStepRows step;
+	TupleTableSlot *run;
+	int64 run_id;		  /* of the child */
+	TimestampTz ended_at; /* DT_NOBEGIN: the child was deleted */
+} PgqrsChildSteps;
+
+extern void pgqrs_child_steps_begin(PgqrsChildSteps *c, const PgqrsStepRows *s);
+
+/*
+ * Whether the child that was started as that step has ended; sets run_id and
+ * ended_at.  PQ016.
+ */
+extern bool pgqrs_child_has_ended(PgqrsChildSteps *c, const char *step_id);
+
+/*
+ * Ends the step with the end of its child, as awaiting it does; false: the
+ * child has not ended.
+ */
+extern bool pgqrs_child_take_end(PgqrsChildSteps *c, const char *step_id,
+								 PgqrsChildEnd *end);
 
 /*
  * Fills the step of a child with its end, as awaiting it would; run: a slot

@@ -924,6 +924,7 @@ pgqrs_run_forget_crashes(PgqrsRunRows *rows)
 		pgqrs_error_lease_lost("run", run_id);
 	pgqrs_row_set(rows->messages, rows->message, Messages_failures,
 				  pgqrs_value(Int32GetDatum(0)));
+	rows->failures = 0;
 }
 
 void

@@ -189,6 +189,29 @@ children_have_ended(WaitTables *p, int64 run_id, const char *step_id, bool all)
 	return all;
 }
 
+/* Whether one of the signals that the step names is there. */
+static bool
+any_signal_is_there(WaitTables *p, int64 run_id, const char *step_id)
+{
+	Datum input;
+	int count;
+
+	if (!fetch_wait_step(p, run_id, step_id))
+		return false;
+	input = PointerGetDatum(PG_DETOAST_DATUM_COPY(pgqrs_get(p->step, Steps_input)));
+	count = pgqrs_json_count(input, "signals");
+	for (int i = 0; i < count; i++)
+	{
+		char *name = pgqrs_json_element_text(input, "signals", i);
+
+		CHECK_FOR_INTERRUPTS();
+		if (name != NULL &&
+			pgqrs_run_wakeup_find_signal(p->signals, p->signal, run_id, name))
+			return true;
+	}
+	return false;
+}
+
 /* Whether the condition that the message's run waits for holds. */
 static bool
 is_wait_over(WaitTables *p)
@@ -210,6 +233,10 @@ is_wait_over(WaitTables *p)
 	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ANY_CHILD);
 	if (what != NULL)
 		return children_have_ended(p, run_id, what, false);
+	what = pgqrs_run_wakeup_waits_for(waiting_for, PGQRS_WAIT_ANY);
+	if (what != NULL)
+		return any_signal_is_there(p, run_id, what) ||
+			children_have_ended(p, run_id, what, false);
 	return false;
 }
 

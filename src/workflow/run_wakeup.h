@@ -19,6 +19,7 @@
 #define PGQRS_WAIT_CHILD		"child "
 #define PGQRS_WAIT_ALL_CHILDREN "all children "
 #define PGQRS_WAIT_ANY_CHILD	"any child "
+#define PGQRS_WAIT_ANY			"any of "
 
 /* The longest waiting_for, with a name or step id of 255 bytes. */
 #define PGQRS_WAIT_SIZE 300

@@ -139,9 +139,8 @@ pgqrs_signal_send(int64 run_id, const PgqrsNewSignal *signal)
  * Consuming
  */
 
-/* Consumes the oldest signal of that name; false if there is none. */
-static bool
-consume_signal(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
+bool
+pgqrs_signal_consume(PgqrsStepRows *s, const char *name, PgqrsSignalContent *content)
 {
 	PgqrsTable *signals = pgqrs_table_open(TABLE_SIGNALS, true);
 	TupleTableSlot *slot = pgqrs_table_slot(signals);
@@ -193,7 +192,7 @@ consume_or_wait(PgqrsStepRows *s, const char *name, int64 timeout,
 		deadline = now + timeout;
 
 	/* the step keeps the headers, since a rerun copies the step without the signal */
-	if (consume_signal(s, name, content))
+	if (pgqrs_signal_consume(s, name, content))
 	{
 		input = pgqrs_value(pgqrs_json_signal_wait(name, deadline, content->headers));
 		pgqrs_wait_step_finish(s, STEP_SUCCESS, input, content->payload, PGQRS_NULL);

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "base/nullable.h"
+#include "workflow/step.h"
 
 typedef struct PgqrsNewSignal
 {
@@ -42,5 +43,12 @@ extern PgqrsSignalResult pgqrs_signal_await(int64 run_id, int64 lease,
 											const char *step_id,
 											const char *name, int64 timeout,
 											PgqrsSignalContent *content);
+
+/*
+ * For a step whose run's message is locked exclusively: consumes the oldest
+ * signal of that name; false if there is none.
+ */
+extern bool pgqrs_signal_consume(PgqrsStepRows *s, const char *name,
+								 PgqrsSignalContent *content);
 
 #endif /* PGQRS_SIGNAL_H */

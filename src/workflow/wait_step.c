@@ -160,7 +160,8 @@ pgqrs_wait_step_suspend(PgqrsStepRows *s, const char *kind, const char *what,
 						TimestampTz until, NullableDatum input, NullableDatum reason)
 {
 	Datum waiting_for = CStringGetTextDatum(psprintf("%s%s", kind, what));
-	bool by_others = s->kind == STEP_KIND_SIGNAL || s->kind == STEP_KIND_CHILD;
+	bool by_others = s->kind == STEP_KIND_SIGNAL ||
+		s->kind == STEP_KIND_CHILD || s->kind == STEP_KIND_ANY;
 	PgqrsRow row;
 
 	/* a common step that ended for "any" keeps that result */

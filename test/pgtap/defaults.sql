@@ -51,7 +51,8 @@ INSERT INTO calls SELECT 'pgqrs_' || function,
 		('pause_run', 'RUN, ''s'''), ('resume_run', 'RID'), ('resume_run', 'RID, step_id => ''s'''),
 			('sleep', 'RUN, ''s'', ''1 h'''), ('await_signal', 'RUN, ''s'', ''go'''), ('signal', 'RID, ''go'''),
 		('start_child', 'RUN, ''s'', ''child'''), ('start_children', 'RUN, ''s'', ''child'', ''{1}'''),
-			('await_children', 'RUN, ''many'''),
+			('await_children', 'RUN, ''many'''), ('await_any', 'RUN, ''s'', signals => ''{go}'''),
+			('await_any', 'RUN, ''s'', timeout => ''1 h'''), ('wait_any', '''{}'''),
 		('cancel_run', 'RID'), ('cancel_runs', '''flow'''), ('acknowledge_cancel', 'ASKED'), ('rerun', 'ENDED'),
 			('delete_run', 'ENDED'),
 		('list_runs', ''), ('schedule', '''s'', ''@yearly'', ''flow'''), ('next_firings', '''@yearly''')) v (function,
@@ -135,11 +136,15 @@ SELECT is(array_agg(DISTINCT function || ' ' || argument ORDER BY function || ' 
 	'{"pgqrs_poll batch_size","pgqrs_poll held","pgqrs_poll held_ids","pgqrs_poll held_leases","pgqrs_poll timeout",'
 		'"pgqrs_poll work","pgqrs_poll worker_status",'
 		'"pgqrs_wait error","pgqrs_wait output","pgqrs_wait status","pgqrs_wait timeout",'
+		'"pgqrs_wait_any error","pgqrs_wait_any output","pgqrs_wait_any run_id","pgqrs_wait_any status",'
+		'"pgqrs_wait_any timeout",'
 		'"pgqrs_wait_for_work available","pgqrs_wait_for_work queue","pgqrs_wait_for_work timeout",'
 		'"pgqrs_wait_for_work worker_id"}',
 	'the procedures with defaults are those called below') FROM defaulted WHERE prokind = 'p';
 CALL pgqrs_wait(:ended, NULL, NULL, NULL, NULL) \gset
 SELECT is(:'status'::text, 'CANCELLED', 'pgqrs_wait() takes NULL for each argument that has a default');
+CALL pgqrs_wait_any(ARRAY[:ended], NULL, NULL, NULL, NULL, NULL) \gset any_
+SELECT is(:'any_status'::text, 'CANCELLED', 'pgqrs_wait_any() takes NULL for each argument that has a default');
 CALL pgqrs_wait_for_work('q', NULL, NULL, NULL) \gset
 SELECT is(:'available'::text, 't', 'pgqrs_wait_for_work() takes NULL for each argument that has a default');
 CALL pgqrs_poll(:worker, NULL, NULL, NULL, NULL, NULL, NULL, NULL) \gset

@@ -42,6 +42,8 @@ INSERT INTO calls VALUES
 		DEFAULT),
 	('pgqrs_await_children(%s, %s, ''children'')', 'pgqrs_await_children(%s, %s, ''child'')', true, DEFAULT, DEFAULT,
 		DEFAULT),
+	('pgqrs_await_any(%s, %s, ''any'', ''{go}'')', 'pgqrs_await_any(%s, %s, ''any'', children => ''{nothing}'')', true,
+		DEFAULT, DEFAULT, DEFAULT),
 	(NULL, 'pgqrs_acknowledge_cancel(%s, %s)', false, DEFAULT, DEFAULT, ''),
 	('pgqrs_release_message(%s, %s)', NULL, false, 'PQ006', DEFAULT, DEFAULT),
 	(NULL, 'pgqrs_archive_message(%s, %s)', false, 'PQ006', DEFAULT, DEFAULT), (NULL, 'pgqrs_delete_message(%s, %s)',

@@ -34,6 +34,7 @@ BEGIN
 		WHEN 'to be retried' THEN PERFORM pgqrs_step_fail(run, lease, 'step', '"fail"', retry_after => '1 h');
 		WHEN 'paused' THEN PERFORM pgqrs_pause_run(run, lease, 'pause', '3 h');
 		WHEN 'awaiting' THEN PERFORM pgqrs_await_signal(run, lease, 'await', 'go', '4 h');
+		WHEN 'awaiting any' THEN PERFORM pgqrs_await_any(run, lease, 'any', '{go}', timeout => '4 h');
 		WHEN 'asked to stop', 'asked to stop, expired' THEN
 			UPDATE pgqrs_messages SET visible_after = clock_timestamp() + interval '5 min' WHERE message_id = run;
 			PERFORM pgqrs_cancel_run(run);
@@ -49,8 +50,8 @@ BEGIN
 END
 $$;
 CREATE TEMP TABLE states AS SELECT state
-	FROM unnest('{queued,running,claimed again,expired,"expired, the last",to be retried,paused,awaiting,asked to '
-	'stop,"asked to stop, expired",late,failed,succeeded}'::text[]) state;
+	FROM unnest('{queued,running,claimed again,expired,"expired, the last",to be retried,paused,awaiting,awaiting any,'
+	'asked to stop,"asked to stop, expired",late,failed,succeeded}'::text[]) state;
 
 INSERT INTO operations VALUES
 	('dequeue', '{SELECT count(*) FROM pgqrs_dequeue(''race'')}'),
@@ -67,6 +68,7 @@ INSERT INTO operations VALUES
 	('resume', '{"SELECT pgqrs_resume_run(RUN, ''pause'', ''1'')"}'),
 	('signal', '{"SELECT pgqrs_signal(RUN, ''go'', ''1'') > 0"}'),
 	('await_signal', '{"SELECT pgqrs_await_signal(RUN, LEASE, ''await'', ''go'', ''4 h'')"}'),
+	('await_any', '{"SELECT pgqrs_await_any(RUN, LEASE, ''any'', ARRAY[''go''], timeout => ''4 h'')"}'),
 	('cancel', '{"SELECT pgqrs_cancel_run(RUN, ''why'')"}'),
 	('maintain', '{"SELECT coalesce(string_agg(key || '' '' || value, '', ''), ''0'') FROM '
 		'jsonb_each_text(pgqrs_maintain()) WHERE value <> ''0''"}'),
@@ -81,7 +83,7 @@ CREATE TEMP TABLE transactions AS
 	FROM operations x, operations y
 	WHERE x.operation IN ('step_begin', 'step_complete', 'progress', 'extend') AND x.operation <> y.operation
 		AND y.operation IN ('step_complete', 'step_fail', 'complete', 'fail', 'progress', 'pause', 'await_signal',
-			'extend');
+			'await_any', 'extend');
 
 -- Not raced against these: branches of one run that go on beside each other.
 -- If both then give the run up, each waits for the other, and one gets 40P01.

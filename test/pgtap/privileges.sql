@@ -259,6 +259,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT 1 FROM pgqrs_rerun({ended})$$, 'trigger', 'PQ003'),
 	($$SELECT * FROM pgqrs_await_child({run}, {run_lease}, 'child')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_await_children({run}, {run_lease}, 'children')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_await_any({run}, {run_lease}, 'any', '{go}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_consume('{queue}', 'pg_temp.handler')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),

@@ -74,7 +74,10 @@ INSERT INTO arguments
 				| idempotency_keys = '{key}' | priority = 1 | timeout = '1 s' | tags = '1'
 				| on_parent_end = 'abandon'$$),
 		('pgqrs_await_child', $$run_id = RUN | lease = LEASE | step_id = 'one child'$$),
-		('pgqrs_await_children', $$run_id = RUN | lease = LEASE | step_id = 'children' | mode = 'any'$$)
+		('pgqrs_await_children', $$run_id = RUN | lease = LEASE | step_id = 'children' | mode = 'any'$$),
+		('pgqrs_await_any',
+			$$run_id = RUN | lease = LEASE | step_id = 's' | signals = '{go}' | children = '{one child}'
+				| timeout = '1 s'$$)
 	) f (function, list), regexp_split_to_table(list, '\|') WITH ORDINALITY s (item, n), regexp_split_to_array(item,
 		'=') a;
 
@@ -167,6 +170,11 @@ INSERT INTO bad (argument, value, state) VALUES
 		'22023'), ('on_parent_end', $$''$$, '22023'), ('on_parent_end', $$'ABANDON'$$, '22023'),
 		('mode', $$''$$, '22023'), ('mode', $$'All'$$, '22023'),
 	('signal', $$''$$, '22023'), ('signal', $$repeat('x', 256)$$, '22023'), ('signal', $$E'a\nb'$$, '22023'),
+	('signals', $$'{""}'$$, '22023'), ('signals', $$'{a,a}'$$, '22023'), ('signals', $$'{a,NULL}'$$, '22004'),
+		('signals', $$'{{a}}'$$, '22023'), ('signals', $$ARRAY[repeat('x', 256)]$$, '22023'),
+		('signals', $$array_fill('a'::text, '{10001}')$$, '22023'),
+	('children', $$'{""}'$$, '22023'), ('children', $$'{a,a}'$$, '22023'), ('children', $$'{a,NULL}'$$, '22004'),
+		('children', $$'{{a}}'$$, '22023'),
 	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023'),
 	('on_cancel', $$''$$, '22023'), ('on_cancel', $$'END'$$, '22023'), ('on_cancel', $$'deliver'$$, '0A000'),
 		('max_per_key', '1', '0A000'), ('ordered', 'true', '0A000'), ('fair', 'true', '0A000'),
@@ -193,6 +201,7 @@ SELECT format('SELECT is(pg_temp.refusal(%L), %L, %L)', pg_temp.call(a.function,
 	format('%s %s => %s', a.function, argument, left(bad.value, 40)))
 	FROM bad JOIN arguments a USING (argument) WHERE a.function = coalesce(bad.function, a.function)
 		AND (a.function, argument, bad.value) NOT IN (('pgqrs_await_signal', 'timeout', '''0'''),
+			('pgqrs_await_any', 'timeout', '''0'''),
 			-- takes what is there
 			('pgqrs_start_child', 'require_worker', 'true')) -- looked for under the lock of the message
 	ORDER BY a.function, position \gexec

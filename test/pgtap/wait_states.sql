@@ -24,6 +24,10 @@ BEGIN
 		WHEN state IN ('waiting', 'signalled') THEN PERFORM pgqrs_await_signal(run, lease, 's', 'go', '1 h');
 		WHEN state = 'received' THEN PERFORM pgqrs_signal(run, 'go', '1'), pgqrs_await_signal(run, lease, 's', 'go');
 		WHEN state = 'timed out' THEN PERFORM pgqrs_await_signal(run, lease, 's', 'go', '0');
+		WHEN state IN ('any', 'any, signalled') THEN PERFORM pgqrs_await_any(run, lease, 's', '{go}', timeout => '1 h');
+		WHEN state = 'any, received' THEN
+			PERFORM pgqrs_signal(run, 'go', '1'), pgqrs_await_any(run, lease, 's', '{go}');
+		WHEN state = 'any, timed out' THEN PERFORM pgqrs_await_any(run, lease, 's', timeout => '0');
 		WHEN state LIKE 'child%' THEN
 			c := pgqrs_start_child(run, lease, 's', 'child');
 			IF state = 'child, awaited' THEN
@@ -42,12 +46,12 @@ BEGIN
 	END CASE;
 	IF state = 'paused, resumed' THEN
 		PERFORM pgqrs_resume_run(run, 's', '1');
-	ELSIF state = 'signalled' THEN
+	ELSIF state IN ('signalled', 'any, signalled') THEN
 		PERFORM pgqrs_signal(run, 'go', '1');
 	ELSIF state = 'over' THEN
 		PERFORM pg_sleep(0.02);
 	END IF;
-	IF state ~ '^(paused|sleeping|over|waiting|signalled|child, awaited|child, replayed)' THEN
+	IF state ~ '^(paused|sleeping|over|waiting|signalled|any$|any, signalled|child, awaited|child, replayed)' THEN
 		lease := pg_temp.claim(run);
 	END IF;
 END
@@ -58,6 +62,8 @@ INSERT INTO states VALUES ('none', NULL, NULL), ('paused', 'PAUSE', 'PAUSED 1'),
 	('sleeping', 'SLEEP', 'PAUSED 1'), ('over', 'SLEEP', 'PAUSED 1'), ('slept', 'SLEEP', 'SUCCESS 1'),
 	('waiting', 'SIGNAL', 'PAUSED 1'), ('signalled', 'SIGNAL', 'PAUSED 1'), ('received', 'SIGNAL', 'SUCCESS 1'),
 		('timed out', 'SIGNAL', 'SUCCESS 1'),
+	('any', 'ANY', 'PAUSED 1'), ('any, signalled', 'ANY', 'PAUSED 1'), ('any, received', 'ANY', 'SUCCESS 1'),
+		('any, timed out', 'ANY', 'SUCCESS 1'),
 	('child', 'CHILD', 'RUNNING 1'), ('child, awaited', 'CHILD', 'PAUSED 1'), ('child, well', 'CHILD', 'RUNNING 1'),
 		('child, badly', 'CHILD', 'RUNNING 1'),
 	('child, well, known', 'CHILD', 'SUCCESS 1'), ('child, badly, known', 'CHILD', 'ERROR 1'),
@@ -72,6 +78,7 @@ INSERT INTO operations VALUES
 	('pause', 'PAUSE', 'SELECT pgqrs_pause_run(RUN, LEASE, ''s'')'),
 	('sleep', 'SLEEP', 'SELECT pgqrs_sleep(RUN, LEASE, ''s'', ''1 h'')'),
 	('await', 'SIGNAL', 'SELECT pgqrs_await_signal(RUN, LEASE, ''s'', ''go'')'),
+	('await any', 'ANY', 'SELECT pgqrs_await_any(RUN, LEASE, ''s'', ''{go}'')'),
 	('start', 'CHILD', 'SELECT CASE WHEN pgqrs_start_child(RUN, LEASE, ''s'', ''child'') = (SELECT '
 		'(input->>''run_id'')::bigint FROM before) THEN ''same'' ELSE ''new'' END'),
 	('await child', 'CHILD', 'SELECT pgqrs_await_child(RUN, LEASE, ''s'')'),
@@ -127,6 +134,9 @@ INSERT INTO expected VALUES
 	('await', 'none', '(f,f,,), PAUSED 1'), ('await', 'waiting', '(f,f,,), PAUSED 2'), ('await', 'signalled',
 		'(t,f,1,), SUCCESS 2'), ('await', 'received', '(t,f,1,), SUCCESS 1'), ('await', 'timed out',
 		'(f,t,,), SUCCESS 1'),
+	('await any', 'none', '(f,,,), PAUSED 1'), ('await any', 'any', '(f,,,), PAUSED 2'), ('await any',
+		'any, signalled', '(t,signal,go,1), SUCCESS 2'), ('await any', 'any, received', '(t,signal,go,1), SUCCESS 1'),
+		('await any', 'any, timed out', '(t,timeout,,), SUCCESS 1'),
 	('start', 'none', 'new, RUNNING 1'), ('start', 'child', 'same, RUNNING 1'), ('start', 'child, awaited',
 		'same, PAUSED 1'), ('start', 'child, well', 'same, RUNNING 1'), ('start', 'child, badly', 'same, RUNNING 1'),
 	('start', 'child, well, known', 'same, SUCCESS 1'), ('start', 'child, badly, known', 'same, ERROR 1'),

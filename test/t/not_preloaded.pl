@@ -92,7 +92,7 @@ my @writers = (
 	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)",
 	"pgqrs_schedule('new', '\@daily', 'flow')", "pgqrs_unschedule('daily')", "pgqrs_enable_schedule('daily', false)", "pgqrs_trigger_schedule('daily')",
 	"pgqrs_start_child($run, 1, 'c', 'flow')", "pgqrs_start_children($run, 1, 'm', 'flow', '{1}')", "pgqrs_await_child($run, 1, 'c')",
-	"pgqrs_await_children($run, 1, 'm')", "pgqrs_rerun($run)", "pgqrs_consume('jobs', 'nothing')",
+	"pgqrs_await_children($run, 1, 'm')", "pgqrs_await_any($run, 1, 'y', '{go}')", "pgqrs_rerun($run)", "pgqrs_consume('jobs', 'nothing')",
 	"pgqrs_grant('jobs', 'public', 'work')", "pgqrs_revoke('jobs', 'public', 'work')", "pgqrs_sync_grants()", "pgqrs_advance_sequence('pgqrs_queue_id_seq', 1, 1000)",
 	"pgqrs_advance_sequences()");
 my %readers = (
@@ -108,7 +108,7 @@ my %readers = (
 	"pgqrs_verify()" => "count(*) FROM pgqrs_verify() WHERE ok", "pgqrs_below_floors()" => "count(*) FROM pgqrs_below_floors()",
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
 my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AND relname LIKE 'pgqrs%'");
-my $tested = join ' ', sort 'pgqrs_poll', 'pgqrs_wait', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
+my $tested = join ' ', sort 'pgqrs_poll', 'pgqrs_wait', 'pgqrs_wait_any', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
 is(sql("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
 	WHERE proname LIKE 'pgqrs%' AND prorettype <> 'trigger'::regtype AND proname <> ALL ('{pgqrs_dequeue}')"),
 	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'every function is tested');

@@ -88,6 +88,45 @@ is(finish_client($client), 'PQ003', 'a run that is deleted');
 is(sqlstate($node, "CALL pgqrs_wait(987654321)"), 'PQ003', 'no such run');
 
 #
+# The first of several results
+#
+
+is(sql("CALL pgqrs_wait_any('{}')"), '|||', 'of no runs: NULLs at once');
+my @runs = map { sql("SELECT pgqrs_trigger('wf', '$_')") } 1 .. 3;
+my $any = sub { my ($more) = @_; return sprintf "pgqrs_wait_any('{%s}'%s)", join(',', @runs), $more // ''; };
+is(sqlstate($node, 'CALL ' . $any->(", '200 ms'")), 'PQ012', 'time-out: none of them has ended');
+is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],987654321}', '60 s')"), 'PQ003', 'one that does not exist, before it sleeps');
+is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],NULL}')"), '22004', 'one that is NULL');
+$client = sleeper($any->(", '60 s'"));
+is(sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE application_name = '$client->{name}'"),
+	't', 'a backend that waits for any of several runs has no snapshot');
+my %leases = map { claim('wf') } @runs;
+start;
+sql("SELECT pgqrs_complete_run($runs[1], $leases{$runs[1]}, '2')");
+is(finish_client($client), "$runs[1]|SUCCESS|2|", 'the first of them that ends');
+cmp_ok(passed(), '<', 5, 'wakes at once');
+sql("SELECT pgqrs_fail_run($runs[0], $leases{$runs[0]}, '{}')");
+is(sql('CALL ' . $any->(", '0'")), "$runs[1]|SUCCESS|2|", 'of several that have ended the one that ended first');
+sql("UPDATE pgqrs_workflow_runs SET completed_at = '2026-01-01' WHERE run_id IN ($runs[0], $runs[1])");
+is(sql("CALL pgqrs_wait_any('{$runs[2],$runs[1],$runs[0]}')"), "$runs[1]|SUCCESS|2|", 'of two that ended at the same time the first in the array');
+is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[1]}')"), "$runs[0]|ERROR||{}", 'with its error');
+is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[0]}')"), "$runs[0]|ERROR||{}", 'one that is named twice');
+
+# More than a backend has wake-ups.
+my @many = split /,/, sql("SELECT array_to_string(pgqrs_trigger_batch('wf', array_fill('1'::jsonb, ARRAY[500])), ',')");
+my $outside = sql("SELECT pgqrs_trigger('wf')");
+$client = sleeper(sprintf "pgqrs_wait_any('{%s}', '60 s')", join ',', @many);
+sql("SELECT pgqrs_cancel_run($outside), pgqrs_cancel_run($runs[2])");
+ok($client->{harness}->pumpable, 'the end of another run ends no wait');
+start;
+sql("SELECT pgqrs_cancel_run($many[400])");
+is(finish_client($client), "$many[400]|CANCELLED||", 'the first of many runs that ends');
+cmp_ok(passed(), '<', 5, 'wakes at once');
+$client = sleeper(sprintf "pgqrs_wait_any('{%s}', '60 s')", join ',', @many[0 .. 399]);
+sql("SELECT pgqrs_purge_queue('wf')");
+like(finish_client($client), qr/^\d+\|CANCELLED\|\|$/, 'many that end in one transaction');
+
+#
 # Ends of a wait
 #
 
@@ -95,7 +134,8 @@ my %ends = (
 	statement_timeout => [ "SET statement_timeout = '300 ms'", undef, '57014' ],
 	cancel => [ '', 'pg_cancel_backend', '57014' ],
 	terminate => [ '', 'pg_terminate_backend', '57P01' ]);
-for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ')')
+for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ')',
+	"pgqrs_wait_any('{" . sql("SELECT pgqrs_trigger('wf')") . "}')")
 {
 	is(sqlstate($node, "$ends{statement_timeout}[0]; CALL $call"), '57014', "statement_timeout: $call");
 	for my $end (qw(cancel terminate))
@@ -111,14 +151,14 @@ for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql
 # Where it may not be called
 #
 
-my %inner = ('pgqrs_wait(1)' => q{pgqrs_wait(1, '1 s', s, o, e)}, q{pgqrs_wait_for_work('q')} => q{pgqrs_wait_for_work('q', available => a)});
+my %inner = ('pgqrs_wait(1)' => q{pgqrs_wait(1, '1 s', s, o, e)}, q{pgqrs_wait_any('{}')} => q{pgqrs_wait_any('{}', '1 s', r, s, o, e)}, q{pgqrs_wait_for_work('q')} => q{pgqrs_wait_for_work('q', available => a)});
 for my $call (sort keys %inner)
 {
 	is(sqlstate($node, "BEGIN; CALL $call"), '25001', "a transaction block: $call");
 	is(sqlstate($node, "SELECT 1\\; CALL $call"), '25001', "several statements at once: $call");
-	is(sqlstate($node, "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE plpgsql AS \$\$DECLARE s text; o jsonb; e jsonb; a boolean;
+	is(sqlstate($node, "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE plpgsql AS \$\$DECLARE r bigint; s text; o jsonb; e jsonb; a boolean;
 		BEGIN CALL $inner{$call}; END\$\$; SELECT pg_temp.f()"), '25001', "a function: $call");
-	is(sqlstate($node, "DO \$\$DECLARE s text; o jsonb; e jsonb; a boolean;
+	is(sqlstate($node, "DO \$\$DECLARE r bigint; s text; o jsonb; e jsonb; a boolean;
 		BEGIN BEGIN CALL $inner{$call}; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"), '25001', "a subtransaction: $call");
 }
 is(sqlstate($node, "DO 'DECLARE a boolean; BEGIN
@@ -315,6 +355,8 @@ sql("CREATE ROLE reader LOGIN; CREATE ROLE worker LOGIN; CREATE ROLE stranger LO
 $run = sql("SELECT pgqrs_trigger('wf')");
 is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait($run, '0')"), 'PQ012', 'any privilege allows to wait for a run');
 is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait($run, '0')"), 'PQ003', 'others know of no such run');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ012', 'any privilege allows to wait for any of several');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ003', 'others know of none');
 is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait_for_work('q', timeout => '0')"), '', 'work allows to wait for it');
 is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => '0')"), 'PQ001', 'others know of no such queue');
 is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'trigger does not');
@@ -413,5 +455,7 @@ $run = sql("SELECT pgqrs_trigger('wf')");
 (undef, $lease) = claim('wf');
 wakes('not preloaded: a result', "pgqrs_wait($run)", "SELECT pgqrs_complete_run($run, $lease, '1')", 'SUCCESS|1|');
 is(sqlstate($node, "CALL pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ", '100 ms')"), 'PQ012', 'not preloaded: a time-out');
+$run = sql("SELECT pgqrs_trigger('wf')");
+wakes('not preloaded: any of several', "pgqrs_wait_any('{$run}')", "SELECT pgqrs_cancel_run($run)", "$run|CANCELLED||");
 
 done_testing();

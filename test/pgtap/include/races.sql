@@ -70,9 +70,9 @@ BEGIN
 		CASE WHEN (m.lease IS NOT NULL) <> EXISTS (SELECT FROM pgqrs_in_flight f
 			WHERE f.run_id = run) THEN 'pgqrs_in_flight says something else' END,
 		CASE WHEN (r.status = 'PAUSED') <> (r.waiting_for IS NOT NULL) THEN 'PAUSED for nothing' END,
-		CASE WHEN m.waiting_for LIKE 'signal %' AND m.visible_after > clock_timestamp()
+		CASE WHEN m.waiting_for ~ '^(signal|any of) ' AND m.visible_after > clock_timestamp()
 				AND EXISTS (SELECT FROM pgqrs_run_signals s WHERE s.run_id = run
-					AND 'signal ' || s.name = m.waiting_for AND consumed_by IS NULL) THEN 'waits beside its signal'
+					AND m.waiting_for IN ('signal ' || s.name, 'any of any') AND consumed_by IS NULL) THEN 'waits beside its signal'
 					END,
 		CASE WHEN r.waiting_for LIKE 'pause %' AND m.visible_after > clock_timestamp()
 				AND EXISTS (SELECT FROM pgqrs_workflow_steps s WHERE s.run_id = run
