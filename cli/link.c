@@ -38,6 +38,28 @@ link_failed(Link *link, const char *message)
 }
 
 void
+link_close(Link *link)
+{
+	PQclear(link->partial);
+	link->partial = NULL;
+	PQfinish(link->conn);
+	link->conn = NULL;
+	link->state = LINK_DOWN;
+}
+
+/*
+ * A call was refused for now.  A server that is read-only may not be the one to
+ * talk to any more: the next connection may lead to another one.
+ */
+void
+link_refused(Link *link, const PGresult *result)
+{
+	link_failed(link, PQresultErrorMessage(result));
+	if (strcmp(sqlstate_of(result), "25006") == 0)
+		link_close(link);
+}
+
+void
 link_succeeded(Link *link)
 {
 	if (link->said)
@@ -46,16 +68,6 @@ link_succeeded(Link *link)
 	link->said = NULL;
 	link->failures = 0;
 	link->retry_at = 0;
-}
-
-void
-link_close(Link *link)
-{
-	PQclear(link->partial);
-	link->partial = NULL;
-	PQfinish(link->conn);
-	link->conn = NULL;
-	link->state = LINK_DOWN;
 }
 
 /* A lost connection: a call that is under way gets an answer that says so. */

@@ -33,6 +33,7 @@ extern bool link_send(Link *link, const char *sql, int nparams,
 					  const char *const *values);
 extern PGresult *link_take_result(Link *link);
 extern void link_failed(Link *link, const char *message);
+extern void link_refused(Link *link, const PGresult *result);
 extern void link_succeeded(Link *link);
 extern void link_close(Link *link);
 

@@ -584,7 +584,7 @@ take_end_answer(const PGresult *result)
 		free_job(job);
 	}
 	else if (*sqlstate != '\0' && is_transient(sqlstate))
-		link_failed(&worker.ends, PQresultErrorMessage(result));
+		link_refused(&worker.ends, result);
 	else if (*sqlstate != '\0')
 		end_otherwise(job, result);
 }
@@ -783,7 +783,7 @@ take_poll_link_answer(const PGresult *result)
 			 (strcmp(sqlstate, "PQ014") == 0 || strcmp(sqlstate, "PQ005") == 0))
 		be_stopped(result);
 	else if (*sqlstate != '\0')
-		link_failed(&worker.polls, PQresultErrorMessage(result));
+		link_refused(&worker.polls, result);
 }
 
 static void
