@@ -3,34 +3,71 @@
  */
 #include "pgqrs.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "getopt_long.h"
 
+/*
+ * How many arguments there are follows from how they are shown.  An option is
+ * its name and, as it may be, /letter and = for a value.  Where a sub-command is
+ * one call, its parameters are the arguments and then the options.
+ */
 static const Subcommand subcommands[] = {
-	{"work", "--queue NAME... --exec COMMAND",
-	 "run a command for each message and run", work_main},
+	{"work", "", "run a command for each message and run",
+	 "queue/q= exec/x= concurrency/j= grace/g= name/n= until-empty verbose/v",
+	 work_main},
 	{"step", "ID -- COMMAND...", "in a command: run it once, print its output",
-	 step_main},
-	{"sleep", "ID [DURATION]", "in a command: sleep without a lease", sleep_main},
+	 "text/t optional/o max-attempts= retry-after=", step_main},
+	{"sleep", "ID [DURATION]", "in a command: sleep without a lease",
+	 "until=", sleep_main},
 	{"wait-signal", "ID [SIGNAL]", "in a command: wait for a signal",
-	 wait_signal_main},
-	{"trigger", "WORKFLOW [INPUT]", "start a run, print its id", trigger_main},
-	{"enqueue", "QUEUE [PAYLOAD]", "send a message, print its id", enqueue_main},
-	{"result", "RUN", "print the output of a run", result_main},
-	{"signal", "RUN SIGNAL [PAYLOAD]", "send a signal to a run", signal_main},
-	{"cancel", "RUN [REASON]", "cancel a run", cancel_main},
-	{"runs", "[WORKFLOW]", "list runs, newest first", runs_main},
-	{"run", "RUN", "show a run and its steps", run_main},
-	{"queues", "", "list queues with what is in them", queues_main},
-	{"dead", "[QUEUE]", "list what failed for good", dead_main},
-	{"replay", "ID... | --queue NAME", "try again what failed for good", replay_main},
-	{"top", "", "show queues, workers and live runs, again and again", top_main},
-	{"report", "[RUN]", "print a page in HTML", report_main},
+	 "timeout= text/t", wait_signal_main},
+	{"trigger", "WORKFLOW [INPUT]", "start a run, print its id",
+	 "key/k= delay= run-at= priority= timeout= tags= headers= on-duplicate="
+	 " require-worker",
+	 call_main,
+	 "SELECT pgqrs_trigger($1, $2, $3, delay => $4, run_at => $5,"
+	 " priority => $6, timeout => $7, tags => $8, headers => $9,"
+	 " on_duplicate => $10, require_worker => $11)"},
+	{"enqueue", "QUEUE [PAYLOAD]", "send a message, print its id",
+	 "key/k= delay= run-at= priority= headers= on-duplicate=", call_main,
+	 "SELECT pgqrs_enqueue($1, coalesce($2, 'null'::jsonb),"
+	 " idempotency_key => $3, delay => $4, run_at => $5, priority => $6,"
+	 " headers => $7, on_duplicate => $8)"},
+	{"result", "RUN", "print the output of a run",
+	 "wait/w timeout/t= format/f=", result_main},
+	{"signal", "RUN SIGNAL [PAYLOAD]", "send a signal to a run",
+	 "key/k= headers=", call_main, "SELECT pgqrs_signal($1, $2, $3, $4, $5)"},
+	{"cancel", "RUN [REASON]", "cancel a run", "", call_main,
+	 "SELECT pgqrs_cancel_run($1, $2)"},
+	{"runs", "[WORKFLOW]", "list runs, newest first",
+	 "status/s= tags= before= limit/l= format/f=", list_main,
+	 "SELECT run_id, workflow, status, waiting_for, attempt, failures, worker,"
+	 " created_at, completed_at, error ->> 'type' AS error"
+	 " FROM pgqrs_list_runs($1, $2, $3, $4, $5)"},
+	{"run", "RUN", "show a run and its steps", "format/f=", run_main},
+	{"queues", "", "list queues with what is in them", "format/f=", list_main,
+	 "SELECT queue, CASE WHEN is_workflow THEN 'workflow' ELSE 'queue' END AS kind,"
+	 " paused, ready, delayed, in_flight, dead, oldest_ready_age"
+	 " FROM pgqrs_queue_stats ORDER BY queue"},
+	{"dead", "[QUEUE]", "list what failed for good", "limit/l= format/f=", list_main,
+	 "SELECT message_id, queue, run_id, archived_at, attempt, failures,"
+	 " last_error AS error, payload FROM pgqrs_dead_letters"
+	 " WHERE queue = $1 OR $1 IS NULL"
+	 " ORDER BY archived_at DESC LIMIT coalesce($2, 50)"},
+	{"replay", "[ID]...", "try again what failed for good",
+	 "queue/q= error-type= limit/l=", replay_main},
+	{"top", "", "show queues, workers and what is in flight, again and again",
+	 "interval/i= count/n=", top_main},
+	{"report", "[RUN]", "print a page in HTML", "", call_main,
+	 "SELECT CASE WHEN $1::bigint IS NULL THEN pgqrs_report()"
+	 " ELSE pgqrs_report_run($1) END"},
 };
 
 const Subcommand *current_subcommand;
+Option current_options[MAX_OPTIONS];
 
 /* The options that each sub-command has besides its own. */
 enum
@@ -38,8 +75,6 @@ enum
 	OPT_HELP = 256,
 	OPT_FIRST_OWN
 };
-
-#define CONNECTION_LETTERS "d:h:p:U:"
 
 static const struct option connection_options[] = {
 	{"dbname", required_argument, NULL, 'd'},
@@ -49,13 +84,15 @@ static const struct option connection_options[] = {
 	{"help", no_argument, NULL, OPT_HELP},
 };
 
-#define MAX_OPTIONS 24
 
 static void
-print_options(const Option *options)
+print_subcommand_help(void)
 {
-	printf("\nOptions:\n");
-	for (const Option *o = options; o->name; o++)
+	const Subcommand *s = current_subcommand;
+
+	printf("pgqrs %s: %s\n\nUsage:\n  pgqrs %s [OPTION]... %s\n\nOptions:\n",
+		   s->name, s->help, s->name, s->arguments);
+	for (const Option *o = current_options; o->name; o++)
 	{
 		if (o->letter)
 			printf("  -%c, ", o->letter);
@@ -67,17 +104,8 @@ print_options(const Option *options)
 		   "  -h, --host HOSTNAME    server host or socket directory\n"
 		   "  -p, --port PORT        server port\n"
 		   "  -U, --username NAME    role\n"
-		   "      --help             show this\n");
-}
-
-static void
-print_subcommand_help(const Option *options)
-{
-	printf("pgqrs %s: %s\n\nUsage:\n  pgqrs %s [OPTION]... %s\n",
-		   current_subcommand->name, current_subcommand->help,
-		   current_subcommand->name, current_subcommand->arguments);
-	print_options(options);
-	printf("\nThe page pgqrs(1) says more.\n");
+		   "      --help             show this\n"
+		   "\nThe page pgqrs(1) says more.\n");
 }
 
 static void
@@ -118,72 +146,103 @@ set_connection(int c, const char *value)
 		pg_fatal("out of memory");
 }
 
-/*
- * Takes the options of a sub-command, and those of the connection; returns the
- * index of the first argument, of which there is the right number.
- */
-int
-parse_options(int argc, char **argv, Option *options, int min_arguments,
-			  int max_arguments)
+/* Makes the options of a sub-command of what its table says. */
+static void
+make_options(const char *specification)
+{
+	char *rest = pg_strdup(specification);
+	Option *o = current_options;
+
+	for (char *name; (name = strtok(o == current_options ? rest : NULL, " ")); o++)
+	{
+		char *end = name + strcspn(name, "/=");
+
+		o->has_value = name[strlen(name) - 1] == '=';
+		o->letter = *end == '/' ? end[1] : 0;
+		*end = '\0';
+		o->name = name;
+	}
+}
+
+/* Whether the number of arguments is one that the table shows. */
+static bool
+is_argument_count(int count)
+{
+	int min = 0, max = 0;
+
+	for (const char *s = current_subcommand->arguments; *s; s++)
+	{
+		bool begins = s == current_subcommand->arguments || s[-1] == ' ';
+
+		min += begins && isupper((unsigned char) *s);
+		max += begins && (isupper((unsigned char) *s) || *s == '[');
+	}
+	return count >= min &&
+		(count <= max || strstr(current_subcommand->arguments, "..."));
+}
+
+/* Takes the options; the index of the first argument. */
+static int
+parse_options(int argc, char **argv)
 {
 	struct option long_options[MAX_OPTIONS] = {{0}};
-	char letters[MAX_OPTIONS * 2 + sizeof(CONNECTION_LETTERS)] = CONNECTION_LETTERS;
+	PQExpBufferData letters;
 	int n = lengthof(connection_options);
 	int c;
 
 	memcpy(long_options, connection_options, sizeof(connection_options));
-	for (int i = 0; options[i].name; i++, n++)
+	initPQExpBuffer(&letters);
+	appendPQExpBufferStr(&letters, "d:h:p:U:");
+	for (const Option *o = current_options; o->name; o++)
 	{
-		char *end = letters + strlen(letters);
-
-		long_options[n] = (struct option){options[i].name,
-										  options[i].has_value ? required_argument :
-																 no_argument,
-										  NULL, OPT_FIRST_OWN + i};
-		if (options[i].letter)
-			sprintf(end, "%c%s", options[i].letter, options[i].has_value ? ":" : "");
+		long_options[n++] = (struct option){o->name,
+											o->has_value ? required_argument :
+														   no_argument,
+											NULL,
+											OPT_FIRST_OWN + (o - current_options)};
+		if (o->letter)
+			appendPQExpBuffer(&letters, "%c%s", o->letter, o->has_value ? ":" : "");
 	}
-	Assert(n < MAX_OPTIONS);
-
-	while ((c = getopt_long(argc, argv, letters, long_options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, letters.data, long_options, NULL)) != -1)
 	{
-		Option *o = options;
+		Option *o = current_options;
 
 		if (c == OPT_HELP)
 		{
-			print_subcommand_help(options);
+			print_subcommand_help();
 			exit(0);
 		}
 		if (c == '?')
 			usage_error("wrong option");
-		while (o->name && o->letter != c && c != OPT_FIRST_OWN + (o - options))
+		while (o->name && o->letter != c &&
+			   c != OPT_FIRST_OWN + (o - current_options))
 			o++;
 		if (o->name)
-			simple_string_list_append(&o->values, optarg ? optarg : "");
+			simple_string_list_append(&o->values, optarg ? optarg : "true");
 		else
 			set_connection(c, optarg);
 	}
-	if (argc - optind < min_arguments ||
-		(max_arguments >= 0 && argc - optind > max_arguments))
+	if (!is_argument_count(argc - optind))
 		usage_error("expected: pgqrs %s %s", current_subcommand->name,
 					current_subcommand->arguments);
 	return optind;
 }
 
-/* The value of an option, the last one if it was given several times; or NULL. */
+/* The value of an option of the sub-command, the last one if there are several; or NULL. */
 const char *
-option_value(const Option *options, const char *name)
+option_value(const char *name)
 {
-	while (strcmp(options->name, name) != 0)
-		options++;
-	return options->values.tail ? options->values.tail->val : NULL;
+	const Option *o = current_options;
+
+	while (strcmp(o->name, name) != 0)
+		o++;
+	return o->values.tail ? o->values.tail->val : NULL;
 }
 
-long
-option_number(const Option *options, const char *name, long default_value,
-			  long min, long max)
+int
+option_number(const char *name, int default_value, int min, int max)
 {
-	const char *text = option_value(options, name);
+	const char *text = option_value(name);
 	char *end;
 	long number;
 
@@ -192,7 +251,7 @@ option_number(const Option *options, const char *name, long default_value,
 	errno = 0;
 	number = strtol(text, &end, 10);
 	if (errno != 0 || end == text || *end != '\0' || number < min || number > max)
-		usage_error("--%s is a number from %ld to %ld, not \"%s\"", name, min,
+		usage_error("--%s is a number from %d to %d, not \"%s\"", name, min,
 					max, text);
 	return number;
 }
@@ -227,7 +286,8 @@ main(int argc, char **argv)
 		if (strcmp(argv[1], subcommands[i].name) == 0)
 		{
 			current_subcommand = &subcommands[i];
-			return subcommands[i].main(argc - 1, argv + 1);
+			make_options(subcommands[i].options);
+			return subcommands[i].main(argv + 1 + parse_options(argc - 1, argv + 1));
 		}
 	}
 	usage_error("there is no sub-command \"%s\"", argv[1]);

@@ -40,26 +40,26 @@ typedef struct Option
 	const char *name; /* without dashes */
 	char letter;	  /* 0: has no short form */
 	bool has_value;
-	SimpleStringList values; /* as given; of a flag "" */
+	SimpleStringList values; /* as given; of a flag "true" */
 } Option;
-
-typedef int (*CommandMain)(int argc, char **argv);
 
 typedef struct Subcommand
 {
 	const char *name;
 	const char *arguments;
 	const char *help;
-	CommandMain main;
+	const char *options;
+	int (*main)(char **arguments);
+	const char *sql;
 } Subcommand;
 
-extern const Subcommand *current_subcommand;
+#define MAX_OPTIONS 24
 
-extern int parse_options(int argc, char **argv, Option *options,
-						 int min_arguments, int max_arguments);
-extern const char *option_value(const Option *options, const char *name);
-extern long option_number(const Option *options, const char *name,
-						  long default_value, long min, long max);
+extern const Subcommand *current_subcommand;
+extern Option current_options[MAX_OPTIONS];
+
+extern const char *option_value(const char *name);
+extern int option_number(const char *name, int default_value, int min, int max);
 extern void usage_error(const char *fmt, ...) pg_attribute_printf(1, 2)
 	pg_attribute_noreturn();
 
@@ -85,27 +85,20 @@ extern PGresult *call_repeated(const char *sql, int nparams,
 							   const char *const *values);
 extern char *read_input(const char *argument);
 
-/* list.c */
-extern bool want_json(const Option *options);
+/* calls.c */
 extern void print_rows(const PGresult *result, const char *title,
 					   bool is_expanded, bool has_pager);
 
 /* The sub-commands. */
-extern int work_main(int argc, char **argv);
-extern int step_main(int argc, char **argv);
-extern int sleep_main(int argc, char **argv);
-extern int wait_signal_main(int argc, char **argv);
-extern int trigger_main(int argc, char **argv);
-extern int enqueue_main(int argc, char **argv);
-extern int result_main(int argc, char **argv);
-extern int signal_main(int argc, char **argv);
-extern int cancel_main(int argc, char **argv);
-extern int replay_main(int argc, char **argv);
-extern int report_main(int argc, char **argv);
-extern int runs_main(int argc, char **argv);
-extern int run_main(int argc, char **argv);
-extern int queues_main(int argc, char **argv);
-extern int dead_main(int argc, char **argv);
-extern int top_main(int argc, char **argv);
+extern int work_main(char **arguments);
+extern int step_main(char **arguments);
+extern int sleep_main(char **arguments);
+extern int wait_signal_main(char **arguments);
+extern int call_main(char **arguments);
+extern int list_main(char **arguments);
+extern int result_main(char **arguments);
+extern int replay_main(char **arguments);
+extern int run_main(char **arguments);
+extern int top_main(char **arguments);
 
 #endif /* PGQRS_CLI_H */

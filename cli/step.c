@@ -270,25 +270,19 @@ execute_step(char **argv)
 }
 
 int
-step_main(int argc, char **argv)
+step_main(char **arguments)
 {
-	Option options[] = {{"text", 't', false},
-						{"optional", 'o', false},
-						{"max-attempts", 0, true},
-						{"retry-after", 0, true},
-						{0}};
-	int first = parse_options(argc, argv, options, 2, -1);
 	int code = 0;
 
-	step.id = argv[first];
-	step.is_text = option_value(options, "text") != NULL;
-	step.is_optional = option_value(options, "optional") != NULL;
-	step.max_attempts = option_value(options, "max-attempts");
-	step.retry_after = option_value(options, "retry-after");
+	step.id = arguments[0];
+	step.is_text = option_value("text") != NULL;
+	step.is_optional = option_value("optional") != NULL;
+	step.max_attempts = option_value("max-attempts");
+	step.retry_after = option_value("retry-after");
 	take_lease();
 	if (begin_step(&code))
 		return code;
-	return execute_step(argv + first + 1);
+	return execute_step(arguments + 1);
 }
 
 /*
@@ -312,12 +306,10 @@ call_wait(const char *sql, int nparams, const char *const *values)
 }
 
 int
-sleep_main(int argc, char **argv)
+sleep_main(char **arguments)
 {
-	Option options[] = {{"until", 0, true}, {0}};
-	int first = parse_options(argc, argv, options, 1, 2);
-	const char *values[] = {NULL, NULL, argv[first], argv[first + 1],
-							option_value(options, "until")};
+	const char *values[] = {NULL, NULL, arguments[0], arguments[1],
+							option_value("until")};
 
 	take_lease();
 	values[0] = run_id;
@@ -327,16 +319,12 @@ sleep_main(int argc, char **argv)
 }
 
 int
-wait_signal_main(int argc, char **argv)
+wait_signal_main(char **arguments)
 {
-	Option options[] = {{"timeout", 0, true}, {"text", 't', false}, {0}};
-	int first = parse_options(argc, argv, options, 1, 2);
-	const char *values[] = {NULL,
-							NULL,
-							argv[first],
-							boolean(option_value(options, "text") != NULL),
-							argv[first + 1] ? argv[first + 1] : argv[first],
-							option_value(options, "timeout")};
+	const char *signal = arguments[1] ? arguments[1] : arguments[0];
+	const char *values[] = {NULL,		  NULL,
+							arguments[0], boolean(option_value("text") != NULL),
+							signal,		  option_value("timeout")};
 	PGresult *result;
 	bool is_timed_out;
 

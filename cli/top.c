@@ -4,46 +4,8 @@
 #include "pgqrs.h"
 
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
-
-static struct termios saved_terminal;
-static bool has_terminal;
-static volatile sig_atomic_t is_interrupted;
-
-static void
-interrupt(int signo)
-{
-	is_interrupted = 1;
-}
-
-static void
-restore_terminal(void)
-{
-	if (has_terminal)
-		tcsetattr(STDIN_FILENO, TCSANOW, &saved_terminal);
-}
-
-/* Keys come without a line end, and are not shown. */
-static void
-prepare_terminal(void)
-{
-	struct sigaction action = {.sa_handler = interrupt};
-	struct termios terminal;
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &saved_terminal) != 0)
-		return;
-	has_terminal = true;
-	atexit(restore_terminal);
-	terminal = saved_terminal;
-	terminal.c_lflag &= ~(ICANON | ECHO);
-	tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
-}
 
 static int
 screen_rows(void)
@@ -90,37 +52,21 @@ show_screen(void)
 		 rows);
 }
 
-/* True: q was pressed, or a signal came. */
-static bool
-pause_screen(int ms)
-{
-	struct pollfd fd = {has_terminal ? STDIN_FILENO : -1, POLLIN, 0};
-	char key;
-
-	if (poll(&fd, 1, ms) < 0)
-		return is_interrupted;
-	return fd.revents && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q');
-}
-
 int
-top_main(int argc, char **argv)
+top_main(char **arguments)
 {
-	Option options[] = {{"interval", 'i', true}, {"count", 'n', true}, {0}};
 	bool is_screen = isatty(STDOUT_FILENO);
-	long interval, count;
+	int interval = option_number("interval", 2, 1, 3600);
+	int count = option_number("count", is_screen ? INT_MAX : 1, 1, INT_MAX);
 
-	parse_options(argc, argv, options, 0, 0);
-	interval = option_number(options, "interval", 2, 1, 3600);
-	count = option_number(options, "count", is_screen ? LONG_MAX : 1, 1, LONG_MAX);
-	prepare_terminal();
-	while (!is_interrupted)
+	while (count-- > 0)
 	{
 		if (is_screen)
 			fputs("\033[H\033[2J", stdout);
 		show_screen();
 		fflush(stdout);
-		if (--count == 0 || pause_screen(interval * 1000))
-			break;
+		if (count > 0)
+			pg_usleep(interval * 1000000L);
 	}
 	return 0;
 }

@@ -955,29 +955,22 @@ default_name(void)
 }
 
 int
-work_main(int argc, char **argv)
+work_main(char **arguments)
 {
-	Option options[] = {{"queue", 'q', true},		{"exec", 'x', true},
-						{"concurrency", 'j', true}, {"grace", 'g', true},
-						{"name", 'n', true},		{"until-empty", 0, false},
-						{"verbose", 'v', false},	{0}};
 	static const int stopping[] = {SIGTERM, SIGINT, 0};
 
-	parse_options(argc, argv, options, 0, 0);
-	if (option_value(options, "queue") == NULL ||
-		option_value(options, "exec") == NULL)
+	if (option_value("queue") == NULL || option_value("exec") == NULL)
 		usage_error("--queue and --exec are needed");
 	worker.argv[0] = "/bin/sh";
 	worker.argv[1] = "-c";
-	worker.argv[2] = pg_strdup(option_value(options, "exec"));
-	worker.queues = array_of(&options[0].values);
-	worker.concurrency = option_number(options, "concurrency", 1, 1, 1000);
-	worker.grace = option_number(options, "grace", 10, 0, 86400) * 1000;
-	worker.name = option_value(options, "name") ?
-		pg_strdup(option_value(options, "name")) :
-		default_name();
-	worker.until_empty = option_value(options, "until-empty") != NULL;
-	worker.is_verbose = option_value(options, "verbose") != NULL;
+	worker.argv[2] = pg_strdup(option_value("exec"));
+	worker.queues = array_of(&current_options[0].values);
+	worker.concurrency = option_number("concurrency", 1, 1, 1000);
+	worker.grace = option_number("grace", 10, 0, 86400) * 1000;
+	worker.name = option_value("name") ? pg_strdup(option_value("name")) :
+										 default_name();
+	worker.until_empty = option_value("until-empty") != NULL;
+	worker.is_verbose = option_value("verbose") != NULL;
 
 	pg_prng_seed(&pg_global_prng_state, getpid() ^ time(NULL));
 	watch_children(stopping, take_stop_signal);
