@@ -93,8 +93,7 @@ sub is_gone { my ($pid) = @_; return wait_until(sub { !kill 0, $pid }) }
 sub state_of { return sql("SELECT status, attempt, error ->> 'type' FROM pgqrs_get_run($_[0])") }
 
 # What a command does is its input.
-append_to_file("$dir/command", <<'SH');
-#!/bin/sh
+append_to_file("$dir/command", "#!/bin/sh\n" . <<'SH');
 read -r what
 case $what in
 	'"ok"') echo '{"n":  1}' ;;
@@ -122,8 +121,7 @@ case $what in
 	*) exec true ;;
 esac
 SH
-append_to_file("$dir/script", <<'SH');
-#!/bin/sh -e
+append_to_file("$dir/script", "#!/bin/sh -e\n" . <<'SH');
 echo x >> "$TEST_DIR/starts"
 word=$(pgqrs step word --text -- sh -c 'echo w >> "$TEST_DIR/words"; echo "two  words"')
 pgqrs step number -- echo '{"n":  1}' > "$TEST_DIR/number$(wc -l < "$TEST_DIR/starts")"
