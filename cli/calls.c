@@ -126,10 +126,7 @@ result_main(char **arguments)
 	int code;
 
 	if (option_value("wait") || values[1])
-	{
-		PQclear(call("SELECT set_config('statement_timeout', '0', false)", 0, NULL));
 		PQclear(call("CALL pgqrs_wait($1, $2)", 2, values));
-	}
 	result = call("SELECT r.status, r.output, r.error, json_build_object('run_id', $1::bigint, 'status', r.status,"
 				  " 'output', r.output, 'error', r.error) FROM pgqrs_result($1) AS r",
 				  1, values);

@@ -25,6 +25,7 @@
 #define MAX_LAST_READS 32
 
 static sigset_t old_signals;
+static const int *watched_signals; /* ends with 0 */
 
 int64
 now_ms(void)
@@ -70,6 +71,7 @@ watch_children(const int *signals, void (*handler)(int))
 	sigaddset(&blocked, SIGCHLD);
 	sigaction(SIGCHLD, &action, NULL);
 	action.sa_handler = handler;
+	watched_signals = signals;
 	for (; *signals; signals++)
 	{
 		sigaddset(&blocked, *signals);
@@ -104,7 +106,10 @@ become_command(char **argv, char **environment, const int *streams,
 {
 	struct sigaction action = {.sa_handler = SIG_DFL};
 
+	/* a handler would run in the memory of the parent */
 	sigaction(SIGPIPE, &action, NULL);
+	for (const int *signo = watched_signals; *signo; signo++)
+		sigaction(*signo, &action, NULL);
 	sigprocmask(SIG_SETMASK, &old_signals, NULL);
 	if (flags & COMMAND_GROUP)
 		setpgid(0, 0);

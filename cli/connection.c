@@ -2,7 +2,8 @@
  * connection.c: the connection of a sub-command, and calls on it.
  *
  * The extension may live in any schema: the first statement on each connection
- * finds it, checks its version and makes its schema the search_path.
+ * finds it, checks its version and makes its schema the search_path.  It also ends
+ * the time-outs that would end a wait in the server.
  */
 #include "pgqrs.h"
 

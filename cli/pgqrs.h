@@ -11,6 +11,11 @@
 #include "libpq-fe.h"
 #include "pqexpbuffer.h"
 
+/* PostgreSQL 18 has it. */
+#ifndef pg_noreturn
+#define pg_noreturn __attribute__((noreturn))
+#endif
+
 /* Exit codes.  Where sysexits.h has one for the case, it is that one. */
 #define EXIT_RUN_ERROR	   3  /* the run has ended in ERROR */
 #define EXIT_RUN_CANCELLED 4  /* the run has ended in CANCELLED */
@@ -60,8 +65,7 @@ extern Option current_options[MAX_OPTIONS];
 
 extern const char *option_value(const char *name);
 extern int option_number(const char *name, int default_value, int min, int max);
-extern void usage_error(const char *fmt, ...) pg_attribute_printf(1, 2)
-	pg_attribute_noreturn();
+pg_noreturn extern void usage_error(const char *fmt, ...) pg_attribute_printf(1, 2);
 
 /* connection.c */
 extern long payload_max;
@@ -77,7 +81,7 @@ extern bool is_transient(const char *sqlstate);
 extern bool is_lease_lost(const char *sqlstate);
 extern bool is_unstorable(const char *sqlstate);
 extern void log_result_error(const PGresult *result);
-extern void exit_with_error(const PGresult *result) pg_attribute_noreturn();
+pg_noreturn extern void exit_with_error(const PGresult *result);
 
 extern PGconn *get_connection(void);
 extern PGresult *call(const char *sql, int nparams, const char *const *values);

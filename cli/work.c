@@ -263,6 +263,19 @@ make_notice_pipe(Job *job)
 	return high;
 }
 
+/* The work is to be tried again, unless the command said that it is useless. */
+static void
+choose_failure(Job *job, const char *type)
+{
+	int status = job->command.status;
+
+	strlcpy(job->type, type, sizeof(job->type));
+	job->end = job->claim[CLAIM_RUN] ? END_FAIL : END_NACK;
+	job->may_retry = !WIFEXITED(status) || WEXITSTATUS(status) != EXIT_BAD_INPUT;
+	pg_log_warning("%s %s of \"%s\" failed: %s", noun(job), job->claim[CLAIM_ID],
+				   job->claim[CLAIM_QUEUE], job->message.data);
+}
+
 static void
 start_job(Job *job)
 {
@@ -273,7 +286,14 @@ start_job(Job *job)
 
 	if (!command_start(&job->command, worker.argv, environment,
 					   job->claim[CLAIM_INPUT], notice_fd, flags))
-		pg_fatal("could not start \"%s\": %m", worker.argv[0]);
+	{
+		appendPQExpBuffer(&job->message, "the command could not be started: %s",
+						  strerror(errno));
+		free_environment(environment);
+		choose_failure(job, "not_started");
+		job->state = JOB_ENDING;
+		return;
+	}
 	free_environment(environment);
 	job->state = JOB_RUNNING;
 	worker.running++;
@@ -340,40 +360,29 @@ cancel_job(Job *job)
 	job->leave_at = 0;
 }
 
-/* Why the command failed, and how it ends the work. */
-static void
-choose_failure(Job *job)
-{
-	Command *command = &job->command;
-
-	job->end = job->claim[CLAIM_RUN] ? END_FAIL : END_NACK;
-	job->may_retry = !WIFEXITED(command->status) ||
-		WEXITSTATUS(command->status) != EXIT_BAD_INPUT;
-	if (WIFEXITED(command->status) && WEXITSTATUS(command->status) == 0)
-	{
-		strcpy(job->type, "output_too_large");
-		appendPQExpBuffer(&job->message,
-						  "the output of the command is longer than %ld bytes",
-						  2 * payload_max);
-	}
-	else
-		command_describe(command, job->type, &job->message);
-	pg_log_warning("%s %s of \"%s\" failed: %s", noun(job), job->claim[CLAIM_ID],
-				   job->claim[CLAIM_QUEUE], job->message.data);
-}
-
 static void
 choose_end(Job *job)
 {
 	Command *command = &job->command;
 	bool is_undo = job->claim[CLAIM_CANCEL] != NULL;
+	char type[32];
 
 	if (!is_undo && (job->is_cancelled || command->last_notice == NOTICE_CANCELLED))
 		job->end = END_ACKNOWLEDGE;
 	else if (stop_signals > 1)
 		job->end = END_RELEASE;
-	else if (command->output_too_large || command->status != 0)
-		choose_failure(job);
+	else if (command->status != 0)
+	{
+		command_describe(command, type, &job->message);
+		choose_failure(job, type);
+	}
+	else if (command->output_too_large)
+	{
+		appendPQExpBuffer(&job->message,
+						  "the output of the command is longer than %ld bytes",
+						  2 * payload_max);
+		choose_failure(job, "output_too_large");
+	}
 	else if (job->claim[CLAIM_RUN] == NULL)
 		job->end = END_ARCHIVE;
 	else
@@ -526,38 +535,32 @@ end_otherwise(Job *job, const PGresult *result)
 		return;
 	}
 	log_result_error(result);
-	resetPQExpBuffer(&job->message);
-	if (is_failure && is_unstorable(sqlstate))
+	if (is_failure && is_unstorable(sqlstate) && job->message.len > 0)
 	{
 		strcpy(job->type, "unserializable_error");
+		resetPQExpBuffer(&job->message);
 		return;
 	}
-	if (is_failure || ++job->tries > MAX_TRIES)
+	if (is_failure)
 	{
 		job->retry_at = now_ms() + 1000;
-		if (job->tries++ >= MAX_TRIES)
-		{
-			pg_log_error("%s %s is given up: its lease runs out", noun(job),
-						 job->claim[CLAIM_ID]);
-			free_job(job);
-		}
+		if (++job->tries < MAX_TRIES)
+			return;
+		pg_log_error("%s %s is given up: its lease runs out", noun(job),
+					 job->claim[CLAIM_ID]);
+		free_job(job);
 		return;
 	}
+	resetPQExpBuffer(&job->message);
 	if (job->end == END_COMPLETE && is_unstorable(sqlstate))
 	{
-		strcpy(job->type, "no_json");
 		appendPQExpBuffer(&job->message,
 						  "the output of the command is no JSON: %s", text);
+		sqlstate = "no_json";
 	}
 	else
-	{
-		strlcpy(job->type, sqlstate, sizeof(job->type));
 		appendPQExpBufferStr(&job->message, text);
-	}
-	job->may_retry = true;
-	job->end = job->claim[CLAIM_RUN] ? END_FAIL : END_NACK;
-	pg_log_warning("%s %s failed: %s", noun(job), job->claim[CLAIM_ID],
-				   job->message.data);
+	choose_failure(job, sqlstate);
 }
 
 static void
@@ -954,6 +957,19 @@ default_name(void)
 	return psprintf("pgqrs work %s %d", host, (int) getpid());
 }
 
+/* Each command needs pipes. */
+static void
+check_file_limit(int concurrency)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+		limit.rlim_cur < (rlim_t) concurrency * COMMAND_FDS + 30)
+		usage_error("--concurrency %d needs %d open files; \"ulimit -n\" allows %ld",
+					concurrency, concurrency * COMMAND_FDS + 30,
+					(long) limit.rlim_cur);
+}
+
 int
 work_main(char **arguments)
 {
@@ -966,6 +982,7 @@ work_main(char **arguments)
 	worker.argv[2] = pg_strdup(option_value("exec"));
 	worker.queues = array_of(&current_options[0].values);
 	worker.concurrency = option_number("concurrency", 1, 1, 1000);
+	check_file_limit(worker.concurrency);
 	worker.grace = option_number("grace", 10, 0, 86400) * 1000;
 	worker.name = option_value("name") ? pg_strdup(option_value("name")) :
 										 default_name();
