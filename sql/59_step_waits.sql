@@ -80,6 +80,11 @@ RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_ackn
 COMMENT ON FUNCTION pgqrs_acknowledge_cancel(bigint, bigint, jsonb) IS
 'the worker acknowledges a request to cancel, after its cleanup: the run is CANCELLED now, with that output unless NULL. A repeated call under the same lease has no effect. Errors: PQ003 no such run, PQ006 stale lease, PQ007 ended otherwise or past its deadline, PQ016 not asked to stop, PQ008 too large, 22004, 42501.';
 
+CREATE FUNCTION pgqrs_advance(run_id bigint, by interval)
+RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_advance';
+COMMENT ON FUNCTION pgqrs_advance(bigint, interval) IS
+'lets the time of a waiting run pass, for tests and operators: moves the instant of its next claim (start, wake-up, retry), the time-outs of the steps in which it waits, and its own deadline earlier by so much, but not before now. Returns when it can be claimed then; infinity: when a signal comes or a child ends. Children keep their deadlines. Needs admin on the workflow. Waits for a transaction that changes the run. Errors: PQ003 no such run, PQ016 the run is under a lease or has ended, 22004, 22023 by is negative, 42501.';
+
 CREATE FUNCTION pgqrs_delete_run(run_id bigint, reason text = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_delete_run';
 COMMENT ON FUNCTION pgqrs_delete_run(bigint, text) IS

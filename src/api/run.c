@@ -12,6 +12,7 @@
 #include "monitor/run_list.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
+#include "workflow/advance.h"
 #include "workflow/cancel.h"
 #include "workflow/rerun.h"
 #include "workflow/run.h"
@@ -163,6 +164,16 @@ sql_delete_run(PG_FUNCTION_ARGS)
 
 	pgqrs_cancel_delete(run_id, pgqrs_arg_text_or_null(fcinfo, 1, "reason"));
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(sql_advance);
+Datum
+sql_advance(PG_FUNCTION_ARGS)
+{
+	int64 run_id = pgqrs_arg_int64(fcinfo, 0, "run_id");
+
+	PG_RETURN_TIMESTAMPTZ(
+		pgqrs_run_advance(run_id, pgqrs_arg_duration(fcinfo, 1, "by")));
 }
 
 /*

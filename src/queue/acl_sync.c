@@ -52,6 +52,7 @@ static const struct
 	int needs;
 } functions[] = {
 	{"pgqrs_acknowledge_cancel", WORK},
+	{"pgqrs_advance", ADMIN},
 	{"pgqrs_advance_sequence", OWNER},
 	{"pgqrs_advance_sequences", OWNER},
 	{"pgqrs_alter_queue", ADMIN},

@@ -116,7 +116,8 @@ CREATE TEMP TABLE given AS SELECT
 	pgqrs_register_worker('fleet', '{tenant_a.*}') AS worker,
 	NULL::bigint AS waiting, NULL::bigint AS leased, NULL::bigint AS lease,
 	NULL::bigint AS dead, NULL::bigint AS run, NULL::bigint AS run_lease,
-	NULL::bigint AS asked, NULL::bigint AS asked_lease, NULL::bigint AS ended;
+	NULL::bigint AS asked, NULL::bigint AS asked_lease, NULL::bigint AS ended,
+	NULL::bigint AS queued;
 SELECT pgqrs_create_queue('tenant_b.queue') \g /dev/null
 SELECT pgqrs_schedule('tenant_a.schedule', '@daily', 'tenant_a.workflow', '{"secret": 1}') \g /dev/null
 
@@ -139,7 +140,8 @@ CREATE FUNCTION pg_temp.handler(jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 -- a run whose worker was asked to stop
 UPDATE given SET asked = pgqrs_trigger('tenant_a.workflow', priority => 1);
 UPDATE given SET asked_lease = (SELECT lease FROM pgqrs_dequeue('tenant_a.workflow'));
-SELECT pgqrs_cancel_run(asked), pgqrs_trigger('tenant_a.workflow') FROM given \g /dev/null
+SELECT pgqrs_cancel_run(asked) FROM given \g /dev/null
+UPDATE given SET queued = pgqrs_trigger('tenant_a.workflow');
 
 INSERT INTO target
 	SELECT v.* FROM given, LATERAL (VALUES
@@ -148,6 +150,7 @@ INSERT INTO target
 		('leased', leased::text, '9000000000000003'),
 		('dead', dead::text, '9000000000000004'),
 		('run', run::text, '9000000000000005'),
+		('queued', queued::text, '9000000000000015'),
 		('lease', lease::text, lease::text),
 		('run_lease', run_lease::text, run_lease::text),
 		('ended', ended::text, '9000000000000007'),
@@ -263,6 +266,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_consume('{queue}', 'pg_temp.handler')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_advance({queued}, '0')$$, 'admin', 'PQ003'),
 	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),
 	-- schedules, here the owner's own
 	($$SELECT * FROM pgqrs_schedule('{new}', '@daily', '{workflow}')$$, 'trigger', '42501'),

@@ -12,6 +12,7 @@ CREATE TEMP TABLE calls AS
 	SELECT proname AS name, format('SELECT %s(%s)', proname, COALESCE((
 		SELECT string_agg(CASE format_type(type, NULL)
 				WHEN 'text' THEN CASE proargnames[n] WHEN 'workflow' THEN '''w''' WHEN 'privilege' THEN '''work'''
+					WHEN 'next_step' THEN '''next'''
 					WHEN 'role' THEN '''public'''
 					WHEN 'on_duplicate' THEN '''return''' WHEN 'overlap' THEN '''allow'''
 						WHEN 'key_scope' THEN '''active''' WHEN 'handler' THEN CASE proname
