@@ -1,0 +1,122 @@
+// The database: statements of pgqrs, and the connections that they run on.
+import pg from 'pg';
+
+import { typed } from './errors.js';
+import { toJson } from './json.js';
+
+/** Milliseconds, or an interval of PostgreSQL such as '5 min'. */
+export type Duration = number | string;
+
+/** A client or pool of `pg`; a client's open transaction is taken part in. */
+export interface Queryable {
+	query(config: pg.QueryConfig): Promise<pg.QueryResult>;
+}
+
+export interface Statement {
+	text: string;
+	values: unknown[];
+}
+
+export type Row = Record<string, any>;
+
+/** Where the database is: what `pg` takes, or a URL; without, the environment (PGHOST …) says. */
+export type Connection = string | pg.PoolConfig;
+
+const INT8 = 20;
+const JSONB = 3802;
+
+// For the statements here alone: what the application has set for its own stays.
+const types: pg.CustomTypesConfig = {
+	getTypeParser(oid: number, format?: any): any {
+		if (oid === INT8 && format !== 'binary') return Number;
+		if (oid === JSONB && format !== 'binary') return JSON.parse;
+		return pg.types.getTypeParser(oid, format);
+	},
+};
+
+/** Arguments that are durations: numbers of them are milliseconds. */
+const INTERVALS = new Set([
+	'delay', 'timeout', 'initial_interval', 'max_interval', 'visibility_timeout', 'retention', 'dead_retention', 'rate_period', 'check_after', 'retry_after',
+]);
+const JSON_ARGUMENTS = new Set(['tags', 'headers', 'retry_policy', 'labels']);
+
+export function interval(duration: Duration | undefined): string | null {
+	if (duration === undefined) return null;
+	return typeof duration === 'number' ? `${duration} milliseconds` : duration;
+}
+
+/** Pools and clients for a place, and statements for the functions in its schema. */
+export class Database {
+	readonly #config: pg.PoolConfig;
+	readonly #prefix: string;
+
+	constructor(connection: Connection | undefined, name: string | undefined, schema: string | undefined) {
+		this.#config = {
+			connectionTimeoutMillis: 10_000,
+			keepAlive: true,
+			...(name === undefined ? {} : { application_name: name }),
+			...(typeof connection === 'string' ? { connectionString: connection } : connection),
+		};
+		this.#prefix = schema === undefined ? '' : `"${schema.replaceAll('"', '""')}".`;
+	}
+
+	/** A pool; what becomes of its idle connections is no one's error. */
+	pool(max?: number): pg.Pool {
+		const pool = new pg.Pool({ ...this.#config, ...(max === undefined ? {} : { max }) });
+		pool.on('error', () => undefined);
+		return pool;
+	}
+
+	client(): pg.Client {
+		const client = new pg.Client(this.#config);
+		client.on('error', () => undefined);
+		return client;
+	}
+
+	/** A call with positional arguments, then named ones, of which those that are undefined are left out. */
+	select(name: string, args: unknown[], options: object = {}): Statement {
+		const named = Object.entries(options)
+			.filter(([, value]) => value !== undefined)
+			.map(([key, value]): [string, unknown] => argument(key, value));
+		const marks = args.map((_, n) => `$${n + 1}`).concat(named.map(([key], n) => `${key} => $${args.length + n + 1}`));
+		return { text: `SELECT * FROM ${this.#prefix}${name}(${marks.join(', ')})`, values: [...args, ...named.map(([, value]) => value)] };
+	}
+
+	procedure(name: string, args: unknown[]): Statement {
+		return { text: `CALL ${this.#prefix}${name}(${args.map((_, n) => `$${n + 1}`).join(', ')})`, values: args };
+	}
+}
+
+/** The one row that a statement answers; its errors as they come from `pg`. */
+export async function row(on: Queryable, statement: Statement): Promise<Row> {
+	const { rows } = await on.query({ ...statement, types });
+	return rows[0] ?? {};
+}
+
+/** The same, for calls of an application. */
+export async function call(on: Queryable, statement: Statement): Promise<Row> {
+	try {
+		return await row(on, statement);
+	} catch (error) {
+		throw typed(error);
+	}
+}
+
+/** The name and value of an argument of SQL for an option. */
+function argument(key: string, value: unknown): [string, unknown] {
+	const name = snake(key);
+	if (!/^[a-z_]+$/.test(name)) throw new TypeError(`"${key}" is no option`);
+	if (INTERVALS.has(name)) return [name, interval(value as Duration)];
+	if (name === 'retry_policy') return [name, toJson(policy(value as object))];
+	return [name, JSON_ARGUMENTS.has(name) ? toJson(value) : value];
+}
+
+function policy(options: object): object {
+	return Object.fromEntries(
+		Object.entries(options).map(([key, value]) => [snake(key), INTERVALS.has(snake(key)) ? interval(value) : value])
+	);
+}
+
+function snake(key: string): string {
+	return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

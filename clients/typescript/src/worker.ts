@@ -1,0 +1,298 @@
+// A worker: one poll, which extends what is held and claims, and the handlers beside it.
+import { hostname } from 'node:os';
+import type pg from 'pg';
+
+import type { App } from './app.js';
+import { Duration, interval, row, Row, Statement } from './database.js';
+import { Cancelled, describe, ErrorObject, Incompatible, isPassing, LeaseLost, PgqrsError, retryOf, sqlstate, typed, WorkerNotFound, WorkerStopped } from './errors.js';
+import { fromJson, toJson } from './json.js';
+import { backOff, Claim, Lease, pause } from './lease.js';
+import { Message } from './queue.js';
+import { Run } from './run.js';
+
+export interface WorkerOptions {
+	/** Runs and messages at once. */
+	concurrency?: number;
+	/** Milliseconds (or an interval of the form '30 s') that these may take to end after SIGTERM; then they are given back. */
+	grace?: number;
+	/** Connections that the handlers share, besides the one that polls. */
+	connections?: number;
+	/** Names are unique: a worker takes over from the one that had its name. */
+	name?: string;
+	/** Patterns of queues, if not those with a handler. */
+	queues?: string[];
+	labels?: Record<string, unknown>;
+	/** Whether SIGTERM and SIGINT stop it. */
+	signals?: boolean;
+}
+
+export const VERSION = '0.1.0';
+const POLL = 30_000;
+const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+interface Task {
+	readonly lease: Lease;
+	readonly done: Promise<void>;
+}
+
+export class Worker {
+	readonly name: string;
+	readonly #app: App;
+	readonly #options: WorkerOptions;
+	readonly #concurrency: number;
+	readonly #grace: number;
+	readonly #queues: string[];
+	readonly #pool: pg.Pool;
+	/** What a poll names: claims whose end has not been told. */
+	readonly #held = new Map<number, Task>();
+	#client: pg.Client | undefined;
+	#id: number | undefined;
+	/** Aborts when the worker is to take nothing new. */
+	readonly #draining = new AbortController();
+
+	constructor(app: App, options: WorkerOptions = {}) {
+		this.#app = app;
+		this.#options = options;
+		this.#concurrency = options.concurrency ?? 10;
+		this.#grace = options.grace ?? 30_000;
+		this.name = options.name ?? app.name ?? `${hostname()}:${process.pid}`;
+		this.#queues = options.queues ?? [...app.workflows.keys(), ...app.queues.keys()].sort();
+		if (this.#queues.length === 0) throw new PgqrsError('there is no handler: declare one with app.workflow or app.queue');
+		this.#pool = app.database.pool(Math.max(1, Math.min(options.connections ?? 5, this.#concurrency)));
+	}
+
+	/** Works until drain(), or a signal to stop. */
+	async run(): Promise<void> {
+		const drain = (): void => this.drain();
+		const signals = this.#options.signals === false ? [] : STOP_SIGNALS;
+		for (const signal of signals) process.once(signal, drain);
+		try {
+			await this.#register();
+			if (this.#id !== undefined) await this.#work(false);
+		} finally {
+			for (const signal of signals) process.off(signal, drain);
+			await this.#stop();
+		}
+	}
+
+	/** Works until there is nothing that can be claimed. */
+	async runUntilIdle(): Promise<void> {
+		try {
+			await this.#register();
+			await this.#work(true);
+		} finally {
+			await this.#stop();
+		}
+	}
+
+	/** Takes nothing new; the worker ends when what it holds has ended. */
+	drain(): void {
+		if (this.#draining.signal.aborted) return;
+		this.#draining.abort();
+		this.#app.log.info(`pgqrs: ${this.name} drains: ${this.#held.size} to end`);
+		// That ends the poll which is asleep.
+		if (this.#id !== undefined) row(this.#pool, this.#app.database.select('pgqrs_suspend_worker', [this.#id])).catch(() => undefined);
+	}
+
+	/** Registers, however long the database is away or cannot be written to. */
+	async #register(): Promise<void> {
+		const database = this.#app.database;
+		await this.#persist(async () => {
+			const { pgqrs_version: version } = await this.#query(database.select('pgqrs_version', []));
+			if (!fits(version))
+				throw new Incompatible(
+					`the extension has version ${version}, this client fits ${VERSION}: ALTER EXTENSION pgqrs UPDATE, or install the client of that version`
+				);
+			const answer = await this.#query(
+				database.select('pgqrs_register_worker', [this.name, this.#queues], {
+					hostname: hostname(),
+					version: VERSION,
+					maxConcurrent: this.#concurrency,
+					labels: this.#options.labels,
+				})
+			);
+			this.#id = answer['pgqrs_register_worker'];
+			this.#app.log.info(`pgqrs: ${this.name} is worker ${this.#id} for ${this.#queues.join(', ')}`);
+		});
+	}
+
+	async #stop(): Promise<void> {
+		const left = [...this.#held.values()];
+		for (const task of left) task.lease.lose('the worker stops');
+		this.#held.clear();
+		if (this.#id !== undefined) await this.#query(this.#app.database.select('pgqrs_stop_worker', [this.#id])).catch(() => undefined);
+		this.#disconnect();
+		const ended = this.#pool.end().catch(() => undefined);
+		// A handler that hangs keeps its connection.
+		if (left.length === 0) await ended;
+	}
+
+	async #query(statement: Statement, timeout?: number): Promise<Row> {
+		if (!this.#client) {
+			const client = this.#app.database.client();
+			client.on('end', () => {
+				if (this.#client === client) this.#client = undefined;
+			});
+			await client.connect();
+			this.#client = client;
+		}
+		const timer = timeout === undefined ? undefined : setTimeout(() => this.#disconnect(), timeout);
+		try {
+			return await row(this.#client, statement);
+		} catch (error) {
+			if (isPassing(error)) this.#disconnect();
+			throw typed(error);
+		} finally {
+			clearTimeout(timer);
+		}
+	}
+
+	#disconnect(): void {
+		const client = this.#client;
+		this.#client = undefined;
+		client?.end().catch(() => undefined);
+	}
+
+	/** Calls until it is answered: what has no work loses nothing by waiting.  Undefined: it drains instead. */
+	async #persist<T>(attempt: () => Promise<T>): Promise<T | undefined> {
+		for (let tries = 0; ; tries++) {
+			try {
+				return await attempt();
+			} catch (error) {
+				if (error instanceof WorkerStopped || error instanceof WorkerNotFound || error instanceof Incompatible) throw error;
+				this.#app.log.warn(`pgqrs: ${this.name} tries again: ${(error as Error).message}`);
+			}
+			if (this.#draining.signal.aborted && this.#held.size === 0) return undefined;
+			await backOff(tries + 3, this.#held.size === 0 ? this.#draining.signal : undefined);
+		}
+	}
+
+	async #work(untilIdle: boolean): Promise<void> {
+		let deadline: number | undefined;
+		for (;;) {
+			let timeout = untilIdle && this.#held.size === 0 ? 0 : POLL;
+			if (this.#draining.signal.aborted) {
+				deadline ??= Date.now() + this.#grace;
+				timeout = Math.min(timeout, deadline - Date.now());
+				if (this.#held.size === 0) return;
+				if (timeout <= 0) {
+					this.#app.log.warn(`pgqrs: ${this.name} gives back ${this.#held.size} that did not end in ${this.#grace} ms`);
+					return;
+				}
+			}
+			const idle = this.#held.size === 0;
+			const answer = await this.#persist(() => this.#poll(timeout));
+			for (const { message_id, state } of answer?.['held'] ?? []) this.#heed(message_id, state);
+			const claims: Claim[] = answer?.['work'] ?? [];
+			for (const claim of claims) this.#begin(claim);
+			if (untilIdle && idle && claims.length === 0) return;
+		}
+	}
+
+	#poll(timeout: number): Promise<Row> {
+		const leases = [...this.#held.values()].map((task) => task.lease);
+		const statement = this.#app.database.procedure('pgqrs_poll', [
+			this.#id,
+			interval(timeout),
+			this.#draining.signal.aborted ? 0 : this.#concurrency,
+			leases.map((lease) => lease.id),
+			leases.map((lease) => lease.lease),
+		]);
+		return this.#query(statement, timeout + 30_000);
+	}
+
+	#heed(id: number, state: string): void {
+		const task = this.#held.get(id);
+		if (!task) return;
+		task.lease.heed(state);
+		if (state === 'gone') this.#held.delete(id);
+	}
+
+	#begin(claim: Claim): void {
+		const lease = new Lease(claim, this.#app.database, this.#pool);
+		const done = this.#handle(claim, lease).finally(() => {
+			if (this.#held.get(lease.id) === task) this.#held.delete(lease.id);
+		});
+		const task: Task = { lease, done };
+		this.#held.set(lease.id, task);
+	}
+
+	/** One delivery, to the end of it. */
+	async #handle(claim: Claim, lease: Lease): Promise<void> {
+		try {
+			await (claim.run_id == null ? this.#handleMessage(claim, lease) : this.#handleRun(claim, lease));
+		} catch (error) {
+			if (lease.ended) return;
+			this.#app.log.error(`pgqrs: ${claim.message_id} of ${claim.queue} is given back: ${(error as Error).message}`);
+			await pause(5000, lease.controller.signal);
+		} finally {
+			if (lease.left instanceof LeaseLost) this.#app.log.info(`pgqrs: ${claim.message_id} of ${claim.queue} is dropped: ${lease.left.message}`);
+		}
+	}
+
+	async #handleRun(claim: Claim, lease: Lease): Promise<void> {
+		const definition = this.#app.workflows.get(claim.queue);
+		if (!definition) return this.#refuse(lease, 'pgqrs_fail_run', `this worker has no handler for workflow "${claim.queue}"`);
+		const codec = this.#app.codec;
+		try {
+			if (claim.cancel_requested && claim.steps_truncated) await this.#loadSteps(claim);
+			const output = await definition.handler(new Run(claim, lease, codec), fromJson(claim.input ?? null, codec) as never);
+			if (!lease.ended) await lease.end('pgqrs_complete_run', [toJson(output, codec)]);
+		} catch (error) {
+			await this.#giveUp(claim, lease, error, async ({ retryable, after }, described) => {
+				await lease.end('pgqrs_fail_run', [described, retryable, interval(after)]);
+			});
+		}
+	}
+
+	async #handleMessage(claim: Claim, lease: Lease): Promise<void> {
+		const definition = this.#app.queues.get(claim.queue);
+		if (!definition) return this.#refuse(lease, 'pgqrs_nack_message', `this worker has no handler for queue "${claim.queue}"`);
+		try {
+			await definition.handler(fromJson(claim.payload, this.#app.codec) as never, new Message(claim, lease));
+			if (!lease.ended) await lease.end('pgqrs_archive_message');
+		} catch (error) {
+			await this.#giveUp(claim, lease, error, async ({ retryable, after }, described) => {
+				await lease.end('pgqrs_nack_message', [described, interval(after), retryable]);
+			});
+		}
+	}
+
+	async #refuse(lease: Lease, name: string, message: string): Promise<void> {
+		this.#app.log.error(`pgqrs: ${message}`);
+		await lease.end(name, [JSON.stringify({ type: 'no_handler_registered', message })], { retryable: false });
+	}
+
+	/** After an error: the run or message fails, unless its lease was given up or lost before. */
+	async #giveUp(
+		claim: Claim,
+		lease: Lease,
+		error: unknown,
+		fail: (retry: { retryable: boolean; after?: Duration }, described: string) => Promise<void>
+	): Promise<void> {
+		if (lease.ended) return;
+		if (error instanceof Cancelled && claim.run_id != null) return void (await lease.end('pgqrs_acknowledge_cancel'));
+		const described: ErrorObject = describe(error);
+		this.#app.log.warn(`pgqrs: ${claim.message_id} of ${claim.queue} failed: ${described.message}`);
+		try {
+			await fail(retryOf(error), JSON.stringify(described));
+		} catch (refusal) {
+			if (refusal instanceof Cancelled) return void (await lease.end('pgqrs_acknowledge_cancel'));
+			if (lease.ended || sqlstate(refusal) === undefined) throw refusal;
+			await fail(retryOf(error), JSON.stringify({ type: 'unserializable_error' }));
+		}
+	}
+
+	/** For an undo that has more steps than a poll brings: which were there before. */
+	async #loadSteps(claim: Claim): Promise<void> {
+		const { text, values } = this.#app.database.select('pgqrs_list_steps', [claim.run_id]);
+		const { rows } = await this.#pool.query(text, values);
+		claim.steps = Object.fromEntries(rows.filter((step) => ['SUCCESS', 'ERROR'].includes(step.status)).map((step) => [step.step_id, step]));
+		claim.steps_truncated = false;
+	}
+}
+
+/** Whether the extension has what this client calls: before 1.0 the minor version tells. */
+function fits(version: string): boolean {
+	return version.split('.', 2).join('.') === VERSION.split('.', 2).join('.');
+}

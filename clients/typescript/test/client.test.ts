@@ -1,0 +1,457 @@
+// The client against a server of its own; the environment says where that is.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import pg from 'pg';
+
+import {
+	App, AppOptions, Cancelled, ChildFailed, Incompatible, LeaseLost, Parked, Permanent, Retry, Run, RunCancelled, RunFailed, SignalTimeout,
+	StepFailed, WaitTimeout, WorkerStopped, WorkflowNotFound,
+} from '../src/index.js';
+import { drain } from '../src/testing.js';
+
+const db = new pg.Pool({ max: 3 });
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
+let number = 0;
+
+before(() => db.query('CREATE TABLE IF NOT EXISTS written (what text)'));
+after(() => db.end());
+
+function newApp(options: AppOptions = {}): App {
+	return new App({ name: `test ${++number}`, log: quiet, ...options });
+}
+
+async function query(text: string, ...values: unknown[]): Promise<any[]> {
+	return (await db.query(text, values)).rows;
+}
+
+async function until(condition: () => unknown, what: string): Promise<void> {
+	const deadline = Date.now() + 120_000;
+	while (!(await condition())) {
+		if (Date.now() > deadline) throw new Error(`this has not happened: ${what}`);
+		await new Promise((resolve) => setTimeout(resolve, 10));
+	}
+}
+
+async function withWorker<T>(app: App, work: () => Promise<T>): Promise<T> {
+	await app.install();
+	const worker = app.worker({ signals: false });
+	const running = worker.run();
+	try {
+		return await work();
+	} finally {
+		worker.drain();
+		await running;
+		await app.close();
+	}
+}
+
+/** What becomes of a run of this handler. */
+function outcome<O>(handler: (run: Run, input: any) => O | Promise<O>, input?: unknown, options = {}): Promise<any> {
+	const app = newApp();
+	const workflow = app.workflow<any, O>(`w${number}`, { initialInterval: 10, maxAttempts: 2, ...options }, handler);
+	return withWorker(app, async () => {
+		const run = await workflow.start(input);
+		return run.result({ timeout: '60 s' });
+	});
+}
+
+async function errorOf(promise: Promise<unknown>): Promise<any> {
+	try {
+		await promise;
+	} catch (error) {
+		return error;
+	}
+	throw new Error('it did not fail');
+}
+
+test('a step is executed once, its error is tried again, and its result is there after a wait', async () => {
+	const executed: string[] = [];
+	const output = await outcome(async (run, input) => {
+		const key = await run.step('key', (step) => {
+			executed.push('key');
+			return step.key;
+		});
+		const twice = await run.step('twice', () => {
+			executed.push('twice');
+			if (executed.length < 3) throw new Error('not yet');
+			return input * 2;
+		});
+		await run.sleep(10);
+		return { twice, key: key === `${run.id}/key` };
+	}, 21);
+	assert.deepEqual(output, { twice: 42, key: true });
+	assert.deepEqual(executed, ['key', 'twice', 'twice']);
+});
+
+test('what a transaction writes is there once, and gone if it fails', async () => {
+	const output = await outcome(async (run) => {
+		const first = await run.transaction('write', async (client) => {
+			await client.query("INSERT INTO written VALUES ('once')");
+			return (await client.query('SELECT 2::bigint AS two')).rows[0].two;
+		});
+		const failed = await errorOf(
+			run.transaction('fail', { maxAttempts: 1 }, async (client) => {
+				await client.query("INSERT INTO written VALUES ('never')");
+				throw new Permanent('no', { type: 'refused' });
+			})
+		);
+		return [first, failed instanceof StepFailed, failed.type];
+	});
+	assert.deepEqual(output, ['2', true, 'refused']);
+	assert.deepEqual(await query("SELECT what FROM written WHERE what IN ('once', 'never')"), [{ what: 'once' }]);
+});
+
+test('a transaction that conflicts is repeated, and no failure is counted', async () => {
+	let tries = 0;
+	const output = await outcome(
+		(run) =>
+			run.transaction('conflict', async (client) => {
+				if (++tries < 3) await client.query("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$");
+				return tries;
+			}),
+		undefined,
+		{ maxAttempts: 1 }
+	);
+	assert.equal(output, 3);
+});
+
+test('values come back as they were stored, whatever they are', async () => {
+	const values = [null, 'a "quoted" \\u0000 text', 'schön 日本 😀', [1, [2]], { a: [] }, 0.1, 9007199254740991, true, '', [], '[1]'];
+	assert.deepEqual(await outcome(async (run, input) => [input, await run.step('same', () => input), await run.step('date', () => new Date(0))], values), [
+		values, values, '1970-01-01T00:00:00.000Z',
+	]);
+});
+
+test('signals, children and time-outs', async () => {
+	const app = newApp();
+	const double = app.workflow<number, number>(`double${number}`, { initialInterval: 10, maxAttempts: 1 }, (_, n) => {
+		if (n < 0) throw new Permanent('negative', { type: 'negative' });
+		return n * 2;
+	});
+	const parent = app.workflow<null, unknown>(`parent${number}`, async (run) => {
+		const go = await run.receiveSignal<{ n: number }>('go');
+		const started = await run.startChild(double, 10);
+		return {
+			n: go.payload.n,
+			one: await run.child(double, 1),
+			many: await run.children(double, [1, 2, 3]),
+			started: await run.resultOf(started),
+			failed: (await errorOf(run.child(double, -1)).then(rethrowWaits)) instanceof ChildFailed,
+			late: (await errorOf(run.receive('never', { timeout: 10 })).then(rethrowWaits)) instanceof SignalTimeout,
+		};
+	});
+	await withWorker(app, async () => {
+		const run = await parent.start(null);
+		await run.signal('go', { n: 7 });
+		assert.deepEqual(await run.result({ timeout: '60 s' }), { n: 7, one: 2, many: [2, 4, 6], started: 20, failed: true, late: true });
+	});
+});
+
+function rethrowWaits(error: unknown): unknown {
+	if (error instanceof Parked) throw error;
+	return error;
+}
+
+test('a handler that swallows what leaves it does not end its run', async () => {
+	let deliveries = 0;
+	const seen: unknown[] = [];
+	const output = await outcome(async (run) => {
+		deliveries++;
+		try {
+			await run.sleep(50);
+		} catch (error) {
+			seen.push(error instanceof Parked);
+			seen.push((await errorOf(run.step('after', () => 1))) === error);
+			return 'swallowed';
+		}
+		return 'slept';
+	});
+	assert.equal(output, 'slept');
+	assert.deepEqual([deliveries, seen], [2, [true, true]]);
+});
+
+test('a handler that fails while its run waits loses nothing', async () => {
+	const app = newApp();
+	const workflow = app.workflow<null, unknown>(`waits${number}`, { maxAttempts: 1 }, async (run) => {
+		try {
+			return await run.receive('go');
+		} catch (error) {
+			if (error instanceof Parked) throw new Error('in a finally block');
+			throw error;
+		}
+	});
+	await withWorker(app, async () => {
+		const run = await workflow.start(null);
+		await until(async () => (await run.status()) === 'PAUSED', 'the run waits');
+		await run.signal('go', 'went');
+		assert.equal(await run.result({ timeout: '60 s' }), 'went');
+	});
+});
+
+test('a step that is not awaited ends no process', async () => {
+	assert.equal(
+		await outcome(async (run) => {
+			void run.step('fails', { maxAttempts: 1 }, () => {
+				throw new Permanent('no');
+			});
+			await run.sleep(100);
+			return 'done';
+		}),
+		'done'
+	);
+});
+
+test('bad input is a clear error of the run, and the worker goes on', async () => {
+	const app = newApp();
+	const circular: any = {};
+	circular.self = circular;
+	const handlers: Record<string, [(run: Run) => unknown, string, RegExp]> = {
+		bigint: [() => ({ n: 1n }), 'NotSerializable', /bigint \(at "n"\) is no JSON/],
+		circular: [() => circular, 'NotSerializable', /circular/],
+		function: [() => () => 1, 'NotSerializable', /function is no JSON/],
+		map: [() => new Map(), 'NotSerializable', /Map is no JSON/],
+		nan: [() => NaN, 'NotSerializable', /NaN is no JSON/],
+		nul: [() => 'a\0b', 'NotSerializable', /NUL/],
+		half: [() => '\ud800', 'NotSerializable', /surrogate/],
+		long: [(run) => run.step('é'.repeat(128), () => 1), 'InvalidStep', /1 to 255 bytes/],
+		empty: [(run) => run.step('', () => 1), 'InvalidStep', /1 to 255 bytes/],
+		reused: [(run) => run.step('id', () => 1).then(() => run.sleep(1, { id: 'id' })), 'InvalidStep', /of kind FUNCTION already/],
+		nested: [(run) => run.transaction('outer', () => run.step('inner', () => 1)), 'InvalidStep', /cannot begin another/],
+		large: [() => 'x'.repeat(3_000_000), 'PQ008', /too large/],
+		notanerror: [() => Promise.reject('just text \0'), 'Error', /just text/],
+		retried: [() => Promise.reject(new Retry('again', { after: 1, type: 'again' })), 'again', /again/],
+		system: [() => Promise.reject(new TypeError('undefined is not a function')), 'TypeError', /undefined/],
+	};
+	const prefix = `bad${number}`;
+	for (const [name, [handler]] of Object.entries(handlers)) app.workflow(`${prefix}.${name}`, { maxAttempts: 1 }, handler);
+	await withWorker(app, async () => {
+		for (const [name, [, type, message]] of Object.entries(handlers)) {
+			const run = await app.start(`${prefix}.${name}`);
+			const error = await errorOf(run.result({ timeout: '60 s' }));
+			assert.ok(error instanceof RunFailed, `${name}: ${error}`);
+			assert.equal(error.type, type, name);
+			assert.match(error.message, message, name);
+		}
+	});
+});
+
+test('a workflow without a handler fails its run', async () => {
+	const app = newApp();
+	app.workflow('has.handler', () => 1);
+	await query("SELECT pgqrs_create_workflow('has.none')");
+	await app.install();
+	const run = await app.start('has.none');
+	await drain(app, { queues: ['has.*'] });
+	assert.equal((await errorOf(run.result())).type, 'no_handler_registered');
+	await app.close();
+});
+
+test('errors of the server have classes, and a run that was cancelled too', async () => {
+	const app = newApp();
+	const workflow = app.workflow(`never${number}`, () => 1);
+	await app.install();
+	const error = await errorOf(app.start('no such workflow'));
+	assert.ok(error instanceof WorkflowNotFound);
+	assert.equal(error.code, 'PQ002');
+	assert.ok(error.hint);
+	const run = await workflow.start(undefined, { key: 'k' });
+	assert.equal((await app.find(workflow, 'k'))?.runId, run.runId);
+	assert.equal(typeof run.runId, 'number');
+	assert.ok((await errorOf(run.result({ timeout: 10 }))) instanceof WaitTimeout);
+	await run.cancel('not needed');
+	assert.ok((await errorOf(run.result())) instanceof RunCancelled);
+	await app.close();
+});
+
+test('a start takes part in the transaction of a client', async () => {
+	const app = newApp();
+	const workflow = app.workflow(`tx${number}`, () => 1);
+	await app.install();
+	const client = await db.connect();
+	await client.query('BEGIN');
+	const run = await workflow.start(undefined, { client });
+	await client.query('ROLLBACK');
+	client.release();
+	assert.equal((await errorOf(run.status())).code, 'PQ003');
+	await app.close();
+});
+
+test('an extension that is older or missing is an error at the start', async () => {
+	await query("CREATE SCHEMA old; CREATE FUNCTION old.pgqrs_version() RETURNS text RETURN '0.0.9'");
+	for (const [schema, message] of [['old', /version 0\.0\.9/], ['missing "schema"', /missing/]] as const) {
+		const app = newApp({ schema });
+		app.workflow('w', () => 1);
+		const error = await errorOf(app.work({ signals: false }));
+		assert.ok(error instanceof Incompatible || error.code === '3F000', String(error));
+		assert.match(error.message, message);
+	}
+});
+
+test('a worker lives on while the database is read-only', async () => {
+	const { rows } = await db.query('SELECT current_database() AS name');
+	const alter = (to: string): Promise<unknown> => query(`ALTER DATABASE "${rows[0].name}" ${to}`);
+	const warnings: string[] = [];
+	const app = newApp({ log: { ...quiet, warn: (text: string) => warnings.push(text) } });
+	const workflow = app.workflow(`readonly${number}`, (run) => run.step('a', () => 'done'));
+	await app.install();
+	const run = await workflow.start();
+	await alter('SET default_transaction_read_only = on');
+	const worker = app.worker({ signals: false });
+	const running = worker.run();
+	try {
+		await until(() => warnings.some((text) => text.includes('read-only')), 'the worker says so');
+	} finally {
+		await alter('RESET default_transaction_read_only');
+	}
+	assert.equal(await run.result({ timeout: '60 s' }), 'done');
+	worker.drain();
+	await running;
+	await app.close();
+});
+
+test('a worker that lost its connections goes on', async () => {
+	const app = newApp();
+	let begun = 0;
+	let go = (): void => undefined;
+	const held = new Promise<void>((resolve) => (go = resolve));
+	const workflow = app.workflow(`lost${number}`, async (run) => {
+		await run.transaction('write', async (client) => {
+			begun++;
+			await client.query("INSERT INTO written VALUES ('kept')");
+			await held;
+		});
+		return run.step('b', () => 'done');
+	});
+	await withWorker(app, async () => {
+		const run = await workflow.start();
+		await until(() => begun === 1, 'the transaction has begun');
+		await query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1', app.name);
+		go();
+		assert.equal(await run.result({ timeout: '60 s' }), 'done');
+		assert.equal(begun, 2);
+		assert.equal((await query("SELECT FROM written WHERE what = 'kept'")).length, 1);
+	});
+});
+
+test('a cancel aborts the signal, and the handler may clean up', async () => {
+	const app = newApp();
+	let cleaned = false;
+	const begun: number[] = [];
+	const workflow = app.workflow(`cancel${number}`, async (run) => {
+		try {
+			return await run.step('long', ({ signal }) => {
+				begun.push(run.id);
+				return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+			});
+		} catch (error) {
+			cleaned = error instanceof Cancelled && run.cancelRequested;
+			throw error;
+		}
+	});
+	await withWorker(app, async () => {
+		const run = await workflow.start();
+		await until(() => begun.length === 1, 'the step has begun');
+		await run.cancel('stop');
+		assert.ok((await errorOf(run.result({ timeout: '60 s' }))) instanceof RunCancelled);
+	});
+	assert.ok(cleaned);
+	assert.equal(begun.length, 1);
+});
+
+test('work whose lease is lost is dropped, and its next call says so', async () => {
+	const app = newApp();
+	const reasons: unknown[] = [];
+	const workflow = app.workflow(`revoked${number}`, async (run) => {
+		if (run.attempt > 1) return 'second';
+		await new Promise((resolve) => run.signal.addEventListener('abort', resolve));
+		reasons.push(run.signal.reason instanceof LeaseLost, (await errorOf(run.step('a', () => 1))) instanceof LeaseLost);
+		return 'first';
+	});
+	await withWorker(app, async () => {
+		const run = await workflow.start();
+		await until(async () => (await run.status()) === 'RUNNING', 'the run is claimed');
+		await query('SELECT pgqrs_set_visibility($1, pgqrs_now())', run.runId);
+		assert.equal(await run.result({ timeout: '60 s' }), 'second');
+		await until(() => reasons.length === 2, 'the first handler has heard of it');
+		assert.deepEqual(reasons, [true, true]);
+	});
+});
+
+test('a worker that is superseded ends, and does not register again', async () => {
+	const app = newApp();
+	app.workflow(`superseded${number}`, () => 1);
+	await app.install();
+	const running = errorOf(app.work({ signals: false }));
+	await until(async () => (await query('SELECT FROM pgqrs_worker_stats WHERE worker = $1', app.name)).length === 1, 'it is registered');
+	await query("SELECT pgqrs_register_worker($1, '{*}')", app.name);
+	assert.ok((await running) instanceof WorkerStopped);
+	await app.close();
+});
+
+test('a drained worker ends what it holds, and gives back what takes too long', async () => {
+	const app = newApp();
+	let begun = 0;
+	let go = (): void => undefined;
+	const held = new Promise<void>((resolve) => (go = resolve));
+	const workflow = app.workflow<boolean, string>(`drained${number}`, async (run, hang) => {
+		begun++;
+		await (hang ? new Promise((resolve) => run.signal.addEventListener('abort', resolve)) : held);
+		return 'done';
+	});
+	await app.install();
+	const worker = app.worker({ signals: false, grace: 1000 });
+	const running = worker.run();
+	const [quick, hung] = [await workflow.start(false), await workflow.start(true)];
+	await until(() => begun === 2, 'both are claimed');
+	worker.drain();
+	await until(async () => (await query('SELECT status FROM pgqrs_worker_stats WHERE worker = $1', app.name))[0].status === 'SUSPENDED', 'it takes nothing new');
+	const late = await workflow.start(false);
+	go();
+	await running;
+	assert.deepEqual([await quick.status(), (await late.status()), await hung.status()], ['SUCCESS', 'QUEUED', 'RUNNING']);
+	assert.deepEqual(await query('SELECT failures, leased FROM pgqrs_peek($1) WHERE run_id = $2', workflow.name, hung.runId), [{ failures: 0, leased: false }]);
+	await app.close();
+});
+
+test('messages: archived with own writes, nacked after an error, dead if that is permanent', async () => {
+	const app = newApp();
+	const got: unknown[] = [];
+	const mail = app.queue<{ to: string }>(`mail${number}`, async (payload, message) => {
+		got.push([payload.to, message.attempt]);
+		if (payload.to === 'bad') throw new Permanent('no such address', { type: 'bounced' });
+		await message.transaction((client) => client.query("INSERT INTO written VALUES ('mail')"));
+	});
+	await app.install();
+	await mail.send({ to: 'good' }, { key: 'k' });
+	await mail.send({ to: 'again' }, { key: 'k' });
+	await mail.send({ to: 'bad' });
+	await drain(app);
+	assert.deepEqual(got, [['good', 1], ['bad', 1]]);
+	assert.equal((await query("SELECT FROM written WHERE what = 'mail'")).length, 1);
+	assert.deepEqual(await query("SELECT last_error->>'type' AS type FROM pgqrs_dead_letters WHERE queue = $1", mail.name), [{ type: 'bounced' }]);
+	await app.close();
+});
+
+test('schedules and settings are made as they are declared, also when they are there', async () => {
+	const app = newApp();
+	const workflow = app.workflow(`daily${number}`, { maxAttempts: 7, initialInterval: 1500, visibilityTimeout: '3 min' }, () => 1);
+	app.schedule(`daily${number}`, '0 7 * * *', workflow, { timezone: 'Europe/Berlin', input: { a: 1 } });
+	await app.install();
+	await app.install();
+	assert.deepEqual(await query('SELECT input, timezone FROM pgqrs_schedule_list WHERE name = $1', workflow.name), [{ input: { a: 1 }, timezone: 'Europe/Berlin' }]);
+	await app.close();
+});
+
+test('a codec turns all values', async () => {
+	const codec = {
+		encode: (value: unknown) => ({ hidden: Buffer.from(JSON.stringify(value)).toString('base64') }),
+		decode: (value: any) => (value === null ? null : JSON.parse(Buffer.from(value.hidden, 'base64').toString())),
+	};
+	const app = newApp({ codec });
+	const workflow = app.workflow<string, string>(`secret${number}`, async (run, name) => `${await run.step('a', () => name)}!`);
+	await withWorker(app, async () => {
+		const run = await workflow.start('ada');
+		assert.equal(await run.result({ timeout: '60 s' }), 'ada!');
+		assert.ok((await query('SELECT output FROM pgqrs_get_run($1)', run.runId))[0].output.hidden);
+	});
+});
