@@ -45,6 +45,8 @@ export function interval(duration: Duration | undefined): string | null {
 	return typeof duration === 'number' ? `${duration} milliseconds` : duration;
 }
 
+function ignore(): void {}
+
 /** Pools and clients for a place, and statements for the functions in its schema. */
 export class Database {
 	readonly #config: pg.PoolConfig;
@@ -60,16 +62,17 @@ export class Database {
 		this.#prefix = schema === undefined ? '' : `"${schema.replaceAll('"', '""')}".`;
 	}
 
-	/** A pool; what becomes of its idle connections is no one's error. */
+	/** A pool.  That a connection is lost ends no process: the statement that needs it says so. */
 	pool(max?: number): pg.Pool {
 		const pool = new pg.Pool({ ...this.#config, ...(max === undefined ? {} : { max }) });
-		pool.on('error', () => undefined);
+		pool.on('error', ignore);
+		pool.on('connect', (client) => void client.on('error', ignore));
 		return pool;
 	}
 
 	client(): pg.Client {
 		const client = new pg.Client(this.#config);
-		client.on('error', () => undefined);
+		client.on('error', ignore);
 		return client;
 	}
 
