@@ -1,4 +1,5 @@
 // The database: statements of pgqrs, and the connections that they run on.
+import { userInfo } from 'node:os';
 import pg from 'pg';
 
 import { typed } from './errors.js';
@@ -56,6 +57,7 @@ export class Database {
 		this.#config = {
 			connectionTimeoutMillis: 10_000,
 			keepAlive: true,
+			...(process.env['PGUSER'] === undefined ? { user: userInfo().username } : {}),
 			...(name === undefined ? {} : { application_name: name }),
 			...(typeof connection === 'string' ? { connectionString: connection } : connection),
 		};

@@ -10,7 +10,7 @@ export function drain(app: App, options: WorkerOptions = {}): Promise<void> {
 }
 
 /** Lets time pass for one run that sleeps, waits or is to be tried again, and works on it. */
-export async function advance(app: App, run: Handle<unknown> | number, by: Duration): Promise<void> {
+export async function advance(app: App, run: Handle<any> | number, by: Duration): Promise<void> {
 	await app.call('pgqrs_advance', [typeof run === 'number' ? run : run.runId, interval(by)]);
 	await drain(app);
 }

@@ -1,0 +1,63 @@
+# The client for TypeScript, compiled, for TAP tests.
+#
+# Takes Node (18 or later) of the system, and typescript, pg and their types from the first folder
+# that has them: clients/typescript/node_modules (npm ci), the global one of npm, or Debian's
+# (nodejs, node-pg, node-typescript).  Without these a test is skipped: no registry is asked.
+package TypeScript;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use FindBin;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(client_folder compile run_in);
+
+my $client = "$FindBin::RealBin/../../clients/typescript";
+
+# The folder with the modules; skips the whole test if there is none.
+sub modules
+{
+	my $version = `node --version 2>/dev/null` // '';
+	plan skip_all => 'there is no Node of version 18 or later: apt-get install nodejs node-pg node-typescript'
+	  unless $version =~ /^v(\d+)/ && $1 >= 18;
+	for my $folder ("$client/node_modules", '/usr/local/lib/node_modules', '/usr/lib/node_modules', '/usr/share/nodejs')
+	{
+		return $folder unless grep { !-e "$folder/$_" } qw(typescript/bin/tsc pg/package.json @types/pg @types/node);
+	}
+	plan skip_all => 'Node has no modules typescript, pg, @types/pg and @types/node: npm ci in clients/typescript, '
+	  . 'or apt-get install node-pg node-typescript';
+	return;
+}
+
+# A copy of the client that can be compiled, and where its modules are from.
+sub client_folder
+{
+	my $modules = modules();
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	system('cp', '-r', (map { "$client/$_" } qw(src test example package.json tsconfig.json README.md)), $dir) == 0
+	  or die "the client cannot be copied\n";
+	symlink $modules, "$dir/node_modules" or die "node_modules: $!\n";
+	return ($dir, $modules);
+}
+
+# Whether a program succeeds in a folder, and what it prints.
+sub run_in
+{
+	my ($dir, @command) = @_;
+	my $out = '';
+	my $ok = IPC::Run::run(\@command, '<', '/dev/null', '>&', \$out, init => sub { chdir $dir or die "$dir: $!\n" });
+	return ($ok, $out);
+}
+
+# Compiles a project of the client: '.', test or example.
+sub compile
+{
+	my ($dir, $project) = @_;
+	return run_in($dir, 'node', "$dir/node_modules/typescript/bin/tsc", '-p', $project, '--preserveSymlinks');
+}
+
+1;

@@ -1,0 +1,11 @@
+# The client for TypeScript passes the conformance suite: clients/conformance.
+use strict;
+use warnings;
+use Conformance;
+use Test::More;
+use TypeScript;
+
+my ($dir) = client_folder();
+my ($compiled, $out) = compile($dir, 'test');
+ok($compiled, 'the driver compiles') or diag($out);
+conformance('node', "$dir/build/test/driver.js");
