@@ -117,6 +117,14 @@ AS 'MODULE_PATHNAME', 'sql_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
 'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased message is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
 
+CREATE FUNCTION pgqrs_why(
+	queue text, OUT reason text, OUT detail text, OUT hint text
+) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 5
+AS 'MODULE_PATHNAME', 'sql_why';
+COMMENT ON FUNCTION pgqrs_why(text) IS
+'Why nothing of a queue or workflow is delivered, the most decisive reasons first, each with what to do. reason: paused, max_in_flight, no worker, suspended, max_concurrent, open transaction, damaged, ready (claimable: nothing stands in the way), many messages (more than were looked at), empty, in flight, backing off, delayed, waiting, background work. Looks at the first 10000 messages in the order of claims and at all workers. Another role''s session is named only to its members and those of pg_read_all_stats. Needs any privilege on the queue. Errors: 22004, PQ001.';
+
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_now';

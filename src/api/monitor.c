@@ -15,13 +15,13 @@
 #include "base/compat.h"
 #include "base/guc.h"
 #include "base/json.h"
-#include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "monitor/stats.h"
+#include "monitor/why.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
@@ -239,23 +239,9 @@ idle_reason(const PgqrsDatabaseStatus *status)
 	return NULL;
 }
 
-/* Like pg_stat_activity: only these roles see sessions of other roles. */
-static bool
-may_see_sessions(void)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-}
-
 /*
- * Sessions: a role sees those of the roles that it is a member of
+ * Sessions
  */
-
-static bool
-may_see_role(Oid role)
-{
-	return may_see_sessions() ||
-		(OidIsValid(role) && has_privs_of_role(GetUserId(), role));
-}
 
 static const char *
 describe_state(BackendState state)
@@ -344,7 +330,7 @@ sql_old_sessions(PG_FUNCTION_ARGS)
 			continue;
 		for (int column = 0; column < OldSessions_natts; column++)
 			row[column] = PGQRS_NULL;
-		if (may_see_role(session->st_userid))
+		if (pgqrs_role_may_see(session->st_userid))
 			put_session(row, session);
 		row[OldSessions_transactions] = pgqrs_value(Int32GetDatum(age));
 		row[OldSessions_began] = instant_value(session->st_xact_start_timestamp,
@@ -362,7 +348,7 @@ sql_background_stats(PG_FUNCTION_ARGS)
 	bool preloaded = pgqrs_database_status(&status);
 	const char *reason = preloaded ? idle_reason(&status) : "not preloaded";
 	char *failures = describe_failures(&status,
-									   may_see_role(pgqrs_catalog_owner()));
+									   pgqrs_role_may_see(pgqrs_catalog_owner()));
 	PgqrsClockStep step;
 	bool went_back = pgqrs_clock_last_step_back(&step);
 	TimestampTz now = pgqrs_clock_peek();
@@ -371,9 +357,10 @@ sql_background_stats(PG_FUNCTION_ARGS)
 	NullableDatum row[BackgroundStats_natts] = {
 		[BackgroundStats_idle_reason] = pgqrs_text_value(reason),
 		[BackgroundStats_pid] = pgqrs_value_if(status.worker_pid != 0,
-											   Int32GetDatum(may_see_sessions() ?
-																 status.worker_pid :
-																 0)),
+											   Int32GetDatum(
+												   pgqrs_role_may_see(InvalidOid) ?
+													   status.worker_pid :
+													   0)),
 		[BackgroundStats_failures] = pgqrs_value_if(preloaded,
 													Int32GetDatum(status.failures)),
 		[BackgroundStats_retry_at] = instant_value(status.retry_at,
@@ -401,6 +388,42 @@ sql_background_stats(PG_FUNCTION_ARGS)
 	};
 
 	PG_RETURN_DATUM(pgqrs_result_row(fcinfo, row));
+}
+
+/*
+ * Why a queue delivers nothing
+ */
+
+static void
+put_reason(const char *reason, const char *detail, const char *hint, void *arg)
+{
+	NullableDatum row[Why_natts] = {
+		[Why_reason] = pgqrs_text_value(reason),
+		[Why_detail] = pgqrs_text_value(detail),
+		[Why_hint] = pgqrs_text_value(hint),
+	};
+
+	pgqrs_result_put((FunctionCallInfo) arg, row);
+}
+
+PG_FUNCTION_INFO_V1(sql_why);
+Datum
+sql_why(PG_FUNCTION_ARGS)
+{
+	char *queue = pgqrs_arg_name(fcinfo, 0, "queue");
+	PgqrsDatabaseStatus status;
+	const char *reason;
+
+	pgqrs_result_begin(fcinfo);
+	pgqrs_why(queue, put_reason, fcinfo);
+	reason = !pgqrs_database_status(&status) ? "not preloaded" :
+											   idle_reason(&status);
+	if (reason != NULL)
+		put_reason("background work",
+				   psprintf("none runs in this database: %s", reason),
+				   "Time-outs and schedules come late, and waits look less often. pgqrs_health tells what to do.",
+				   fcinfo);
+	return (Datum) 0;
 }
 
 /*

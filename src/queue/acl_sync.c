@@ -161,6 +161,7 @@ static const struct
 	{"pgqrs_wait", READ},
 	{"pgqrs_wait_any", READ},
 	{"pgqrs_wait_for_work", WORK},
+	{"pgqrs_why", READ},
 };
 
 /*

@@ -13,6 +13,7 @@
 #include "queue/roles.h"
 
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "store/scan.h"
@@ -52,6 +53,13 @@ pgqrs_role_find(bool isnull, int64 id, const char *name)
 		return get_role_oid(name, true);
 	return SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)) ? role :
 																	InvalidOid;
+}
+
+bool
+pgqrs_role_may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		(OidIsValid(role) && has_privs_of_role(GetUserId(), role));
 }
 
 static const char *

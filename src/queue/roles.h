@@ -31,6 +31,12 @@ typedef struct PgqrsRoleColumns
 extern Oid pgqrs_role_find(bool isnull, int64 id, const char *name);
 extern Oid pgqrs_role_of(TupleTableSlot *slot, PgqrsRoleColumns columns);
 
+/*
+ * Whether the current role may see sessions of a role, as in pg_stat_activity; an
+ * invalid role: of any.
+ */
+extern bool pgqrs_role_may_see(Oid role);
+
 /* role: the role of ROLE_SAME and ROLE_RENAMED. */
 extern PgqrsRoleState pgqrs_role_state(TupleTableSlot *slot,
 									   PgqrsRoleColumns columns, Oid *role);

@@ -152,6 +152,19 @@ may_act_on(TupleTableSlot *slot)
 		pgqrs_is_extension_owner();
 }
 
+static void
+read_worker(TupleTableSlot *slot, PgqrsWorker *worker)
+{
+	worker->worker_id = pgqrs_get_int64(slot, Workers_worker_id);
+	worker->status = status_of(slot);
+	worker->max_concurrent = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	worker->queues = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
+	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
+	worker->version = pgqrs_is_null(slot, Workers_version) ?
+		NULL :
+		TextDatumGetCString(pgqrs_get(slot, Workers_version));
+}
+
 void
 pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 {
@@ -160,14 +173,7 @@ pgqrs_worker_require(int64 worker_id, PgqrsWorker *worker)
 
 	if (!pgqrs_row_fetch_id(workers, worker_id, slot) || !may_act_on(slot))
 		pgqrs_error_worker_not_found(worker_id);
-	worker->worker_id = worker_id;
-	worker->status = status_of(slot);
-	worker->max_concurrent = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
-	worker->queues = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
-	worker->name = TextDatumGetCString(pgqrs_get(slot, Workers_name));
-	worker->version = pgqrs_is_null(slot, Workers_version) ?
-		NULL :
-		TextDatumGetCString(pgqrs_get(slot, Workers_version));
+	read_worker(slot, worker);
 	pgqrs_table_close(workers);
 }
 
@@ -249,13 +255,24 @@ owner_may_work(TupleTableSlot *slot, const char *queue, List **refused)
 	return false;
 }
 
+/* Whether the worker is subscribed to the queue and may claim from it. */
+static bool
+serves(TupleTableSlot *slot, const char *queue, List **refused)
+{
+	List *patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
+	bool result = pgqrs_any_pattern_matches(patterns, queue) &&
+		owner_may_work(slot, queue, refused);
+
+	list_free_deep(patterns);
+	return result;
+}
+
 /*
- * Counts workers that are ready, not silent, subscribed to the queue, and whose
- * owner has the privilege to work there.  Reads the live workers until max are
- * found.
+ * Counts live workers that serve the queue, up to max, and adds them to *found.
+ * NULL: ready ones only are counted.
  */
-int
-pgqrs_worker_count_serving(const char *queue, int max)
+static int
+find_serving(const char *queue, int max, List **found)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
@@ -267,20 +284,38 @@ pgqrs_worker_count_serving(const char *queue, int max)
 	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
 	while (count < max && pgqrs_scan_next(&scan, slot))
 	{
-		List *patterns;
+		PgqrsWorker *worker;
 
-		if (status_of(slot) != WORKER_READY || is_silent(slot, now))
+		CHECK_FOR_INTERRUPTS();
+		if ((found == NULL && status_of(slot) != WORKER_READY) ||
+			is_silent(slot, now) || !serves(slot, queue, &refused))
 			continue;
-		patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
-		if (pgqrs_any_pattern_matches(patterns, queue) &&
-			owner_may_work(slot, queue, &refused))
-			count++;
-		list_free_deep(patterns);
+		count++;
+		if (found == NULL)
+			continue;
+		worker = palloc(sizeof(PgqrsWorker));
+		read_worker(slot, worker);
+		*found = lappend(*found, worker);
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(workers);
 	list_free(refused);
 	return count;
+}
+
+int
+pgqrs_worker_count_serving(const char *queue, int max)
+{
+	return find_serving(queue, max, NULL);
+}
+
+List *
+pgqrs_workers_serving(const char *queue)
+{
+	List *found = NIL;
+
+	find_serving(queue, PG_INT32_MAX, &found);
+	return found;
 }
 
 /*

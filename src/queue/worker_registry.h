@@ -66,6 +66,9 @@ extern bool pgqrs_workers_follow_roles(int max);
  */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
+/* Those workers, and suspended ones, as PgqrsWorker *. */
+extern List *pgqrs_workers_serving(const char *queue);
+
 /*
  * Changes the status of a worker of the current role (PQ005); false if it has
  * that status already.  Out of STOPPED: PQ014.

@@ -233,6 +233,39 @@ pgqrs_row_is_settled(TupleTableSlot *slot)
 }
 
 /*
+ * The transaction that has locked or changed the row in the slot; an invalid id if
+ * there are several.
+ */
+TransactionId
+pgqrs_row_locker(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *stored = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = stored->base.tuple->t_data;
+
+	return (header->t_infomask & HEAP_XMAX_IS_MULTI) != 0 ?
+		InvalidTransactionId :
+		HeapTupleHeaderGetRawXmax(header);
+}
+
+/*
+ * The other transaction that has written the version in the slot, if it is open;
+ * or an invalid id. *is_update: the version replaces another one.
+ */
+TransactionId
+pgqrs_row_open_writer(TupleTableSlot *slot, bool *is_update)
+{
+	BufferHeapTupleTableSlot *stored = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = stored->base.tuple->t_data;
+	TransactionId xid = HeapTupleHeaderGetXmin(header);
+
+	*is_update = (header->t_infomask & HEAP_UPDATED) != 0;
+	if (!TransactionIdIsNormal(xid) || TransactionIdIsCurrentTransactionId(xid) ||
+		HeapTupleHeaderXminCommitted(header) || !TransactionIdIsInProgress(xid))
+		return InvalidTransactionId;
+	return xid;
+}
+
+/*
  * Writing
  */
 

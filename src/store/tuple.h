@@ -26,6 +26,8 @@ extern bool pgqrs_row_is_busy(TupleTableSlot *slot);
 extern bool pgqrs_row_update_waits(TupleTableSlot *slot);
 extern TransactionId pgqrs_row_deleter(TupleTableSlot *slot);
 extern bool pgqrs_row_is_settled(TupleTableSlot *slot);
+extern TransactionId pgqrs_row_locker(TupleTableSlot *slot);
+extern TransactionId pgqrs_row_open_writer(TupleTableSlot *slot, bool *is_update);
 extern PgqrsLockResult pgqrs_row_lock(PgqrsTable *table, TupleTableSlot *slot,
 									  LockTupleMode mode, LockWaitPolicy wait);
 

@@ -230,6 +230,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_extend_leases(ARRAY[{leased}], ARRAY[{lease}])$$, 'work', '00000'),
 	($$SELECT * FROM pgqrs_set_visibility({waiting}, now())$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_peek('{queue}')$$, 'any', 'PQ001'),
+	($$SELECT reason FROM pgqrs_why('{queue}')$$, 'any', 'PQ001'),
 	($$SELECT * FROM pgqrs_replay_message({dead})$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_replay_queue('{queue}')$$, 'admin', 'PQ001'),
 	($$SELECT * FROM pgqrs_dismiss_dead_letter({dead})$$, 'admin', 'PQ004'),
