@@ -46,36 +46,36 @@ sub missed
 missed(3);
 my $first = $node->background_psql('postgres');
 $first->query_safe('BEGIN');
-is($first->query_safe("SELECT pgqrs_maintain()->>'schedules_fired'"), '3', 'the first ticker fires');
-is(sql("SET lock_timeout = '1 ms'; SELECT pgqrs_maintain()->>'schedules_fired'"), '0', 'the second one does not, meanwhile');
+is($first->query_safe("SELECT pgqrs_maintain()->>'schedules_fired'"), '3', 'a tick fires the three missed slots');
+is(sql("SET lock_timeout = '1 ms'; SELECT pgqrs_maintain()->>'schedules_fired'"), '0', 'a second tick beside the open first one fires nothing and does not wait');
 $first->query_safe('ROLLBACK');
-is(runs(), '0|0', 'it was rolled back');
-is(tick(), '3', 'so the second does');
-is(runs(), '3|3', 'once each');
+is(runs(), '0|0', 'a tick that is rolled back leaves no run');
+is(tick(), '3', 'the next tick fires what was rolled back');
+is(runs(), '3|3', 'each slot has one run');
 
 # Many at once.
 missed(50);
 $node->pgbench('-n -c 6 -j 2 -t 40', 0, [qr{processed: 240/240}], [qr{^(?!.*ERROR)}s], 'six tickers', { 'tick@1' => 'SELECT pgqrs_maintain();' });
 is(runs(), '50|50', 'one run for each slot');
-is(sql('SELECT count(*), count(DISTINCT run_id) FROM pgqrs_schedule_firings'), '50|50', 'and one firing');
+is(sql('SELECT count(*), count(DISTINCT run_id) FROM pgqrs_schedule_firings'), '50|50', 'each slot has one firing with a run of its own');
 
 # A schedule that a transaction is changing is left to the next tick; a caller that wants
 # to delete it waits for the tick.
 missed(1);
 $first->query_safe('BEGIN');
 $first->query_safe("SELECT pgqrs_schedule('s', '$cron', 'flow', '1')");
-is(tick(), '0', 'it is being changed');
+is(tick(), '0', 'a tick leaves out a schedule that another transaction is changing');
 $first->query_safe('COMMIT');
-is(tick(), '1', 'it fires as it was changed');
-is(sql('SELECT input FROM pgqrs_runs'), '1', 'with the new input');
+is(tick(), '1', 'the next tick fires the changed schedule');
+is(sql('SELECT input FROM pgqrs_runs'), '1', 'the run has the input of the changed schedule');
 missed(1);
 $first->query_safe('BEGIN');
-is($first->query_safe("SELECT pgqrs_maintain()->>'schedules_fired'"), '1', 'a tick is open');
+is($first->query_safe("SELECT pgqrs_maintain()->>'schedules_fired'"), '1', 'a tick fires the missed slot and stays open');
 my $deleting = start_client($node, "SET application_name = 'deleting'; SELECT pgqrs_unschedule('s');");
-ok(waits_for_lock($node, 'deleting'), 'deleting waits');
+ok(waits_for_lock($node, 'deleting'), 'pgqrs_unschedule waits for the open tick');
 $first->query_safe('COMMIT');
-is(finish_client($deleting), 't', 'and deletes');
-is(sql('SELECT (SELECT count(*) FROM pgqrs_runs), (SELECT count(*) FROM pgqrs_schedule_firings)'), '1|0', 'the run is there');
+is(finish_client($deleting), 't', 'pgqrs_unschedule deletes the schedule after the tick');
+is(sql('SELECT (SELECT count(*) FROM pgqrs_runs), (SELECT count(*) FROM pgqrs_schedule_firings)'), '1|0', 'the run of the deleted schedule stays, its firings go');
 sql("SELECT pgqrs_schedule('s', '$cron', 'flow')");
 
 # Deleting the workflow waits for a transaction that has one of its schedules,
@@ -89,9 +89,9 @@ for my $call ("pgqrs_enable_schedule('s', false)", "pgqrs_unschedule('s')", "pgq
 	ok(waits_for_lock($node, 'deleting'), "deleting waits for $call");
 	is($first->query_safe("SELECT pgqrs_trigger('flow') > 0"), 't', "a trigger after $call");
 	$first->query_safe('COMMIT');
-	is(finish_client($deleting), 't', 'the workflow is deleted');
+	is(finish_client($deleting), 't', 'the workflow is deleted after that transaction');
 	sql("SELECT pgqrs_maintain(), pgqrs_create_workflow('flow'), pgqrs_schedule('s', '$cron', 'flow')");
-	is(sql('SELECT count(*) FROM pgqrs_runs'), '0', 'with its runs');
+	is(sql('SELECT count(*) FROM pgqrs_runs'), '0', 'the runs of the deleted workflow are gone');
 }
 sql("SELECT pgqrs_unschedule('s')");
 
@@ -99,35 +99,35 @@ sql("SELECT pgqrs_unschedule('s')");
 # and nothing else does.
 sql("SELECT pgqrs_schedule('s', '$cron', 'flow', overlap => 'cancel'), pgqrs_create_workflow('busy'), pgqrs_schedule('b', '$cron', 'busy')");
 missed(1);
-is(tick(), '2', 'two schedules');
+is(tick(), '2', 'a tick fires both schedules');
 my ($held, $lease) = split /\|/, sql("SELECT run_id, lease FROM pgqrs_dequeue('flow')");
 sql("DELETE FROM pgqrs_schedule_firings; UPDATE pgqrs_schedules SET next_fire_at = '$next'::timestamptz - interval '1 hour'");
 $first->query_safe('BEGIN');
 $first->query_safe("SELECT pgqrs_complete_run($held, $lease)");
-is(tick(), '1', 'the other one fires');
-is(sql("SELECT next_fire_at < pgqrs_now() FROM pgqrs_schedule_list WHERE name = 's'"), 't', 'this one is still due');
+is(tick(), '1', 'a tick fires the schedule whose run is not locked');
+is(sql("SELECT next_fire_at < pgqrs_now() FROM pgqrs_schedule_list WHERE name = 's'"), 't', 'the schedule whose run is locked stays due');
 $first->query_safe('COMMIT');
-is(tick(), '1', 'and fires when it can');
-is(sql("SELECT status FROM pgqrs_get_run($held)"), 'SUCCESS', 'the run had ended by then');
+is(tick(), '1', 'the schedule fires once its run is not locked');
+is(sql("SELECT status FROM pgqrs_get_run($held)"), 'SUCCESS', 'the run that was to be cancelled had ended by then');
 sql("SELECT pgqrs_delete_workflow('busy', force => true), pgqrs_schedule('s', '$cron', 'flow')");
 
 # The clock goes forward by five hours, and back.
 missed(0);
-is(tick(), '0', 'nothing is due');
+is(tick(), '0', 'a tick fires nothing while no slot is due');
 clock($node, '5h');
-is(tick(), '5', 'five hours later');
+is(tick(), '5', 'a tick after five hours fires five slots');
 my $ahead = sql('SELECT next_fire_at FROM pgqrs_schedule_list');
-is($ahead, sql("SELECT '$next'::timestamptz + interval '5 hours'"), 'it goes on from there');
+is($ahead, sql("SELECT '$next'::timestamptz + interval '5 hours'"), 'the next slot is the one after those five');
 clock($node, '0');
-is(tick(), '0', 'back: nothing fires');
-is(sql('SELECT next_fire_at FROM pgqrs_schedule_list'), $next, 'it goes on from now, not in five hours');
+is(tick(), '0', 'a tick after the clock was set back fires nothing');
+is(sql('SELECT next_fire_at FROM pgqrs_schedule_list'), $next, 'the next slot is counted from the corrected clock');
 clock($node, '1h');
-is(tick(), '0', 'a slot that comes again was served');
+is(tick(), '0', 'a slot that comes again on the corrected clock is not fired twice');
 clock($node, '6h');
-is(tick(), '1', 'one that is new was not');
+is(tick(), '1', 'a slot after those that were fired ahead is fired');
 is(runs(), '6|6', 'one run for each slot');
 clock($node, '0');
-is(tick(), '0', 'back once more');
+is(tick(), '0', 'a tick after the clock was set back once more fires nothing');
 
 # The server was down for a day; from then on the background worker fires.
 missed(0);
@@ -135,14 +135,14 @@ $first->quit;
 sql("ALTER SYSTEM SET pgqrs.clock_offset = '24h'");
 sql('ALTER SYSTEM SET pgqrs.paused = off');
 $node->restart;
-ok($node->poll_query_until('postgres', 'SELECT count(*) >= 24 FROM pgqrs_runs'), 'a day later: what was missed is made up for');
-is(runs(), '24|24', 'each slot once');
-is(sql('SELECT array_agg(schedule_slot ORDER BY run_id) = array_agg(schedule_slot ORDER BY schedule_slot) FROM pgqrs_runs'), 't', 'in order');
+ok($node->poll_query_until('postgres', 'SELECT count(*) >= 24 FROM pgqrs_runs'), 'the background worker fires the slots that were missed while the server was down');
+is(runs(), '24|24', 'each missed slot has one run');
+is(sql('SELECT array_agg(schedule_slot ORDER BY run_id) = array_agg(schedule_slot ORDER BY schedule_slot) FROM pgqrs_runs'), 't', 'missed slots are fired in their order');
 
 sql("SELECT pgqrs_create_workflow('minutely'), pgqrs_schedule('m', '* * * * *', 'minutely')");
 clock($node, '1441min');
 ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pgqrs_runs WHERE workflow = 'minutely'"), 'a new schedule fires on its own');
-cmp_ok(sql("SELECT max(created_at - schedule_slot) FROM pgqrs_runs WHERE workflow = 'minutely'"), 'lt', '00:01:30', 'at its time');
+cmp_ok(sql("SELECT max(created_at - schedule_slot) FROM pgqrs_runs WHERE workflow = 'minutely'"), 'lt', '00:01:30', 'a run is created within 90 s of its slot');
 
 # One that cannot fire says so in the log and is in no other's way.
 sql("CREATE ROLE gone; SELECT pgqrs_grant('minutely', 'gone', 'trigger'), pgqrs_grant('theirs', 'gone', 'trigger')");
@@ -151,8 +151,8 @@ sql("SELECT pgqrs_revoke('minutely', 'gone', 'trigger')");
 my $log = -s $node->logfile;
 clock($node, '1442min');
 ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pgqrs_schedule_firings JOIN pgqrs_schedules USING (schedule_id) WHERE name = 'theirs' AND run_id IS NULL"),
-	'a slot of a role that may not');
-like(slurp_file($node->logfile, $log), qr/WARNING:  schedule "theirs" did not fire for .*\n.*DETAIL:  The schedule's owner "gone" lacks privilege "trigger" on workflow "minutely"\./, 'is in the log');
+	'a slot of a schedule whose owner lost the privilege has no run');
+like(slurp_file($node->logfile, $log), qr/WARNING:  schedule "theirs" did not fire for .*\n.*DETAIL:  The schedule's owner "gone" lacks privilege "trigger" on workflow "minutely"\./, 'the log says why the schedule did not fire');
 $node->stop;
 
 done_testing();

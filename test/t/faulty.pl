@@ -42,12 +42,12 @@ my $minutes = 0;
 sub one_fails
 {
 	my ($name, $done, $mend) = @_;
-	is(maintain(), "$done 3", "$name: all but one");
-	is(maintain(), 'nothing', 'which is left alone');
+	is(maintain(), "$done 3", "$name: a pass does all but the row that fails");
+	is(maintain(), 'nothing', '$name: the next pass leaves the row alone');
 	$mend->();
-	is(maintain(), 'nothing', 'for a while');
+	is(maintain(), 'nothing', '$name: the mended row is left alone for its minute');
 	clock($node, (61 * ++$minutes) . ' s');
-	is(maintain(), "$done 1", 'and then done');
+	is(maintain(), "$done 1", '$name: the mended row is done after the minute');
 	return;
 }
 
@@ -119,10 +119,10 @@ sql('ALTER TYPE pgqrs_worker_status ADD VALUE $$ODD$$');
 sql("UPDATE pgqrs_workers SET status = 'ODD' WHERE name = 'silent2'");
 clock($node, (61 * ++$minutes) . ' s');
 is(maintain(), 'messages_dead 3, workers_stopped 3', 'workers that are silent, and what they hold: all but one');
-is(maintain(), 'nothing', 'which is left alone');
+is(maintain(), 'nothing', 'the worker in an unknown state is left alone by the next pass');
 sql("UPDATE pgqrs_workers SET status = 'READY' WHERE name = 'silent2'");
 clock($node, (61 * ++$minutes) . ' s');
-is(maintain(), 'messages_dead 1, workers_stopped 1', 'and then stopped');
+is(maintain(), 'messages_dead 1, workers_stopped 1', 'the worker is stopped after its state was mended');
 
 # A claim takes them as they are, so they are gone.
 my $run = sql("SELECT pgqrs_trigger('wf')");
@@ -132,10 +132,10 @@ sql("SELECT pgqrs_purge_queue('once')");
 sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id = $run");
 spoil($ids[1]);
 is(maintain(), 'runs_cancelled 3, runs_timed_out 1', 'children of a run that ends: all but one') or diag(maintain());
-is(maintain(), 'nothing', 'which is left alone');
+is(maintain(), 'nothing', 'the child that cannot end is left alone by the next pass');
 mend();
 clock($node, (61 * ++$minutes) . ' s');
-is(maintain(), 'runs_cancelled 1', 'and then cancelled');
+is(maintain(), 'runs_cancelled 1', 'the child is cancelled after it was mended');
 
 # Parked runs, of which one waits for a child that no number could be.
 sub park
@@ -196,13 +196,13 @@ sub claim_passes
 	my $take = "SELECT message_id FROM pgqrs_dequeue('$queue', batch_size => 10, visibility_timeout => '1 day')";
 	is(sql($take), $good, "a claim passes over $name that it cannot end");
 	is(sql("SELECT string_agg(message_id::text, ' ' ORDER BY message_id) FROM pgqrs_archive WHERE message_id IN ($due[0], $due[2], $due[3])"),
-		"$due[0] $due[2] $due[3]", 'and ends the others');
+		"$due[0] $due[2] $due[3]", 'the claim ends the other undeliverable messages');
 	$good = sql("SELECT $put");
-	is(sql($take), $good, 'so does the next');
+	is(sql($take), $good, 'the next claim passes over it as well and delivers a message');
 	mend();
 	clock($node, (61 * ++$minutes) . ' s');
-	is(sql($take), '', 'when it is mended');
-	is(sql("SELECT outcome IS NOT NULL FROM pgqrs_archive WHERE message_id = $due[1]"), 't', 'it is ended');
+	is(sql($take), '', 'a claim after the mending delivers none of them');
+	is(sql("SELECT outcome IS NOT NULL FROM pgqrs_archive WHERE message_id = $due[1]"), 't', 'the claim after the mending ends the message');
 	sql("SELECT pgqrs_purge_queue('$queue')");
 	return;
 }
@@ -213,31 +213,31 @@ claim_passes('a run', 'wf', "pgqrs_trigger('wf')",
 	sub { sql("UPDATE pgqrs_messages SET deadline_at = '2020-01-01' WHERE message_id IN (" . join(',', @_) . ')') });
 
 # Each was told once; the other reasons for an error still end a pass.
-is(log_count($node, $any) - $elsewhere, 15, 'the log tells of each, once');
+is(log_count($node, $any) - $elsewhere, 15, 'the log tells of each row that failed once');
 my $stays = sql("SELECT pgqrs_trigger('wf', timeout => '1 us')");
 my $told = qr/WARNING:  message or run $stays was skipped/;
 spoil($stays);
 for (1 .. 5)
 {
-	is(maintain(), 'nothing', 'a row that stays as it is');
+	is(maintain(), 'nothing', 'a row that keeps failing is not done');
 	clock($node, (61 * ++$minutes) . ' s');
 }
-is(log_count($node, $told), 1, 'is tried for minutes, and told once');
+is(log_count($node, $told), 1, 'a row that fails for minutes is logged once');
 clock($node, (61 * ($minutes += 3)) . ' s');
 maintain();
-is(log_count($node, $told), 2, 'and once more if it was not tried for long');
+is(log_count($node, $told), 2, 'a row that fails again after a longer time is logged once more');
 mend();
 sql("SELECT pgqrs_purge_queue('wf')");
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 70;
 spoil(@ids);
 my $failed = q{SELECT pgqrs_maintain() #>> '{failed,ends,sqlstate}'};
-is(sql($failed), '23505', 'where too many rows fail it is not the rows');
+is(sql($failed), '23505', 'a pass in which too many rows fail reports the error of the duty');
 mend();
 clock($node, (61 * ($minutes += 4)) . ' s');
-is(maintain(), 'runs_timed_out 70', 'until they are right');
+is(maintain(), 'runs_timed_out 70', 'the pass after the mending does all of the rows');
 sql("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'; CREATE TRIGGER t BEFORE INSERT ON pgqrs_archive FOR EACH ROW EXECUTE FUNCTION f()");
 sql("SELECT pgqrs_trigger('wf', timeout => '1 us')");
-is(sql($failed), '55000', 'or a table that is not as it was');
+is(sql($failed), '55000', 'a table that refuses the write is reported as the error of the duty');
 sql('DROP TRIGGER t ON pgqrs_archive');
 
 # The background worker.
@@ -253,8 +253,8 @@ sql(sprintf $odd =~ s/$parents[1]/$parent/r, '1e30');
 my $warning = 'WARNING:  message or run %s was skipped: bigint out of range';
 sql("ALTER SYSTEM SET pgqrs.paused = off; SELECT pg_reload_conf()");
 my $worker = await_worker($node, 'postgres');
-ok(await_log($node, sprintf $warning, $parent), 'a worker comes to a row at which it fails');
-is(background_pid($node, 'postgres'), $worker, 'and goes on');
+ok(await_log($node, sprintf $warning, $parent), 'the background worker logs a row at which it fails');
+is(background_pid($node, 'postgres'), $worker, 'the background worker that failed at a row runs on');
 
 # A run that parks is looked at by the worker that notifies; others end at that moment.
 my $listener = $node->background_psql('postgres');
@@ -262,7 +262,7 @@ $listener->query_safe('LISTEN pgqrs_runs');
 my ($parks, $held) = unspoilt();
 $run = sql("SELECT pgqrs_trigger('wf')");
 sql("BEGIN; SELECT pgqrs_await_child($parks, $held, 'c'), pgqrs_cancel_run($run);" . (sprintf $odd =~ s/$parents[1]/$parks/r, '1e30') . '; COMMIT');
-ok(await_log($node, sprintf $warning, $parks), 'it fails at a run that parked');
+ok(await_log($node, sprintf $warning, $parks), 'the background worker logs a waiting run at which it fails');
 my $out = '';
 for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
@@ -270,8 +270,8 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	last if $out =~ /"$run:CANCELLED"/;
 	select undef, undef, undef, 0.1;
 }
-like($out, qr/"$run:CANCELLED"/, 'and tells of the one that ended');
-is(background_pid($node, 'postgres'), $worker, 'it is the same worker');
+like($out, qr/"$run:CANCELLED"/, 'the background worker notifies of the run that ended in the same transaction');
+is(background_pid($node, 'postgres'), $worker, 'the same background worker ran all the time');
 is(log_count($node, sprintf $warning, $_), 1, 'the worker has logged it once') for $parent, $parks;
 $listener->quit;
 

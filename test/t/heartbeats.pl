@@ -43,21 +43,21 @@ sub alive
 # Silence counts from the server's first writing call, too; that is over here.
 my ($calls, $silent) = map { register($_) } qw(calls silent);
 clock($node, '60 min');
-is(call($calls), 'READY', 'a call that is rolled back');
-is(alive(), 'calls', 'is one all the same');
+is(call($calls), 'READY', 'a heartbeat in a transaction that is rolled back is answered');
+is(alive(), 'calls', 'a heartbeat that was rolled back keeps its worker live');
 clock($node, '69 min');
-is(alive(), 'calls', 'it counts as long as any');
-is(sql("SELECT heartbeat_at < now() - interval '20 h' FROM pgqrs_workers WHERE worker_id = $calls"), 't', 'though the row knows nothing');
+is(alive(), 'calls', 'a heartbeat that was rolled back keeps its worker live for the whole of worker_timeout');
+is(sql("SELECT heartbeat_at < now() - interval '20 h' FROM pgqrs_workers WHERE worker_id = $calls"), 't', 'the row of the worker still has the old heartbeat');
 clock($node, '71 min');
-is(alive(), '', 'and no longer');
+is(alive(), '', 'the worker is stopped when worker_timeout has passed since its last call');
 
 # A clock that was set back.
 $calls = register('calls');
 call($calls);
 clock($node, '30 min');
-is(call($calls), 'READY', 'a call after the clock was set back');
+is(call($calls), 'READY', 'a heartbeat after the clock was set back is answered');
 clock($node, '45 min');
-is(alive(), '', 'is the last');
+is(alive(), '', 'the worker is stopped when worker_timeout has passed since the call on the corrected clock');
 clock($node, '60 min');
 
 # The same ids in another extension, and in another database.
@@ -66,13 +66,13 @@ call($calls);
 sql('DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs');
 sql("ALTER SEQUENCE pgqrs_worker_id_seq RESTART $calls");
 is(register('of another extension'), $calls, 'an extension that is created again counts its workers anew');
-is(alive(), '', 'and they have not called yet');
+is(alive(), '', 'heartbeats of the dropped extension do not count for workers with the same ids');
 $calls = register('calls');
 sql('CREATE DATABASE other TEMPLATE postgres');
 is(register('here'), register('there', 'other'), 'a copy of a database goes on counting where it was');
 call($calls, 'other');
-is(alive(), '', 'a call in the copy is none here');
-is(alive(undef, 'other'), 'calls', 'but there');
+is(alive(), '', 'a heartbeat in the copy does not count for the same worker id in the original database');
+is(alive(undef, 'other'), 'calls', 'the heartbeat counts in the copy');
 sql('DROP DATABASE other');
 
 # More workers than there is place for.
@@ -82,18 +82,18 @@ sql("BEGIN; SELECT count(pgqrs_heartbeat(worker_id)) FROM pgqrs_workers WHERE na
 sql('SELECT pgqrs_maintain()') for 1 .. 6;
 my $known = sql("SELECT count(*) FROM pgqrs_workers WHERE name LIKE 'many%' AND stopped_at IS NULL");
 cmp_ok($known, '>', 3000, "shared memory knows of $known workers");
-cmp_ok($known, '<', 5000, 'and not of all');
+cmp_ok($known, '<', 5000, 'shared memory has no place for the heartbeats of all 6000 workers');
 sql("UPDATE pgqrs_workers SET status = 'READY', stopped_at = NULL WHERE name LIKE 'many%'");
 sql("SELECT count(pgqrs_heartbeat(worker_id)) FROM pgqrs_workers WHERE name LIKE 'many%'");
 sql('SELECT pgqrs_maintain()') for 1 .. 6;
-is(sql("SELECT count(*) FROM pgqrs_workers WHERE name LIKE 'many%' AND stopped_at IS NULL"), '6000', 'the rows tell of the others');
-is(sql("SELECT count(*) FROM pgqrs_workers WHERE heartbeat_at > now()"), 6000 - $known, 'and only those were written');
+is(sql("SELECT count(*) FROM pgqrs_workers WHERE name LIKE 'many%' AND stopped_at IS NULL"), '6000', 'committed heartbeats keep all workers live: rows hold those without a place in shared memory');
+is(sql("SELECT count(*) FROM pgqrs_workers WHERE heartbeat_at > now()"), 6000 - $known, 'only the rows of workers without a place in shared memory were written');
 clock($node, '120 min');
 sql('SELECT pgqrs_maintain()') for 1 .. 6;
-is(alive(), '', 'all fall silent');
+is(alive(), '', 'all workers are stopped when worker_timeout has passed');
 $calls = register('calls');
 call($calls);
-is(alive(), 'calls', 'and leave their places to others');
+is(alive(), 'calls', 'a new worker gets a place in shared memory after the silent ones were stopped');
 
 # The end of a server.
 for my $how ('fast', 'immediate')
@@ -105,7 +105,7 @@ for my $how ('fast', 'immediate')
 	clock($node, '180 min') if $how eq 'immediate';
 	like(alive(), qr/calls $how/, "after a restart ($how) silence counts anew");
 	clock($node, $how eq 'fast' ? '131 min' : '191 min');
-	is(alive(), '', 'and not for ever');
+	is(alive(), '', 'a worker that does not call after the restart is stopped when worker_timeout has passed');
 }
 $node->stop;
 
@@ -121,8 +121,8 @@ my $session = $node->background_psql('postgres');
 my $row = "SELECT xmin, ctid FROM pgqrs_workers WHERE worker_id = $commits";
 my $version = $session->query_safe($row);
 $session->query_safe("SELECT pgqrs_heartbeat($commits)") for 1 .. 10;
-is(sql("SELECT count(pgqrs_heartbeat($commits))"), '1', 'another connection');
-is($session->query_safe($row), $version, 'and once per interval');
+is(sql("SELECT count(pgqrs_heartbeat($commits))"), '1', 'another connection calls for the same worker');
+is($session->query_safe($row), $version, 'calls within an interval write the row of the worker once');
 $session->quit;
 
 done_testing();

@@ -58,20 +58,20 @@ my $client = sleeper("pgqrs_wait($run, '60 s')");
 is(sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE application_name = '$client->{name}'"),
 	't', 'a sleeping backend has no snapshot');
 is(sql("SELECT count(*) FROM pg_locks WHERE pid = (SELECT pid FROM pg_stat_activity WHERE application_name = '$client->{name}')
-	AND locktype <> 'virtualxid'"), '0', 'and no lock');
+	AND locktype <> 'virtualxid'"), '0', 'a sleeping backend has no lock');
 my ($message, $lease) = claim('wf');
 start;
 sql("SELECT pgqrs_complete_run($run, $lease, '{\"a\": 1}')");
-is(finish_client($client), 'SUCCESS|{"a": 1}|', 'a run that succeeds');
-cmp_ok(passed(), '<', 5, 'wakes at once');
-is(sql("CALL pgqrs_wait($run)"), 'SUCCESS|{"a": 1}|', 'one that has ended already');
-is(sql("CALL pgqrs_wait($run, '0')"), 'SUCCESS|{"a": 1}|', 'needs no time');
+is(finish_client($client), 'SUCCESS|{"a": 1}|', 'pgqrs_wait returns the output of a run that succeeds');
+cmp_ok(passed(), '<', 5, 'the client that waits wakes within 5 s of the end of the run');
+is(sql("CALL pgqrs_wait($run)"), 'SUCCESS|{"a": 1}|', 'pgqrs_wait returns the output of a run that has ended before');
+is(sql("CALL pgqrs_wait($run, '0')"), 'SUCCESS|{"a": 1}|', 'pgqrs_wait with a time-out of 0 returns the output of a run that has ended');
 
 $run = sql("SELECT pgqrs_trigger('wf')");
 start;
-is(sqlstate($node, "CALL pgqrs_wait($run, '200 ms')"), 'PQ012', 'time-out');
-cmp_ok(passed(), '>=', 0.2, 'when it is over');
-is(sqlstate($node, "CALL pgqrs_wait($run, '0')"), 'PQ012', 'at once');
+is(sqlstate($node, "CALL pgqrs_wait($run, '200 ms')"), 'PQ012', 'a wait for a run that does not end fails with PQ012');
+cmp_ok(passed(), '>=', 0.2, 'the wait fails no earlier than its time-out');
+is(sqlstate($node, "CALL pgqrs_wait($run, '0')"), 'PQ012', 'a wait with a time-out of 0 for a live run fails with PQ012');
 my @both = (sleeper("pgqrs_wait($run)"), sleeper("pgqrs_wait($run)"));
 (undef, $lease) = claim('wf');
 sql("SELECT pgqrs_fail_run($run, $lease, '{\"type\": \"x\"}')");
@@ -80,37 +80,37 @@ is(finish_client($_), 'ERROR||{"type": "x"}', 'all clients that wait for a run g
 $run = sql("SELECT pgqrs_trigger('wf')");
 $client = sleeper("pgqrs_wait($run)");
 sql("SELECT pgqrs_purge_queue('wf')");
-is(finish_client($client), 'CANCELLED||', 'a run that is cancelled');
+is(finish_client($client), 'CANCELLED||', 'pgqrs_wait returns the status of a run that is cancelled');
 $run = sql("SELECT pgqrs_create_workflow('gone'), pgqrs_trigger('gone')") =~ s/.*\|//r;
 $client = sleeper("pgqrs_wait($run)");
 sql("SELECT pgqrs_delete_workflow('gone', force => true)");
-is(finish_client($client), 'PQ003', 'a run that is deleted');
-is(sqlstate($node, "CALL pgqrs_wait(987654321)"), 'PQ003', 'no such run');
+is(finish_client($client), 'PQ003', 'a wait for a run that is deleted fails with PQ003');
+is(sqlstate($node, "CALL pgqrs_wait(987654321)"), 'PQ003', 'a wait for a run that does not exist fails with PQ003');
 
 #
 # The first of several results
 #
 
-is(sql("CALL pgqrs_wait_any('{}')"), '|||', 'of no runs: NULLs at once');
+is(sql("CALL pgqrs_wait_any('{}')"), '|||', 'pgqrs_wait_any of no runs returns NULLs at once');
 my @runs = map { sql("SELECT pgqrs_trigger('wf', '$_')") } 1 .. 3;
 my $any = sub { my ($more) = @_; return sprintf "pgqrs_wait_any('{%s}'%s)", join(',', @runs), $more // ''; };
-is(sqlstate($node, 'CALL ' . $any->(", '200 ms'")), 'PQ012', 'time-out: none of them has ended');
-is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],987654321}', '60 s')"), 'PQ003', 'one that does not exist, before it sleeps');
-is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],NULL}')"), '22004', 'one that is NULL');
+is(sqlstate($node, 'CALL ' . $any->(", '200 ms'")), 'PQ012', 'pgqrs_wait_any of runs that do not end fails with PQ012');
+is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],987654321}', '60 s')"), 'PQ003', 'pgqrs_wait_any of a run that does not exist fails with PQ003 before it sleeps');
+is(sqlstate($node, "CALL pgqrs_wait_any('{$runs[0],NULL}')"), '22004', 'pgqrs_wait_any refuses NULL among the ids');
 $client = sleeper($any->(", '60 s'"));
 is(sql("SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE application_name = '$client->{name}'"),
 	't', 'a backend that waits for any of several runs has no snapshot');
 my %leases = map { claim('wf') } @runs;
 start;
 sql("SELECT pgqrs_complete_run($runs[1], $leases{$runs[1]}, '2')");
-is(finish_client($client), "$runs[1]|SUCCESS|2|", 'the first of them that ends');
-cmp_ok(passed(), '<', 5, 'wakes at once');
+is(finish_client($client), "$runs[1]|SUCCESS|2|", 'pgqrs_wait_any returns the first run that ends');
+cmp_ok(passed(), '<', 5, 'pgqrs_wait_any wakes within 5 s of the first end');
 sql("SELECT pgqrs_fail_run($runs[0], $leases{$runs[0]}, '{}')");
-is(sql('CALL ' . $any->(", '0'")), "$runs[1]|SUCCESS|2|", 'of several that have ended the one that ended first');
+is(sql('CALL ' . $any->(", '0'")), "$runs[1]|SUCCESS|2|", 'pgqrs_wait_any of ended runs returns the one that ended first');
 sql("UPDATE pgqrs_workflow_runs SET completed_at = '2026-01-01' WHERE run_id IN ($runs[0], $runs[1])");
-is(sql("CALL pgqrs_wait_any('{$runs[2],$runs[1],$runs[0]}')"), "$runs[1]|SUCCESS|2|", 'of two that ended at the same time the first in the array');
-is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[1]}')"), "$runs[0]|ERROR||{}", 'with its error');
-is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[0]}')"), "$runs[0]|ERROR||{}", 'one that is named twice');
+is(sql("CALL pgqrs_wait_any('{$runs[2],$runs[1],$runs[0]}')"), "$runs[1]|SUCCESS|2|", 'of two that ended at the same time pgqrs_wait_any returns the first in the array');
+is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[1]}')"), "$runs[0]|ERROR||{}", 'pgqrs_wait_any returns the error of a run that failed');
+is(sql("CALL pgqrs_wait_any('{$runs[0],$runs[0]}')"), "$runs[0]|ERROR||{}", 'pgqrs_wait_any accepts an id twice');
 
 # More than a backend has wake-ups.
 my @many = split /,/, sql("SELECT array_to_string(pgqrs_trigger_batch('wf', array_fill('1'::jsonb, ARRAY[500])), ',')");
@@ -120,11 +120,11 @@ sql("SELECT pgqrs_cancel_run($outside), pgqrs_cancel_run($runs[2])");
 ok($client->{harness}->pumpable, 'the end of another run ends no wait');
 start;
 sql("SELECT pgqrs_cancel_run($many[400])");
-is(finish_client($client), "$many[400]|CANCELLED||", 'the first of many runs that ends');
-cmp_ok(passed(), '<', 5, 'wakes at once');
+is(finish_client($client), "$many[400]|CANCELLED||", 'pgqrs_wait_any of 500 runs returns the first that ends');
+cmp_ok(passed(), '<', 5, 'pgqrs_wait_any of 500 runs wakes within 5 s of the first end');
 $client = sleeper(sprintf "pgqrs_wait_any('{%s}', '60 s')", join ',', @many[0 .. 399]);
 sql("SELECT pgqrs_purge_queue('wf')");
-like(finish_client($client), qr/^\d+\|CANCELLED\|\|$/, 'many that end in one transaction');
+like(finish_client($client), qr/^\d+\|CANCELLED\|\|$/, 'pgqrs_wait_any returns one of many runs that end in one transaction');
 
 #
 # Ends of a wait
@@ -164,18 +164,18 @@ for my $call (sort keys %inner)
 is(sqlstate($node, "DO 'DECLARE a boolean; BEGIN
 	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT NOT a;
 	PERFORM pgqrs_enqueue(''q'', ''1'');
-	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT a; END'"), '', 'a block that may commit');
+	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT a; END'"), '', 'a DO block outside a transaction may wait, finds nothing, and then what it enqueued');
 claim('q', ", visibility_timeout => '1 hour'");
-is(sqlstate($node, "CALL pgqrs_wait_for_work()"), '22004', 'neither queue nor worker');
-is(sqlstate($node, "CALL pgqrs_wait_for_work('nowhere')"), 'PQ001', 'no such queue');
-is(sqlstate($node, "CALL pgqrs_wait_for_work('q', 4711)"), 'PQ005', 'no such worker');
-is(sqlstate($node, "CALL pgqrs_wait_for_work('q', timeout => '-1 s')"), '22023', 'a negative one');
+is(sqlstate($node, "CALL pgqrs_wait_for_work()"), '22004', 'a wait without queue and worker is refused');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('nowhere')"), 'PQ001', 'a wait for a queue that does not exist fails with PQ001');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('q', 4711)"), 'PQ005', 'a wait by a worker that does not exist fails with PQ005');
+is(sqlstate($node, "CALL pgqrs_wait_for_work('q', timeout => '-1 s')"), '22023', 'a negative time-out is refused');
 
 #
 # What makes work
 #
 
-is(sql("CALL pgqrs_wait_for_work('q', timeout => '100 ms')"), 'f', 'nothing comes');
+is(sql("CALL pgqrs_wait_for_work('q', timeout => '100 ms')"), 'f', 'a wait for an empty queue returns false at its time-out');
 
 # Runs a statement while a client sleeps, which has to wake within a time.
 sub wakes
@@ -193,23 +193,23 @@ sub wakes
 my $q = "pgqrs_wait_for_work('q', timeout => '60 s')";
 my $take = "SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 100, visibility_timeout => '1 hour')";
 wakes('a message', $q, "SELECT pgqrs_enqueue('q', '1')", 't');
-is(sql("CALL $q"), 't', 'what is there already');
+is(sql("CALL $q"), 't', 'a wait returns true where a message is claimable already');
 sql($take);
 wakes('a delay', $q, "SELECT pgqrs_enqueue('q', '1', delay => '1 s')", 't', 0.9);
 sql($take);
 sql("SELECT pgqrs_enqueue('q', '1', delay => '1 s')");
 start;
-is(sql("CALL $q"), 't', 'a delay that is there already');
-cmp_ok(passed(), '<', 5, 'which is waited for');
+is(sql("CALL $q"), 't', 'a wait returns true when the delay of an earlier message ends');
+cmp_ok(passed(), '<', 5, 'the wait sleeps until that delay ends, and no longer than 5 s');
 sql("SELECT message_id FROM pgqrs_dequeue('q', visibility_timeout => '1 s')");
 start;
-is(sql("CALL $q"), 't', 'a lease that runs out');
-cmp_ok(passed(), '<', 5, 'which is waited for');
+is(sql("CALL $q"), 't', 'a wait returns true when a lease runs out');
+cmp_ok(passed(), '<', 5, 'the wait sleeps until that lease ends, and no longer than 5 s');
 sql("SELECT message_id FROM pgqrs_dequeue('q', visibility_timeout => '60 s')");
 $client = sleeper($q);
 start;
 sql("SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('q', 100) WHERE visible_after < now() + interval '2 min'");
-is(finish_client($client), 't', 'an operator moves a message');
+is(finish_client($client), 't', 'a wait returns true when an operator makes a leased message claimable');
 ($message, $lease) = claim('q');
 wakes('a release', $q, "SELECT pgqrs_release_message($message, $lease)", 't');
 ($message, $lease) = claim('q');
@@ -226,38 +226,38 @@ $holder->query_safe("BEGIN; SELECT message_id FROM pgqrs_dequeue('q')");
 $client = sleeper($q);
 start;
 $holder->query_safe('ROLLBACK');
-is(finish_client($client), 't', 'a claim that is rolled back');
-cmp_ok(passed(), '<', 5, 'soon');
+is(finish_client($client), 't', 'a wait returns true when a claim is rolled back');
+cmp_ok(passed(), '<', 5, 'the rollback of a claim wakes within 5 s');
 sql($take);
 sql("SELECT pgqrs_enqueue('q', '1')");
 $holder->query_safe("BEGIN; SAVEPOINT s; SELECT message_id FROM pgqrs_dequeue('q')");
 $client = sleeper($q);
 start;
 $holder->query_safe('ROLLBACK TO s');
-is(finish_client($client), 't', 'one that is rolled back to a savepoint');
-cmp_ok(passed(), '<', 5, 'soon');
+is(finish_client($client), 't', 'a wait returns true when a claim is rolled back to a savepoint');
+cmp_ok(passed(), '<', 5, 'the rollback to a savepoint wakes within 5 s');
 $holder->query_safe('COMMIT');
 sql($take);
 $client = sleeper($q);
 $holder->query_safe("BEGIN; SELECT pgqrs_enqueue('q', '1')");
-is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'not before the commit');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a message of an open transaction ends no wait');
 $holder->query_safe('ROLLBACK; BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue(\'q\', \'1\'); ROLLBACK TO s; COMMIT');
-is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'nor after a rollback');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a message that was rolled back ends no wait');
 $holder->query_safe("BEGIN; SELECT pgqrs_enqueue('q', '1'); PREPARE TRANSACTION 'p'");
-is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'nor when it is prepared');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a message of a prepared transaction ends no wait');
 start;
 sql("COMMIT PREPARED 'p'");
-is(finish_client($client), 't', 'but when that is committed');
-cmp_ok(passed(), '<', 5, 'soon');
+is(finish_client($client), 't', 'COMMIT PREPARED ends the wait');
+cmp_ok(passed(), '<', 5, 'COMMIT PREPARED wakes within 5 s');
 $holder->query_safe("BEGIN; SELECT message_id FROM pgqrs_dequeue('q'); PREPARE TRANSACTION 'p'");
 $client = sleeper($q);
 sql("ROLLBACK PREPARED 'p'");
-is(finish_client($client), 't', 'or a claim that was prepared is rolled back');
+is(finish_client($client), 't', 'ROLLBACK PREPARED of a claim ends the wait');
 sql($take);
 $client = sleeper($q);
 sql("INSERT INTO pgqrs_messages (message_id, queue_id, visible_after, enqueued_at, attempt, failures, priority, payload)
 	SELECT nextval('pgqrs_message_id_seq'), queue_id, now(), now(), 0, 0, 0, '1' FROM pgqrs_queues WHERE name = 'q'");
-is(finish_client($client), 't', 'a message that is written by hand');
+is(finish_client($client), 't', 'an INSERT into pgqrs_messages ends the wait');
 sql($take);
 
 # A step's transaction that outlives the lease.
@@ -267,9 +267,9 @@ $run = sql("SELECT pgqrs_trigger('wf')");
 $holder->query_safe("BEGIN; SELECT pgqrs_step_begin($run, $lease, 'long')");
 $client = sleeper("pgqrs_wait_for_work('wf', timeout => '60 s')");
 sql("SELECT pg_sleep(0.7)");
-is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'what is locked is not there');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a run whose lease has run out, but whose message a transaction has locked, ends no wait');
 $holder->query_safe('COMMIT');
-is(finish_client($client), 't', 'until it is not');
+is(finish_client($client), 't', 'the end of that transaction ends the wait');
 
 #
 # Queues and patterns
@@ -282,16 +282,16 @@ sql($take);
 $client = sleeper("pgqrs_wait_for_work('team.*', timeout => '60 s')");
 sql("SELECT pgqrs_create_queue('team.new')");
 sql("SELECT pgqrs_enqueue('team.new', '1')");
-is(finish_client($client), 't', 'a new queue that matches');
+is(finish_client($client), 't', 'a message in a new queue that matches the pattern ends the wait');
 sql("SELECT pgqrs_purge_queue('team.new'); SELECT pgqrs_create_queue('team.' || g) FROM generate_series(1, 30) g");
 $client = sleeper("pgqrs_wait_for_work('team.*', timeout => '60 s')");
 sql("SELECT pgqrs_enqueue('other', '1')");
-is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a queue that does not');
+is(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'"), '1', 'a message in a queue outside the pattern ends no wait');
 sql("SELECT pgqrs_enqueue('team.23', '1')");
-is(finish_client($client), 't', 'one of many queues');
+is(finish_client($client), 't', 'a message in one of many queues that match the pattern ends the wait');
 $client = sleeper("pgqrs_wait_for_work('team.1', timeout => '60 s')");
 sql("SELECT pgqrs_delete_queue('team.1')");
-is(finish_client($client), 'PQ001', 'a queue that is deleted');
+is(finish_client($client), 'PQ001', 'a wait for a queue that is deleted fails with PQ001');
 sql("SELECT pgqrs_enqueue('limited', '1'), pgqrs_enqueue('limited', '2')");
 ($message, $lease) = claim('limited');
 wakes('room in a queue with a limit', "pgqrs_wait_for_work('limited', timeout => '60 s')", "SELECT pgqrs_archive_message($message, $lease)", 't');
@@ -310,7 +310,7 @@ wakes('what a worker subscribes to', $by_worker, "SELECT pgqrs_enqueue('other', 
 sql("SELECT pgqrs_suspend_worker($w)");
 is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nothing is there for a suspended worker');
 wakes('a worker that is resumed', $by_worker, "SELECT pgqrs_resume_worker($w)", 'f');
-is(sql("CALL $by_worker"), 't', 'and finds what is there when it waits again');
+is(sql("CALL $by_worker"), 't', 'the resumed worker finds the message when it waits again');
 sql("SELECT message_id FROM pgqrs_dequeue('other', $w)");
 wakes('a worker that is suspended', $by_worker, "SELECT pgqrs_suspend_worker($w)", 'f');
 wakes('a worker that is resumed and suspended at once', $by_worker, "SELECT pgqrs_resume_worker($w), pgqrs_suspend_worker($w)", 'f');
@@ -326,15 +326,15 @@ sql("SELECT pgqrs_resume_worker($w)");
 start();
 $locker->query_safe('COMMIT');
 $locker->quit;
-is(finish_client($client), 'f', 'a worker that is resumed while the wait begins');
-cmp_ok(passed(), '<', 10, 'at once');
+is(finish_client($client), 'f', 'resuming a worker during the first look of its wait ends the wait');
+cmp_ok(passed(), '<', 10, 'resuming the worker during the first look ends the wait within 10 s');
 ($message, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('other', $w)");
 sql("SELECT pgqrs_enqueue('other', '2')");
-is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'nor for one that holds as much as it may');
+is(sql("CALL pgqrs_wait_for_work('other', $w, '50 ms')"), 'f', 'a wait returns false for a worker that holds as much as it may');
 wakes('a worker that has room', $by_worker, "SELECT pgqrs_archive_message($message, $lease)", 't');
 sql("SELECT pgqrs_purge_queue('other')");
 wakes('a worker that is stopped', $by_worker, "SELECT pgqrs_stop_worker($w)", 'f');
-is(sqlstate($node, "CALL $by_worker"), 'PQ014', 'and has nothing to wait for any more');
+is(sqlstate($node, "CALL $by_worker"), 'PQ014', 'a wait by a stopped worker fails with PQ014');
 $w = sql("SELECT pgqrs_register_worker('w', '{q}')");
 wakes('a worker that is superseded', "pgqrs_wait_for_work('q', $w, '60 s')", "SELECT pgqrs_register_worker('w', '{q}')", 'f');
 
@@ -343,7 +343,7 @@ $w = sql("SELECT pgqrs_register_worker('patient', '{q}')");
 $client = sleeper("pgqrs_wait_for_work('q', $w, '5 s')");
 sql("ALTER SYSTEM SET pgqrs.worker_timeout = '2 s'; SELECT pg_reload_conf()");
 sql("SELECT pgqrs_maintain(), pg_sleep(0.1)") while sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$client->{name}'");
-is(finish_client($client), 'f', 'a wait that is longer than a worker may be silent');
+is(finish_client($client), 'f', 'a worker that waits for longer than worker_timeout stays live');
 sql("ALTER SYSTEM RESET pgqrs.worker_timeout; SELECT pg_reload_conf()");
 
 #
@@ -354,12 +354,12 @@ sql("CREATE ROLE reader LOGIN; CREATE ROLE worker LOGIN; CREATE ROLE stranger LO
 	SELECT pgqrs_grant('wf', 'reader', 'trigger'), pgqrs_grant('q', 'worker', 'work'), pgqrs_grant('other', 'stranger', 'admin')");
 $run = sql("SELECT pgqrs_trigger('wf')");
 is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait($run, '0')"), 'PQ012', 'any privilege allows to wait for a run');
-is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait($run, '0')"), 'PQ003', 'others know of no such run');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait($run, '0')"), 'PQ003', 'a role without a privilege on the workflow gets PQ003');
 is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ012', 'any privilege allows to wait for any of several');
-is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ003', 'others know of none');
-is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait_for_work('q', timeout => '0')"), '', 'work allows to wait for it');
-is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => '0')"), 'PQ001', 'others know of no such queue');
-is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'trigger does not');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ003', 'wait_any: a role without a privilege on the workflow gets PQ003');
+is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait_for_work('q', timeout => '0')"), '', 'the privilege work on a queue allows to wait for its messages');
+is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => '0')"), 'PQ001', 'a role without a privilege on the queue gets PQ001');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'the privilege trigger does not allow to wait for work');
 
 #
 # A wake-up is not lost with the backend that got it
@@ -369,10 +369,10 @@ my @crowd = map { sleeper($q) } 1 .. 4;
 sql("SELECT pgqrs_enqueue('q', '1')");
 my $asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND state = 'active'";
 $node->poll_query_until('postgres', "SELECT ($asleep) = 3") or die 'not exactly one backend woke';
-pass('one message wakes one');
+pass('one message wakes one of the waiting backends');
 # That backend does not claim it; another backend looks again.
 $node->poll_query_until('postgres', "SELECT ($asleep) < 3") or die 'no backend looks again';
-pass('and another one if that does not take it');
+pass('another backend wakes if the first one does not claim the message');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
 eval { $_->{harness}->finish } for @crowd;
 
@@ -398,12 +398,12 @@ sub look
 }
 my $one = "SELECT count(*) FROM pgqrs_dequeue('nested')";
 look(1, "BEGIN; SELECT pgqrs_enqueue_batch('nested', array_fill('1'::jsonb, '{9}')); SELECT count(*) FROM pgqrs_dequeue('nested', batch_size => 5);
-	SAVEPOINT s; ROLLBACK TO s; SAVEPOINT s; $one; ROLLBACK TO s", 'a claim that is rolled back');
+	SAVEPOINT s; ROLLBACK TO s; SAVEPOINT s; $one; ROLLBACK TO s", 'the rollback to a savepoint wakes one backend for one claim');
 look(2, "SAVEPOINT s; $one; SAVEPOINT t; SAVEPOINT u; $one; RELEASE u; RELEASE t; SAVEPOINT t; ROLLBACK TO t; ROLLBACK TO s",
-	'claims in subtransactions of it');
+	'the rollback to a savepoint wakes a backend for each claim in its subtransactions');
 # The savepoints are released first: a rollback would end them before the
 # transaction, and one that was woken for them may get one of its wake-ups, too.
-look(6, "RELEASE s; RELEASE s; RELEASE s; SAVEPOINT s; $one; RELEASE s; ROLLBACK", 'all that is rolled back in the end');
+look(6, "RELEASE s; RELEASE s; RELEASE s; SAVEPOINT s; $one; RELEASE s; ROLLBACK", 'the rollback of the transaction wakes a backend for each of its claims');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sleeper%'");
 eval { $_->{harness}->finish } for @herd;
 
@@ -428,8 +428,8 @@ for my $how (sort keys %drops)
 	sql("BEGIN; DROP EXTENSION pgqrs; ROLLBACK");
 	$node->safe_psql('postgres', $_) for split /(?<=TRANSACTION 'drop'); /, $drop;
 	is(finish_client($both[0]), $work, "a client that waits for work when the extension is $how");
-	is(finish_client($both[1]), $result, 'and for a run');
-	cmp_ok(passed(), '<', 10, 'at once');
+	is(finish_client($both[1]), $result, 'a client that waits for a run gets an error as well');
+	cmp_ok(passed(), '<', 10, 'both clients wake within 10 s of the drop');
 	sql('CREATE SCHEMA IF NOT EXISTS mine; CREATE EXTENSION IF NOT EXISTS pgqrs SCHEMA mine');
 }
 sql($create);
@@ -449,12 +449,12 @@ wakes('not preloaded: a message', $q, "SELECT pgqrs_enqueue('q', '1')", 't');
 sql($take);
 sql("SELECT pgqrs_enqueue('q', '1', delay => '1 s')");
 start;
-is(sql("CALL $q"), 't', 'not preloaded: a delay');
-cmp_ok(passed(), '<', 1.9, 'and no pause is longer than it');
+is(sql("CALL $q"), 't', 'not preloaded: a wait returns true when a delay ends');
+cmp_ok(passed(), '<', 1.9, 'not preloaded: the wait does not sleep much longer than the delay');
 $run = sql("SELECT pgqrs_trigger('wf')");
 (undef, $lease) = claim('wf');
 wakes('not preloaded: a result', "pgqrs_wait($run)", "SELECT pgqrs_complete_run($run, $lease, '1')", 'SUCCESS|1|');
-is(sqlstate($node, "CALL pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ", '100 ms')"), 'PQ012', 'not preloaded: a time-out');
+is(sqlstate($node, "CALL pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ", '100 ms')"), 'PQ012', 'not preloaded: a wait for a run that does not end fails with PQ012');
 $run = sql("SELECT pgqrs_trigger('wf')");
 wakes('not preloaded: any of several', "pgqrs_wait_any('{$run}')", "SELECT pgqrs_cancel_run($run)", "$run|CANCELLED||");
 
