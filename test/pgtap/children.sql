@@ -40,7 +40,7 @@ SELECT is((pg_temp.step(:run, 'c'), input)::text, format('("CHILD RUNNING","{""r
 	'the step of a child stores the id of the child') FROM pgqrs_steps WHERE run_id = :run AND step_id = 'c';
 SELECT is(pgqrs_await_child(:run, :lease, 'c')::text, '(f,,,)',
 	'waiting for a child that goes on says that it has not ended');
-SELECT is(pg_temp.state(:run), 'PAUSED, child c', 'waiting for a child that goes on parks the parent');
+SELECT is(pg_temp.state(:run), 'PAUSED, child c', 'waiting for a child that goes on suspends the parent');
 SELECT is(visible_after, 'infinity', 'a parent that waits for a child is not due by itself') FROM pgqrs_messages
 	WHERE run_id = :run;
 SELECT pg_temp.finish(:child);
@@ -105,7 +105,7 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''raised'', ''
 	'a child with a taken key is refused with on_duplicate raise');
 SELECT is(parent_run_id, NULL, 'a run that is a child by its key keeps having no parent') FROM pgqrs_get_run(:other);
 SELECT is(pgqrs_await_child(:run, :lease, 'keyed')::text, '(f,,,)',
-	'waiting for a child by its key parks the parent');
+	'waiting for a child by its key suspends the parent');
 SELECT pg_temp.finish(:other);
 SELECT ok(pg_temp.is_due(:run), 'the end of a child by its key wakes the parent');
 SELECT lease FROM pgqrs_dequeue('parent') \gset
@@ -180,7 +180,7 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child
 	'PQ016 The children were started with pgqrs_start_children().', 'starting one child at the step of many is refused');
 SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)',
 	'waiting for children that go on says that they have not ended');
-SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'a parent that waits for its children is parked');
+SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'a parent that waits for its children is suspended');
 SELECT pg_temp.finish((:'ids'::bigint[])[3]);
 SELECT ok(NOT pg_temp.is_due(:run), 'the end of one of three children does not wake the parent');
 SELECT pg_temp.finish((:'ids'::bigint[])[1]);
@@ -227,7 +227,7 @@ SELECT is(left(pg_temp.answer(format('SELECT pgqrs_start_children(%s, %s, ''no''
 SELECT pgqrs_start_children(:run, :lease, 'n', 'child', '{1,2}') AS ids \gset
 SELECT is(pgqrs_await_children(:run, :lease, 'n', 'any')::text, '(f,)',
 	'waiting for any child says that none has ended');
-SELECT is(pg_temp.state(:run), 'PAUSED, any child n', 'a parent that waits for any child is parked');
+SELECT is(pg_temp.state(:run), 'PAUSED, any child n', 'a parent that waits for any child is suspended');
 SELECT pg_temp.finish((:'ids'::bigint[])[2]);
 SELECT ok(pg_temp.is_due(:run), 'the end of one child wakes a parent that waits for any');
 SELECT lease FROM pgqrs_dequeue('parent') \gset
@@ -246,7 +246,7 @@ SELECT is(jsonb_path_query_array(results, '$[*].status'), '["QUEUED", "SUCCESS",
 SELECT is(pgqrs_await_children(:run, :lease, 'both')::text, '(f,)',
 	'waiting for all children says that not all have ended');
 SELECT is(pg_temp.state(:run), 'PAUSED, all children both',
-	'a parent that has waited for any child is parked for all');
+	'a parent that has waited for any child waits for all');
 SELECT pg_temp.finish((:'ids'::bigint[])[3]);
 SELECT ok(NOT pg_temp.is_due(:run), 'the end of two of three children does not wake a parent that waits for all');
 SELECT pg_temp.finish((:'ids'::bigint[])[1], '{"type": "e"}');

@@ -26,21 +26,21 @@ $$ SELECT concat_ws(' ', kind, status, attempt, output, error->>'type', reason) 
 
 SELECT * FROM pg_temp.start('job') \gset
 SELECT is(pgqrs_pause_run(:run, :lease, 'approve', reason => '"ask"')::text, '(f,)',
-	'a pause without a resume parks the run');
-SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'a parked run is PAUSED without a lease');
-SELECT is(round(pg_temp.left(:run), -1), 3600::numeric, 'a parked run is checked again after an hour');
+	'a pause without a resume suspends the run');
+SELECT is(pg_temp.state(:run), 'PAUSED, pause approve, paused', 'a suspended run is PAUSED without a lease');
+SELECT is(round(pg_temp.left(:run), -1), 3600::numeric, 'a suspended run is checked again after an hour');
 SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 1 "ask"', 'the step of a pause stores the reason');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_pause_run(%s, %s, ''approve'')', :run, :lease)), 'PQ006',
-	'the lease is refused after the run has parked');
-SELECT is_empty($$SELECT * FROM pgqrs_dequeue('job')$$, 'a claim does not return a parked run before check_after');
-SELECT is(waiting_for, 'pause approve', 'a parked run shows what it waits for') FROM pgqrs_get_run(:run);
+	'the lease is refused after the run was suspended');
+SELECT is_empty($$SELECT * FROM pgqrs_dequeue('job')$$, 'a claim does not return a suspended run before check_after');
+SELECT is(waiting_for, 'pause approve', 'a suspended run shows what it waits for') FROM pgqrs_get_run(:run);
 
 -- Delivered to look by itself.
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a claim returns the parked run after check_after');
-SELECT is(failures, 0, 'the claim of a parked run counts no failure') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a claim returns the suspended run after check_after');
+SELECT is(failures, 0, 'the claim of a suspended run counts no failure') FROM pgqrs_messages WHERE run_id = :run;
 SELECT is(pgqrs_pause_run(:run, :lease, 'approve', check_after => '5 min')::text, '(f,)',
-	'a second pause without a resume parks the run again');
+	'a second pause without a resume suspends the run again');
 SELECT is(pg_temp.left(:run), 300::numeric, 'the second pause takes the check_after of its call');
 SELECT is(pg_temp.step(:run, 'approve'), 'PAUSE PAUSED 2 "ask"',
 	'the second pause counts an attempt and keeps the reason');
@@ -59,15 +59,15 @@ SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")',
 	'the pause of a resumed run returns the output of the resume');
 SELECT is(pgqrs_pause_run(:run, :lease, 'approve')::text, '(t,"{""ok"": 1}")',
 	'a repeated pause returns the same output');
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a pause that was resumed does not park the run');
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'a pause that was resumed does not suspend the run');
 
 -- Resumed before.
 SELECT is(pgqrs_resume_run(:run, 'sign', NULL), true, 'a pause can be resumed before it begins');
 SELECT is(pgqrs_resume_run(:run, 'sign', '1'), false,
 	'a second resume before the pause says that it was resumed before');
 SELECT is(pgqrs_pause_run(:run, :lease, 'sign')::text, '(t,null)',
-	'a pause that was resumed before does not park; NULL is JSON null');
-SELECT is(pgqrs_resume_run(:run), false, 'resuming a run that is not parked, without a step, resumes nothing');
+	'a pause that was resumed before does not suspend the run; NULL is JSON null');
+SELECT is(pgqrs_resume_run(:run), false, 'resuming a run that is not suspended, without a step, resumes nothing');
 SELECT pgqrs_step_begin(:run, :lease, 'work') \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''work'')', :run)),
 	'PQ016 The kind of the step is FUNCTION.', 'resuming a step of another kind is refused');
@@ -94,10 +94,10 @@ SELECT is(pgqrs_await_signal(:run, :lease, 'mail', 'letter', timeout => '0')::te
 -- Another pause than the one in which the run waits.
 SELECT pgqrs_pause_run(:run, :lease, 'second') \g /dev/null
 SELECT is(pgqrs_resume_run(:run, 'third', '3'), true,
-	'another pause than the one at which the run is parked can be resumed');
+	'another pause than the one at which the run waits can be resumed');
 SELECT is(pg_temp.left(:run), 3600::numeric, 'resuming another pause does not wake the run');
-SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'the pause at which the run is parked is resumed');
-SELECT ok(pg_temp.left(:run) <= 0, 'resuming the pause at which the run is parked wakes it');
+SELECT is(pgqrs_resume_run(:run, 'second', '2'), true, 'the pause at which the run waits is resumed');
+SELECT ok(pg_temp.left(:run) <= 0, 'resuming the pause at which the run waits wakes it');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_complete_run(:run, :lease);
 SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s)', :run)), 'PQ016 The status is SUCCESS.',
@@ -114,7 +114,7 @@ SELECT is(pgqrs_pause_run(:run, :lease, 'p')::text, '(t,1)',
 SELECT pgqrs_complete_run(:run, :lease);
 
 --
--- Crashes are forgotten where a run parks or a wait is over
+-- Crashes are forgotten where a run is suspended or a wait is over
 --
 
 SELECT * FROM pg_temp.start('job') \gset
@@ -123,7 +123,7 @@ SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(failures, 2, 'two leases that ran out are two failures of the message') FROM pgqrs_messages
 	WHERE run_id = :run;
 SELECT pgqrs_sleep(:run, :lease, 's', '1 h') \g /dev/null
-SELECT is(failures, 0, 'parking resets the failures of the message') FROM pgqrs_messages WHERE run_id = :run;
+SELECT is(failures, 0, 'suspending the run resets the failures of the message') FROM pgqrs_messages WHERE run_id = :run;
 SELECT pg_temp.claim(:run) \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(failures, 1, 'a lease that ran out after that is one failure') FROM pgqrs_messages WHERE run_id = :run;
@@ -141,7 +141,7 @@ SELECT is(pgqrs_sleep(:run, :lease, 'none', '0'), true, 'a sleep of no time is o
 SELECT is(pgqrs_sleep(:run, :lease, 'past', until => '2000-01-01'), true,
 	'a sleep until a past instant is over at once');
 SELECT is(pg_temp.step(:run, 'past'), 'SLEEP SUCCESS 1 null', 'a sleep that is over at once is SUCCESS');
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), false, 'a sleep parks the run');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), false, 'a sleep suspends the run');
 SELECT is(pg_temp.state(:run), 'PAUSED, sleep nap, paused', 'a sleeping run is PAUSED without a lease');
 SELECT is(pg_temp.left(:run), 3600::numeric, 'a sleeping run is due after the sleep');
 SELECT (input->>'until')::timestamptz AS until FROM pgqrs_steps WHERE run_id = :run AND step_id = 'nap' \gset
@@ -153,7 +153,7 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_resume_run(%s, ''nap'')', :run)), 
 
 -- Delivered early: the first call has fixed when it ends.
 SELECT pg_temp.claim(:run) AS lease \gset
-SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 s'), false, 'a sleep that is called early parks again');
+SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 s'), false, 'a sleep that is called early suspends the run again');
 SELECT is(visible_after, :'until', 'the first call of a sleep has fixed its end') FROM pgqrs_messages
 	WHERE run_id = :run;
 SELECT pg_temp.claim(:run) AS lease \gset
@@ -164,7 +164,7 @@ SELECT is(pg_temp.step(:run, 'nap'), 'SLEEP SUCCESS 3 null',
 	'the step of a sleep that is over is SUCCESS and counts its attempts');
 SELECT is(pgqrs_sleep(:run, :lease, 'nap', '1 h'), true, 'a sleep that is over stays so');
 SELECT is(pgqrs_sleep(:run, :lease, 'long', until => '294276-12-31'), false,
-	'a sleep until the last timestamp parks');
+	'a sleep until the last timestamp suspends the run');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'', ''1 s'', now())', :run)), '22023',
 	'a sleep with both duration and instant is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_sleep(%s, 1, ''x'')', :run)), '22004',
@@ -183,7 +183,7 @@ SELECT is(visible_after, '2100-07-04 12:00:00.123456+00',
 	WHERE run_id = :run;
 SELECT pg_temp.claim(:run) AS lease \gset
 SET datestyle = 'SQL, DMY';
-SELECT is(pgqrs_sleep(:run, :lease, 'z', '0'), false, 'a sleep called in another date style parks again');
+SELECT is(pgqrs_sleep(:run, :lease, 'z', '0'), false, 'a sleep called in another date style suspends the run again');
 RESET datestyle;
 SELECT is(visible_after, '2100-07-04 12:00:00.123456+00', 'a sleep called in another date style keeps its end')
 	FROM pgqrs_messages WHERE run_id = :run;
@@ -222,7 +222,7 @@ SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}
 	'the next wait takes the next signal');
 SELECT is(pgqrs_await_signal(:run, :lease, 'c', 'go')::text, '(t,f,null,)',
 	'a signal without a payload has JSON null');
-SELECT is(pg_temp.state(:run), 'RUNNING, held', 'waits for signals that are there do not park the run');
+SELECT is(pg_temp.state(:run), 'RUNNING, held', 'waits for signals that are there do not suspend the run');
 SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_run_signals WHERE run_id = %s ORDER BY 1',
 	:run),
 	format($$VALUES (%s::bigint, 'a' COLLATE "C", '1'::jsonb), (%s, NULL, '"other"'), (%s, 'b', '2'),
@@ -230,7 +230,7 @@ SELECT results_eq(format('SELECT signal_id, consumed_by, payload FROM pgqrs_run_
 
 SELECT is(pgqrs_await_signal(:run, :lease, 'b', 'go')::text, '(t,f,2,"{""h"": 1}")',
 	'a repeated wait returns the headers of its signal');
-SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,,)', 'a wait without a signal parks the run');
+SELECT is(pgqrs_await_signal(:run, :lease, 'd', 'go')::text, '(f,f,,)', 'a wait without a signal suspends the run');
 SELECT is(pg_temp.state(:run), 'PAUSED, signal go, paused',
 	'a run that waits for a signal is PAUSED without a lease');
 SELECT is(visible_after, 'infinity', 'a wait without a timeout is never due by itself') FROM pgqrs_messages
@@ -248,7 +248,7 @@ SELECT is(pgqrs_await_signal(:run, :lease, 'd2', 'other')::text, '(t,f,"""other"
 
 -- A signal that is rolled back is none.
 SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(f,f,,)',
-	'a wait without a signal parks the run again');
+	'a wait without a signal suspends the run again');
 BEGIN;
 SELECT pgqrs_signal(:run, 'go') \g /dev/null
 ROLLBACK;
@@ -267,11 +267,11 @@ SELECT is(pgqrs_await_signal(:run, :lease, 'e', 'go')::text, '(t,f,null,)',
 -- Time-outs.
 SELECT is(pgqrs_await_signal(:run, :lease, 'f', 'go', '0')::text, '(f,t,,)', 'a wait with timeout 0 answers at once');
 SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '10 min')::text, '(f,f,,)',
-	'a wait with a timeout parks the run');
+	'a wait with a timeout suspends the run');
 SELECT is(pg_temp.left(:run), 600::numeric, 'a wait with a timeout is due at its end');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(pgqrs_await_signal(:run, :lease, 'g', 'go', '1 h')::text, '(f,f,,)',
-	'a wait that is called early parks again');
+	'a wait that is called early suspends the run again');
 SELECT ok(pg_temp.left(:run) BETWEEN 590 AND 600, 'the first call of a wait has fixed its end');
 SELECT pg_temp.claim(:run) AS lease \gset
 UPDATE pgqrs_workflow_steps SET input = input || jsonb_build_object('deadline', clock_timestamp()) WHERE run_id = :run

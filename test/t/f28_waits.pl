@@ -30,7 +30,7 @@ sub start
 sub is_woken
 {
 	my ($run) = @_;
-	# 10 seconds, well before all parked runs are looked at
+	# 10 seconds, well before all waiting runs are looked at
 	for (1 .. 100)
 	{
 		return 1 if sql("SELECT visible_after <= pgqrs_now() FROM pgqrs_messages WHERE run_id = $run") eq 't';
@@ -39,7 +39,7 @@ sub is_woken
 	return 0;
 }
 
-# The sender is open when the run looks and parks.
+# The sender is open when the run looks and is suspended.
 my ($run, $lease) = start();
 my $sender = $node->background_psql('postgres');
 $sender->query_safe("BEGIN; SELECT pgqrs_signal($run, 'go', '1')");
@@ -49,7 +49,7 @@ ok(is_woken($run), 'a signal that was sent before the run waits and committed af
 $lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
 is(sql("SELECT payload FROM pgqrs_await_signal($run, $lease, 'w', 'go')"), '1', 'the woken run receives the signal that was committed late');
 
-# The run looks and parks, and the signal is sent before that is committed.
+# The run looks and is suspended, and the signal is sent before that is committed.
 my $worker = $node->background_psql('postgres');
 $worker->query_safe("BEGIN; SELECT pgqrs_await_signal($run, $lease, 'v', 'go')");
 sql("SELECT pgqrs_signal($run, 'go', '2')");
@@ -111,27 +111,27 @@ $worker->quit;
 # A restart after the time to wake, with a crash.
 my ($sleeper, $sleeper_lease) = start();
 my ($waiter, $waiter_lease) = start();
-my ($parked, $parked_lease) = start();
+my ($silent, $silent_lease) = start();
 is(sql("SELECT pgqrs_sleep($sleeper, $sleeper_lease, 's', '1 h')"), 'f', 'a sleep suspends the run');
 is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $waiter_lease, 's', 'go', '1 h')"), 'f', 'a wait for a signal with a time-out suspends the run');
-is(sql("SELECT received FROM pgqrs_await_signal($parked, $parked_lease, 's', 'go')"), 'f', 'a wait for a signal without a time-out suspends the run');
+is(sql("SELECT received FROM pgqrs_await_signal($silent, $silent_lease, 's', 'go')"), 'f', 'a wait for a signal without a time-out suspends the run');
 my $until = sql("SELECT input->>'until' FROM pgqrs_steps WHERE run_id = $sleeper");
 is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'no run is woken early');
 $node->stop('immediate');
 # a signal whose wake-up was lost with the server
 $node->append_conf('postgresql.conf', 'pgqrs.paused = on');
 $node->start;
-sql("INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), $parked, clock_timestamp(), 'go')");
+sql("INSERT INTO pgqrs_run_signals (signal_id, run_id, sent_at, name) VALUES (nextval('pgqrs_signal_id_seq'), $silent, clock_timestamp(), 'go')");
 $node->stop('immediate');
 $node->append_conf('postgresql.conf', "pgqrs.paused = off\npgqrs.time_passed = '1 h'\npgqrs.clock_offset = '1 h'");
 $node->start;
-ok(is_woken($parked), 'after a start the background worker looks at all waiting runs');
+ok(is_woken($silent), 'after a start the background worker looks at all waiting runs');
 my %claimed = map { split /\|/ } split /\n/, sql("SELECT run_id, lease FROM pgqrs_dequeue('flow', batch_size => 10)");
-is(join(' ', sort { $a <=> $b } keys %claimed), "$sleeper $waiter $parked", 'all three are delivered');
+is(join(' ', sort { $a <=> $b } keys %claimed), "$sleeper $waiter $silent", 'all three are delivered');
 is(sql("SELECT pgqrs_sleep($sleeper, $claimed{$sleeper}, 's', '1 h')"), 't', 'the run whose sleep is over goes on');
 is(sql("SELECT completed_at >= '$until' FROM pgqrs_steps WHERE run_id = $sleeper"), 't', 'the sleep lasted as long as it was to');
 is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $claimed{$waiter}, 's', 'go')"), 't', 'the run whose wait is over times out');
-is(sql("SELECT received FROM pgqrs_await_signal($parked, $claimed{$parked}, 's', 'go')"), 't', 'the run receives the signal that was written before the start');
+is(sql("SELECT received FROM pgqrs_await_signal($silent, $claimed{$silent}, 's', 'go')"), 't', 'the run receives the signal that was written before the start');
 
 $node->stop;
 done_testing();

@@ -137,8 +137,8 @@ mend();
 clock($node, (61 * ++$minutes) . ' s');
 is(maintain(), 'runs_cancelled 1', 'the child is cancelled after it was mended');
 
-# Parked runs, of which one waits for a child that no number could be.
-sub park
+# Waiting runs, of which one waits for a child that no number could be.
+sub suspend
 {
 	my ($parent) = map { sql("SELECT pgqrs_trigger('wf')") } 1;
 	my $held = sql("SELECT lease FROM pgqrs_dequeue('wf', visibility_timeout => '1 day')");
@@ -148,11 +148,11 @@ sub park
 	sql("UPDATE pgqrs_workflow_runs SET status = 'SUCCESS', completed_at = now() WHERE run_id = $child; DELETE FROM pgqrs_messages WHERE message_id = $child");
 	return $parent;
 }
-my @parents = map { park() } 1 .. 4;
+my @parents = map { suspend() } 1 .. 4;
 my $odd = "UPDATE pgqrs_workflow_steps SET input = '{\"run_id\": %s}' WHERE run_id = $parents[1]";
 my $right = sql("SELECT input ->> 'run_id' FROM pgqrs_workflow_steps WHERE run_id = $parents[1]");
 sql(sprintf $odd, '1e30');
-one_fails('parked runs', 'runs_woken', sub { sql(sprintf $odd, $right) });
+one_fails('waiting runs', 'runs_woken', sub { sql(sprintf $odd, $right) });
 sql("SELECT pgqrs_purge_queue('wf')");
 
 # Schedules, of which one has no expression.
@@ -177,12 +177,12 @@ copies(45000, '2020-01-02', 'NULL');
 spoil($ids[1]);
 one_fails('used up messages among many', 'messages_dead', \&mend);
 sql("SELECT pgqrs_purge_queue('many')");
-@parents = map { park() } 1 .. 4;
+@parents = map { suspend() } 1 .. 4;
 copies(5000, '2099-01-01', "'signal:x'");
 $odd =~ s/run_id = \d+$/run_id = $parents[1]/;
 $right = sql("SELECT input ->> 'run_id' FROM pgqrs_workflow_steps WHERE run_id = $parents[1]");
 sql(sprintf $odd, '1e30');
-one_fails('parked runs among many', 'runs_woken', sub { sql(sprintf $odd, $right) });
+one_fails('waiting runs among many', 'runs_woken', sub { sql(sprintf $odd, $right) });
 sql("SELECT pgqrs_purge_queue('many'), pgqrs_purge_queue('wf')");
 
 # A claim ends what it may not deliver, and delivers all else.
@@ -248,7 +248,7 @@ sub unspoilt
 	sql("SELECT pgqrs_start_child($parent, $held, 'c', 'child')");
 	return ($parent, $held);
 }
-my $parent = park();
+my $parent = suspend();
 sql(sprintf $odd =~ s/$parents[1]/$parent/r, '1e30');
 my $warning = 'WARNING:  message or run %s was skipped: bigint out of range';
 sql("ALTER SYSTEM SET pgqrs.paused = off; SELECT pg_reload_conf()");
@@ -256,13 +256,13 @@ my $worker = await_worker($node, 'postgres');
 ok(await_log($node, sprintf $warning, $parent), 'the background worker logs a row at which it fails');
 is(background_pid($node, 'postgres'), $worker, 'the background worker that failed at a row runs on');
 
-# A run that parks is looked at by the worker that notifies; others end at that moment.
+# A run that begins to wait is looked at by the worker that notifies; others end at that moment.
 my $listener = $node->background_psql('postgres');
 $listener->query_safe('LISTEN pgqrs_runs');
-my ($parks, $held) = unspoilt();
+my ($waits, $held) = unspoilt();
 $run = sql("SELECT pgqrs_trigger('wf')");
-sql("BEGIN; SELECT pgqrs_await_child($parks, $held, 'c'), pgqrs_cancel_run($run);" . (sprintf $odd =~ s/$parents[1]/$parks/r, '1e30') . '; COMMIT');
-ok(await_log($node, sprintf $warning, $parks), 'the background worker logs a waiting run at which it fails');
+sql("BEGIN; SELECT pgqrs_await_child($waits, $held, 'c'), pgqrs_cancel_run($run);" . (sprintf $odd =~ s/$parents[1]/$waits/r, '1e30') . '; COMMIT');
+ok(await_log($node, sprintf $warning, $waits), 'the background worker logs a waiting run at which it fails');
 my $out = '';
 for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
@@ -272,7 +272,7 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 }
 like($out, qr/"$run:CANCELLED"/, 'the background worker notifies of the run that ended in the same transaction');
 is(background_pid($node, 'postgres'), $worker, 'the same background worker ran all the time');
-is(log_count($node, sprintf $warning, $_), 1, 'the worker has logged it once') for $parent, $parks;
+is(log_count($node, sprintf $warning, $_), 1, 'the worker has logged it once') for $parent, $waits;
 $listener->quit;
 
 $node->stop;

@@ -1,5 +1,5 @@
-# What it costs that runs are parked: nothing, but for those that something came
-# for.  And whatever is lost that tells of those, none is parked for ever.
+# The cost of waiting runs: nothing, but for those whose signal or child came.
+# And whichever record of those is lost, no run waits for ever.
 # No client calls pgqrs_maintain(), unless there is no background worker.
 use strict;
 use warnings;
@@ -37,8 +37,8 @@ sub start
 	return ($run, sql("SELECT lease FROM pgqrs_dequeue('flow', batch_size => 100) WHERE run_id = $run"));
 }
 
-# A run that is parked though its signal is there: it was sent when the run had
-# not parked yet, and committed when it had.
+# A run that waits though its signal is there: it was sent before the run was
+# suspended, and committed afterwards.
 sub missed
 {
 	my ($end) = @_;
@@ -64,7 +64,7 @@ sub is_not_woken
 {
 	my ($run, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(sql("$is_woken$run"), 'f', $name);
+	return is(sql("$is_woken$run"), 'f', "$name is not woken");
 }
 
 # All duties have been done that are due.
@@ -82,7 +82,7 @@ sub pass_minute
 
 my $blocks = q{SELECT pg_stat_clear_snapshot(); SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit) FROM pg_statio_all_tables
 	WHERE relname IN ('pgqrs_messages', 'pgqrs_workflow_runs', 'pgqrs_workflow_steps', 'pgqrs_run_signals')};
-my $park = q{DO $$ DECLARE n int := %s - (SELECT count(*) FROM pgqrs_messages WHERE waiting_for IS NOT NULL);
+my $suspend = q{DO $$ DECLARE n int := %s - (SELECT count(*) FROM pgqrs_messages WHERE waiting_for IS NOT NULL);
 	BEGIN
 		WHILE n > 0 LOOP
 			PERFORM pgqrs_trigger_batch('many', array_agg('{}'::jsonb)) FROM generate_series(1, least(n, 5000));
@@ -110,7 +110,7 @@ my $none = cost(2);
 for my $count (5000, 10000)
 {
 	paused('on');
-	sql(sprintf $park, $count - 1);
+	sql(sprintf $suspend, $count - 1);
 	my $session = $node->background_psql('postgres');
 	my $maintain = "SELECT sum((pgqrs_maintain() ->> 'runs_woken')::int) FROM generate_series(1, $count / 5000 + 1)";
 	for my $time (1, 2)
@@ -125,13 +125,13 @@ for my $count (5000, 10000)
 	is_woken($last, "after a start the last of $count");
 }
 
-sql(sprintf $park, 20000);
+sql(sprintf $suspend, 20000);
 is_served($node, 'postgres') or die;
 sql('VACUUM pgqrs_messages');
 my $many = cost(20);
-note "$none buffers without parked runs, $many with 20,000";
-cmp_ok($many, '<', $none + 1000, 'maintenance reads no more where 20,000 runs are parked');
-is(sql("SELECT count(*) FROM pgqrs_messages WHERE waiting_for = 'signal a'"), '20000', 'which all are so still');
+note "$none buffers without waiting runs, $many with 20,000";
+cmp_ok($many, '<', $none + 1000, 'maintenance reads no more where 20,000 runs wait');
+is(sql("SELECT count(*) FROM pgqrs_messages WHERE waiting_for = 'signal a'"), '20000', 'all 20,000 runs still wait');
 
 #
 # What is lost
@@ -139,9 +139,9 @@ is(sql("SELECT count(*) FROM pgqrs_messages WHERE waiting_for = 'signal a'"), '2
 
 paused('on');
 my $run = missed();
-is_not_woken($run, 'while the background worker is away nothing is');
+is_not_woken($run, 'a run whose signal comes while the background worker is away');
 paused('off');
-is_woken($run, 'what was parked meanwhile');
+is_woken($run, 'after the background worker has come, that run');
 
 # Ends that are told by so many blocks that some are lost.
 paused('on');
@@ -149,12 +149,12 @@ $run = missed();
 sql("ALTER SEQUENCE pgqrs_message_id_seq INCREMENT 1024");
 sql("SELECT pgqrs_trigger_batch('flood', array_agg('1'::jsonb)) FROM generate_series(1, 1700)");
 my $log = log_count($node, 'pgqrs lost notifications');
-is(sql("SELECT pgqrs_purge_queue('flood')"), '1700', 'all have ended');
+is(sql("SELECT pgqrs_purge_queue('flood')"), '1700', 'purging the queue ends all runs');
 sql("ALTER SEQUENCE pgqrs_message_id_seq INCREMENT 1");
 my $late = missed();
 paused('off');
-is_woken($_, 'what was parked when there was no more room') for $run, $late;
-cmp_ok(log_count($node, 'pgqrs lost notifications'), '>', $log, 'of which the log tells');
+is_woken($_, 'a run whose record was lost for want of room') for $run, $late;
+cmp_ok(log_count($node, 'pgqrs lost notifications'), '>', $log, 'the log tells of the lost records');
 
 for my $how (qw(fast immediate))
 {
@@ -163,10 +163,10 @@ for my $how (qw(fast immediate))
 	$node->stop($how);
 	$node->start;
 	paused('off');
-	is_woken($run, "what was parked before a restart ($how)");
+	is_woken($run, "a run whose signal came before a restart ($how)");
 }
 
-# A transaction that was prepared before the start, and ends when all parked
+# A transaction that was prepared before the start, and ends when all waiting
 # runs have been looked at; whether or not a claim has asked for such before.
 for my $claims (0, 1)
 {
@@ -175,9 +175,9 @@ for my $claims (0, 1)
 	is_served($node, 'postgres') or die if $claims;
 	$node->poll_query_until('postgres', q{SELECT value LIKE 'not needed%' OR value LIKE 'running%' FROM pgqrs_health WHERE item = 'background worker'});
 	sql("SELECT count(*) FROM pgqrs_dequeue('many')") if $claims;
-	is_not_woken($run, 'a prepared signal is none');
+	is_not_woken($run, 'a run whose signal is only prepared');
 	sql("COMMIT PREPARED 'before'");
-	is_woken($run, 'what a transaction that was prepared before the start has sent for');
+	is_woken($run, 'a run whose signal was prepared before the start');
 }
 
 # One that is locked, over the end of the worker too, and rolled back.
@@ -187,15 +187,15 @@ my $holder = $node->background_psql('postgres');
 $holder->query_safe("BEGIN; SELECT FROM pgqrs_messages WHERE run_id = $run FOR UPDATE");
 paused('off');
 my $pid = await_worker($node, 'postgres');
-is_not_woken($run, 'one that is locked is passed over');
+is_not_woken($run, 'a run whose message is locked');
 sql("SELECT pg_terminate_backend($pid)");
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 await_worker($node, 'postgres');
-is_not_woken($run, 'by the next worker, too');
+is_not_woken($run, 'a run whose message is locked while another background worker comes');
 pass_minute(40);
 $holder->query_safe('ROLLBACK');
 $holder->quit;
-is_woken($run, 'one that was locked');
+is_woken($run, 'after the lock is released, the run');
 
 # One that it fails at.
 paused('on');
@@ -209,12 +209,12 @@ $cancel->quit;
 my $spoil = "UPDATE pgqrs_workflow_steps SET input = '{\"run_id\": %s}' WHERE run_id = $parent";
 sql(sprintf $spoil, '1e30');
 paused('off');
-ok(await_log($node, "message or run $parent was skipped"), 'one that it fails at is passed over');
+ok(await_log($node, "message or run $parent was skipped"), 'the background worker passes over a run at which it fails');
 sql("SET session_replication_role = replica; " . sprintf $spoil, $child);
-is_not_woken($parent, 'for a while');
+is_not_woken($parent, 'the run that was mended less than a minute ago');
 pass_minute(50);
-is_woken($parent, 'then that one');
-is_well($node, 'after all that');
+is_woken($parent, 'a minute after it was mended, the run');
+is_well($node, 'at the end of the test');
 
 $node->stop;
 
