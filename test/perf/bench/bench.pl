@@ -382,6 +382,8 @@ push @workloads, {
 			prepare => sub { load_runs(1_000) }),
 		ours(id => 'pgqrs_lateral', label => 'pgqrs, 4 statements, LATERAL', script => 'pgqrs/cycle_4_lateral', null => 'null_4',
 			prepare => sub { load_runs(1_000) }),
+		ours(id => 'pgqrs_fused', label => 'pgqrs, pgqrs_start and pgqrs_step_next', script => 'pgqrs/cycle_fused', null => 'null_4',
+			prepare => sub { load_runs(1_000) }),
 		null(id => 'null_4', label => 'null: 4 round trips, 3 durable', script => 'null/cycle_4'),
 		node_ours(label => 'Node: pgqrs, 4 statements', workload => 'cycle_4', prepare => sub { load_runs(1_000) }),
 		{ id => 'dbos', peer => 'node', label => 'Node: DBOS SDK', client => 'dbos', workload => 'cycle',
