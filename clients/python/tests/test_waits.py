@@ -174,3 +174,45 @@ def test_progress_does_not_go_back(app, name, db):
     testing.drain(app)
     assert handle.result(0) is None
     assert shown == [10, 60]
+
+
+def test_the_first_of_several_wakes_the_run(app, name, db):
+    @app.workflow(name=f'{name}.child')
+    def child(ctx, n):
+        return ctx.receive('go') + n
+
+    @app.workflow(name=name)
+    def flow(ctx):
+        one = ctx.start_child(child, 1)
+        events = [ctx.await_any(['paid', 'refused'], [one]), ctx.await_any(['paid'], [one]), ctx.await_any(['paid'], timeout=3600)]
+        return [list(event) for event in events] + [ctx.result_of(one)]
+
+    app.install()
+    handle = app.start(flow)
+    testing.drain(app)
+    handle.signal('refused', {'why': 'x'})
+    testing.drain(app)
+    started = db.execute('SELECT run_id FROM pgqrs_runs WHERE parent_run_id = %s', (handle.run_id,)).fetchone()[0]
+    app.handle(started).signal('go', 6)
+    testing.drain(app)
+    testing.advance(app, handle, 3600)
+    assert handle.result(0) == [['signal', 'refused', {'why': 'x'}], ['child', f'{name}.child', {'status': 'SUCCESS', 'output': 7, 'error': None}],
+                                ['timeout', None, None], 7]
+
+
+def test_time_passes_for_sleeps_and_time_outs_of_a_run(app, name):
+    @app.workflow(name=name)
+    def flow(ctx):
+        ctx.sleep(86400)
+        try:
+            ctx.receive('go', timeout=86400 * 7)
+        except pgqrs.SignalTimeout:
+            return 'late'
+
+    app.install()
+    handle = app.start(flow)
+    testing.drain(app)
+    testing.advance(app, handle, 86400)
+    assert handle.status() == 'PAUSED'
+    testing.advance(app, handle, 86400 * 7)
+    assert handle.result(0) == 'late'
