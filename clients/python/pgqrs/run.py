@@ -146,7 +146,7 @@ class Message(Work):
                     raise PgqrsError(f'this worker has no handler for queue {self.queue!r}')
                 argument = self if definition.raw else self.payload(definition.payload_type)
                 if definition.transaction:
-                    yield Together(definition.function, (argument,), {}, lambda _: self.statement('pgqrs_archive_message', ()))
+                    yield Together(definition.function, (argument,), {}, self._end)
                     self.ended = True
                 else:
                     yield Invoke(definition.function, (argument,), {})
@@ -156,6 +156,11 @@ class Message(Work):
             log.warning('message %s of %s failed: %s', self.id, self.queue, describe(e)['message'])
             retryable, after = retry_of(e)
             yield from self.give_up('pgqrs_nack_message', interval(after), retryable, error=describe(e))
+
+    def _end(self, _: Any) -> Statement:
+        statement = self.statement('pgqrs_archive_message', ())
+        self.calling += 1               # until the commit: a poll that says that the lease has ended is right
+        return statement
 
 
 class Run(Work):
