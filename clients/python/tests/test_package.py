@@ -50,16 +50,16 @@ def test_each_public_name_has_a_docstring():
 
 
 def test_discover_finds_what_is_defined_in_the_scope_and_nothing_else(app, tmp_path, monkeypatch):
-    package = tmp_path / 'shop'
+    package = tmp_path / 'store'
     (package / 'sub').mkdir(parents=True)
     (package / '__init__.py').write_text('')
-    (package / 'orders.py').write_text('import pgqrs\n@pgqrs.workflow(name="shop.order")\ndef order(ctx): return 1\n')
+    (package / 'orders.py').write_text('import pgqrs\n@pgqrs.workflow(name="store.order")\ndef order(ctx): return 1\n')
     (package / 'sub' / '__init__.py').write_text('from ..orders import order\nimport pgqrs\n@pgqrs.workflow\ndef mail(ctx): return 2\n')
-    (tmp_path / 'other.py').write_text('import pgqrs\nfrom shop.orders import order\n@pgqrs.workflow\ndef own(ctx): return 3\n')
+    (tmp_path / 'other.py').write_text('import pgqrs\nfrom store.orders import order\n@pgqrs.workflow\ndef own(ctx): return 3\n')
     monkeypatch.syspath_prepend(str(tmp_path))
     assert [w.name for w in app.discover('other')] == ['own']
-    assert sorted(w.name for w in app.discover('shop')) == ['mail', 'shop.order']
-    assert sorted(app.workflows) == ['mail', 'own', 'shop.order']
+    assert sorted(w.name for w in app.discover('store')) == ['mail', 'store.order']
+    assert sorted(app.workflows) == ['mail', 'own', 'store.order']
     assert app.workflows['mail'](None) == 2
     with pytest.raises(pgqrs.PgqrsError, match="'own' has a handler already"):
         app.workflow(lambda ctx: 1, name='own')
