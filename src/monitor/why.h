@@ -15,6 +15,6 @@ typedef void (*PgqrsTellReason)(const char *reason, const char *detail,
  * Tells why no message of a queue is claimed, or that some are claimable.  PQ001
  * if the current role has no privilege on the queue.
  */
-extern void pgqrs_why(const char *queue, PgqrsTellReason tell, void *arg);
+extern void pgqrs_why(const char *queue, PgqrsTellReason tell_reason, void *arg);
 
 #endif /* PGQRS_WHY_H */

@@ -53,7 +53,8 @@ SELECT * FROM pg_temp.start('job') \gset
 SELECT pgqrs_pause_run(:run, :lease, 'ask', check_after => '1 hour') \g /dev/null
 SELECT pgqrs_advance(:run, '1 hour') \g /dev/null
 SELECT is(pg_temp.claimed(:run), true, 'a pause is delivered again');
-SELECT is((SELECT resumed FROM pgqrs_pause_run(:run, pg_temp.lease(:run), 'ask')), false, 'a pause does not end by time');
+SELECT is((SELECT resumed FROM pgqrs_pause_run(:run, pg_temp.lease(:run), 'ask')), false,
+	'a pause does not end by time');
 
 -- A wait for a signal.
 SELECT * FROM pg_temp.start('job') \gset
