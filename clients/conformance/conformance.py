@@ -208,6 +208,8 @@ class Case:
                 handler['script'] = expanded(handler['script'])
         scripts = [handler.get('script', []) for handler in handlers]
         self.operations = {key for script in scripts for item in each(script) for key in item} & BARE
+        if 'needs' in data:
+            self.operations.add(data['needs'])
         if any('permanent' in item for item in each(scripts)):
             self.operations.add('permanent')
         self.actions = {key for action in self.outside for key in action}

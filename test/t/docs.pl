@@ -150,14 +150,13 @@ finish_page($_) foreach @running;
 # The worker of README does what README says of it, in the database of README.
 {
 	my ($program) = page('README.md') =~ /^```python\n(.*?)^```\n/ms;
-	cmp_ok(($program =~ tr/\n//), '<=', 26, 'the worker of README is short');
+	cmp_ok(($program =~ tr/\n//), '<=', 30, 'the worker of README is short');
 	my ($out, $database) = ('', database('README.md'));
 	my $run = $node->safe_psql($database, q{
 		CREATE TABLE orders (order_id int PRIMARY KEY, paid boolean NOT NULL DEFAULT false);
 		INSERT INTO orders VALUES (8);
 		SELECT pgqrs_trigger('ship_order', '{"order": 8}') FROM pgqrs_enqueue('mail', '{"to": "bob"}')});
-	$ENV{PYTHONDONTWRITEBYTECODE} = 1;
-	chdir $root;
+	local @ENV{qw(PYTHONDONTWRITEBYTECODE PYTHONPATH)} = (1, "$root/clients/python");
 	my $worker = IPC::Run::start([ '/usr/bin/python3', '-u', '-c', $program, $node->connstr($database) ], '<', '/dev/null', '>&', \$out,
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	is($node->safe_psql($database, "CALL pgqrs_wait($run, '60 s')"), 'SUCCESS|{"parcel": "P-8", "receipt": "R-8"}|', 'its run succeeds');
