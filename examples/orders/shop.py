@@ -97,8 +97,11 @@ def send_mail(mail: dict) -> None:
 
 
 @app.workflow(name='shop.report')
-def report(run: pgqrs.Context) -> None:
-    run.transaction('count', lambda conn: conn.execute('INSERT INTO reports (orders) SELECT count(*) FROM orders') and None)
+def report(run: pgqrs.Context) -> int:
+    @pgqrs.transaction
+    def count(conn) -> int:
+        return conn.execute('INSERT INTO reports (orders) SELECT count(*) FROM orders RETURNING orders').fetchone()[0]
+    return count()
 
 
 app.schedule('0 6 * * *', report, timezone='Europe/Berlin', name='shop.daily report')
