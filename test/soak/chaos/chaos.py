@@ -24,6 +24,7 @@ import checker
 from history import History, Log
 from killer import Killer
 from server import Server
+from workers import Workers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -115,7 +116,8 @@ class Chaos:
         self.history = os.path.join(options.folder, 'history')
         os.makedirs(self.history)
         self.clients = Clients(self.server, self.history, options.seed, self.rng)
-        self.killer = Killer(self.server, self.clients, Log(self.history, 'kills'), self.rng)
+        self.workers = Workers(self.server, self.history, self.rng)
+        self.killer = Killer(self.server, self.clients, self.workers, Log(self.history, 'kills'), self.rng)
         self.faults = []
         self.begun = time.monotonic()
 
@@ -130,6 +132,7 @@ class Chaos:
         self.server.start()
         with open(os.path.join(HERE, 'setup.sql')) as file:
             self.query(file.read())
+        self.workers.prepare()
 
     def play(self):
         """Clients, and kills at about equal distances."""
@@ -151,6 +154,7 @@ class Chaos:
     def tend_until(self, instant):
         while time.monotonic() < instant:
             self.clients.replace()
+            self.workers.tend()
             self.end_prepared(2)
             time.sleep(0.1)
 
@@ -201,6 +205,7 @@ class Chaos:
             return self.run_all()
         finally:
             self.clients.end()
+            self.workers.end()
             self.server.end()
 
     def run_all(self):
@@ -213,6 +218,7 @@ class Chaos:
         self.say('at rest')
         self.verify('at rest')
         self.drain()
+        self.workers.finish()
         self.say('drained')
         self.verify('drained')
         with open(os.path.join(self.history, 'tables.json'), 'w') as file:
@@ -222,10 +228,11 @@ class Chaos:
 
     def report(self):
         history = History.read(self.history)
-        violations = checker.check(history) + self.faults
+        violations = checker.check(history) + self.faults + self.workers.violations()
         violations += [checker.Violation('client', f'{name} failed; see {name}.err') for name in self.clients.failed]
         violations += [checker.Violation('server', line) for line in self.server.crashes()]
         print(checker.summary(history, violations))
+        print(f'{self.workers.orders} orders by workers of the Python client, {self.workers.killed} of which were killed')
         return not violations
 
 

@@ -16,6 +16,8 @@ KINDS = {
     'launcher -TERM': 1,
     'client -9': 3,
     'client in a transaction': 3,
+    'Python worker -9': 2,
+    'Python worker -TERM': 1,
 }
 
 # After these, what was not flushed is gone.
@@ -29,8 +31,8 @@ PROCESSES = {
 
 
 class Killer:
-    def __init__(self, server, clients, log, rng):
-        self.server, self.clients, self.log, self.rng = server, clients, log, rng
+    def __init__(self, server, clients, workers, log, rng):
+        self.server, self.clients, self.workers, self.log, self.rng = server, clients, workers, log, rng
         self.counts = {}
 
     def choose(self):
@@ -62,6 +64,8 @@ class Killer:
         if kind.startswith('client'):
             return self.clients.kill(signal.SIGUSR1 if kind.endswith('transaction') else signal.SIGKILL)
         what, how = kind.rsplit(' -', 1)
+        if what == 'Python worker':
+            return self.workers.kill(signal.SIGKILL if how == '9' else signal.SIGTERM)
         return self.kill_process(PROCESSES[what], signal.SIGKILL if how == '9' else signal.SIGTERM)
 
     def kill_process(self, condition, number):

@@ -39,6 +39,7 @@ class Server:
         self.data = os.path.join(self.folder, 'data')
         self.socket = self.folder
         self.log = os.path.join(self.folder, 'server.log')
+        self.database = 'postgres'
 
     def create(self):
         self._run('initdb', '-D', self.data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8',
@@ -76,7 +77,7 @@ class Server:
         deadline = time.monotonic() + patience
         while True:
             try:
-                connection = psycopg2.connect(host=self.socket, user='postgres', dbname='postgres',
+                connection = psycopg2.connect(host=self.socket, user='postgres', dbname=self.database,
                                               application_name=name, options='-c client_min_messages=error')
                 connection.autocommit = True
                 return connection
