@@ -29,7 +29,7 @@ from psycopg.types.json import Jsonb
 from relay import Relay
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIMIT = float(os.environ.get('CONFORMANCE_LIMIT', 120))     # seconds that anything may take
+LIMIT = float(os.environ.get('PG_TEST_TIMEOUT_DEFAULT', 180))      # seconds that anything may take
 OPTIONS = {'initial_interval': '10 ms', 'jitter': 0}
 BARE = {'step', 'transaction', 'body', 'sleep', 'receive', 'pause', 'child', 'children', 'start_child', 'result_of',
         'await_any', 'progress', 'check', 'hold', 'crash', 'raise', 'try', 'again', 'return', 'start', 'result', 'signal',
