@@ -1,0 +1,124 @@
+/*
+ * work.h: what the files of pgqrs work share.
+ */
+#ifndef PGQRS_WORK_H
+#define PGQRS_WORK_H
+
+#include <signal.h>
+
+#include "command.h"
+#include "lib/ilist.h"
+#include "link.h"
+
+typedef enum JobState
+{
+	JOB_WAITING, /* claimed; all slots are taken */
+	JOB_RUNNING,
+	JOB_ENDING /* the command has ended, the call is to be made */
+} JobState;
+
+/* The calls that end work. */
+typedef enum EndCall
+{
+	END_ARCHIVE,
+	END_NACK,
+	END_COMPLETE,
+	END_FAIL,
+	END_ACKNOWLEDGE,
+	END_RELEASE
+} EndCall;
+
+/* Where the values of a claim stand in the answer of unpack_sql. */
+enum
+{
+	CLAIM_ID,
+	CLAIM_STATE, /* of what is held; NULL: a claim */
+	CLAIM_LEASE,
+	CLAIM_INPUT,
+	CLAIM_RUN,
+	CLAIM_QUEUE,
+	CLAIM_ATTEMPT,
+	CLAIM_HEADERS,
+	CLAIM_CANCEL,
+	CLAIM_COLUMNS
+};
+
+typedef struct Job
+{
+	dlist_node node;
+	JobState state;
+	char *claim[CLAIM_COLUMNS];
+	Command command;
+	bool is_gone; /* the lease is */
+	bool is_cancelled;
+	int64 leave_at; /* when a command whose lease is gone is told to end */
+	EndCall end;
+	char type[32]; /* of the error */
+	PQExpBufferData message;
+	bool may_retry;
+	int tries;
+	int64 retry_at;
+} Job;
+
+/* A process group whose leader has ended. */
+typedef struct Leftover
+{
+	dlist_node node;
+	pid_t group;
+	int64 kill_at;
+} Leftover;
+
+typedef enum PollPhase
+{
+	POLL_NONE,
+	POLL_REGISTERING,
+	POLL_POLLING,
+	POLL_UNPACKING
+} PollPhase;
+
+typedef struct Worker
+{
+	char *argv[4];
+	char *name;
+	char *queues; /* an array literal */
+	int concurrency;
+	int64 grace;
+	bool until_empty;
+	bool is_verbose;
+
+	char *id; /* NULL: not registered */
+	Link polls;
+	Link ends;
+	PollPhase phase;
+	Job *ending;				/* whose call is under way */
+	bool suspending, stopping;	/* that call is */
+	bool is_suspended, is_over; /* it has answered */
+	bool is_stopped;			/* by another one */
+	bool is_empty;				/* the last poll found nothing */
+
+	dlist_head jobs;
+	dlist_head leftovers;
+	int running;
+	long ended;
+} Worker;
+
+extern Worker worker;
+
+/* How many signals asked to stop: the first one drains, the second one ends. */
+extern volatile sig_atomic_t stop_signals;
+
+extern bool is_draining(void);
+
+/* job.c */
+extern void make_job(const PGresult *rows, int row);
+extern Job *job_in_hand(const char *message_id);
+extern void start_waiting_jobs(void);
+extern void lose_lease(Job *job);
+extern void cancel_job(Job *job);
+extern void reap_commands(void);
+extern void end_overdue(void);
+extern void send_end(Job *job);
+extern void take_end_answer(const PGresult *result);
+extern Job *next_ending_job(void);
+
+#endif /* PGQRS_WORK_H */
