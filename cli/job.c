@@ -210,7 +210,7 @@ lose_lease(Job *job)
 		job->leave_at = now_ms() + worker.grace;
 	else
 	{
-		pg_log_warning("%s %s: the lease is lost, its command is told to end",
+		pg_log_warning("%s %s: its lease is gone, the command is told to end",
 					   noun(job), job->claim[CLAIM_ID]);
 		job->leave_at = 0;
 	}
@@ -224,7 +224,7 @@ cancel_job(Job *job)
 		return;
 	job->is_cancelled = true;
 	if (job->state == JOB_RUNNING)
-		pg_log_info("run %s is cancelled, its command is told to end",
+		pg_log_info("run %s is cancelled, the command is told to end",
 					job->claim[CLAIM_ID]);
 	job->leave_at = 0;
 }

@@ -132,7 +132,7 @@ pgqrs step last -- echo "{\"word\": \"$word\", \"signal\": $signal}"
 SH
 chmod 0755, "$dir/command", "$dir/script";
 
-sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
+sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_workflow('stubborn'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
 
 #
 # Usage
@@ -184,7 +184,7 @@ like($err, qr/PQ002: workflow "nothing" does not exist/, 'with its SQLSTATE');
 # Each end of a command
 #
 
-my $main = start_worker('-q', 'q', '-q', 'wf', '-j', '4', '--grace', '3', '--exec', "exec $dir/command");
+my $main = start_worker('-q', 'q', '-q', 'wf', '-j', '4', '--grace', '60', '--exec', "exec $dir/command");
 
 # Triggers a run and waits for its end; the exit code of result.
 sub result_of
@@ -250,6 +250,7 @@ is($out, '{"word": "two  words", "signal": [1]}', 'with what its steps printed')
 is(slurp_file("$dir/words"), "w\n", 'a step ran once');
 cmp_ok(scalar(() = slurp_file("$dir/starts") =~ /x/g), '>', 1, 'in a script that began several times');
 is(slurp_file("$dir/number2"), slurp_file("$dir/number1"), 'the output of a step is the same ever after');
+wait_until(sub { -s "$dir/parked" });
 is(slurp_file("$dir/parked"), "79 79\n", 'a sub-command that gave the lease up exits with 79, and so do those after it');
 my $shown = json('run', $run, '--format', 'json');
 is(join(' ', map { "$_->{step_id}:$_->{status}" } grep { $_->{kind} eq 'FUNCTION' } @{ $shown->{steps} }),
@@ -281,11 +282,13 @@ is(printed('cancel', $run, 'not needed'), 'RUNNING', 'a run that is worked on is
 is(pgqrs('result', '--wait', $run), 4, 'it is cancelled');
 ok(is_gone($pid), 'and its command has ended');
 
-$run = printed('trigger', 'wf', '"stays"');
+my $strict = start_worker('-q', 'stubborn', '--grace', '1', '--exec', "exec $dir/command");
+$run = printed('trigger', 'stubborn', '"stays"');
 $pid = pid_in('stays');
 printed('cancel', $run);
 is(pgqrs('result', '--wait', $run), 4, 'a command that ignores SIGTERM does not keep a run');
 ok(is_gone($pid), 'it is killed after the grace');
+finish_worker($strict, 'TERM');
 
 $run = printed('trigger', 'wf', '"cancelled script"');
 ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pgqrs_list_steps($run)"), 'a script is at work');
@@ -299,7 +302,7 @@ sql("SELECT pgqrs_set_visibility($run, clock_timestamp())");
 is(pgqrs('result', '--wait', $run), 0, 'a run whose lease was revoked is worked on again');
 is($out, '2', 'by a second command');
 ok(is_gone($pid), 'and the first one has ended');
-ok(log_has($main, qr/run $run: the lease is lost/), 'which is said');
+ok(log_has($main, qr/run $run: its lease is gone/), 'which is said');
 
 # A command that is killed from outside, and no zombie of all that came before.
 $run = printed('trigger', 'wf', '"waits"');
@@ -386,7 +389,7 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'q', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
 like(printed('run', $run), qr/^run_id +\| $run$/m, 'run shows one');
