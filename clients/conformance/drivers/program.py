@@ -4,7 +4,9 @@
     program.py --handler JOB WORKER     a handler: a script of sub-commands, whose steps are
     program.py --body JOB WORKER OP     bodies
 
-It has the operations that sub-commands of the program can express, see test/t/conformance_program.pl.
+It has the operations that sub-commands can express. The others are left out by
+--without transaction,pause,child,children,start_child,result_of,await_any,progress,try,again,raise,permanent,cancel,install
+and cases that expect an error of a type of their own fail: those of the program are exit_1 and so on.
 """
 import json
 import os
