@@ -96,7 +96,7 @@ static const char *const
 				 " WHERE h.state <> 'extended'"
 				 " UNION ALL"
 				 " SELECT w.message_id, NULL, w.lease,"
-				 " CASE WHEN w.run_id IS NULL THEN w.payload ELSE coalesce(w.input, 'null') END,"
+				 " coalesce(CASE WHEN w.run_id IS NULL THEN w.payload ELSE w.input END, 'null'),"
 				 " w.run_id, w.queue, w.attempt, w.headers,"
 				 " CASE WHEN w.cancel_requested THEN '1' END"
 				 " FROM jsonb_to_recordset($2) AS w(message_id bigint, lease bigint,"

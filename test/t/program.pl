@@ -132,7 +132,7 @@ pgqrs step last -- echo "{\"word\": \"$word\", \"signal\": $signal}"
 SH
 chmod 0755, "$dir/command", "$dir/script";
 
-sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_workflow('stubborn'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
+sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_queue('null'), pgqrs_create_workflow('stubborn'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
 
 #
 # Usage
@@ -222,6 +222,11 @@ ok(log_has($main, qr/left processes behind/), 'which is said');
 ($code, $run) = result_of('environment');
 is_deeply(JSON::PP->new->decode($out), { run => $run, attempt => 1, queue => 'wf', lease => 0 }, 'the environment says what it works on');
 is(sql("SELECT count(*) FROM pgqrs_worker_stats WHERE worker = 'w1' AND status = 'READY'"), '1', 'the worker lives');
+
+sql(q{SELECT pgqrs_enqueue('null', 'null')});
+my $reader = start_worker('-q', 'null', '--until-empty', '--exec', 'cat');
+finish_worker($reader);
+is(slurp_file($reader->{out}), 'null', 'a payload that is null is given as such');
 
 # Messages of a queue.
 my $id = printed('enqueue', 'q', '"ok"');
@@ -389,7 +394,7 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'q', 'stubborn', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'null', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
 like(printed('run', $run), qr/^run_id +\| $run$/m, 'run shows one');

@@ -137,7 +137,7 @@ def main():
             job = json.load(file)
         queues = [argument for name in [*job['workflows'], *job['queues'], *job['also']] for argument in ('--queue', name)]
         os.execvp('pgqrs', ['pgqrs', 'work', *queues, '--name', job['worker'], '--concurrency', str(job['concurrency']), '--grace',
-                            str(job['grace']), '--exec', f'exec {sys.executable} {__file__} --handler {sys.argv[1]} {os.getpid()}'])
+                            str(max(1, round(job['grace']))), '--exec', f'exec {sys.executable} {__file__} --handler {sys.argv[1]} {os.getpid()}'])
 
 
 if __name__ == '__main__':
