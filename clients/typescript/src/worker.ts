@@ -214,6 +214,8 @@ export class Worker {
 			if (this.#held.get(lease.id) === task) this.#held.delete(lease.id);
 		});
 		const task: Task = { lease, done };
+		// A delivery proves that the lease of the one before is gone.
+		this.#held.get(lease.id)?.lease.heed('gone');
 		this.#held.set(lease.id, task);
 	}
 
