@@ -276,13 +276,19 @@ compare_held_id(const void *key, const void *item, void *ids)
 	return (id > held) - (id < held);
 }
 
+/* The place of a message among those that the client names; NULL: it does not. */
+static const int *
+find_held(const PgqrsPollRequest *r, int64 message_id)
+{
+	return bsearch_arg(&message_id, r->held_order, r->held_count, sizeof(int),
+					   compare_held_id, unconstify(int64 *, r->held_ids));
+}
+
 static bool
 is_named(int64 message_id, int64 lease, void *arg)
 {
 	const PgqrsPollRequest *r = arg;
-	const int *item = bsearch_arg(&message_id, r->held_order, r->held_count,
-								  sizeof(int), compare_held_id,
-								  unconstify(int64 *, r->held_ids));
+	const int *item = find_held(r, message_id);
 
 	return item != NULL && r->held_leases[*item] == lease;
 }
@@ -321,8 +327,12 @@ receive(void *arg, const PgqrsDelivery *d)
 	Poll *poll = arg;
 	MemoryContext old = MemoryContextSwitchTo(poll->context);
 	WorkItem *item = &poll->work[poll->work_count++];
+	const int *held = find_held(poll->request, d->message_id);
 	PgqrsJson json;
 
+	/* the lease that the client names was lost after the last look at it */
+	if (held != NULL)
+		set_held(poll, *held, HELD_GONE);
 	pgqrs_json_begin(&json);
 	pgqrs_json_put_int64(&json, "message_id", d->message_id);
 	pgqrs_json_put_text(&json, "queue", d->queue->name);

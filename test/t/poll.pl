@@ -257,6 +257,20 @@ is(sql("SELECT message_id FROM pgqrs_dequeue('q')"), $claim->{message_id}, 'a le
 is(states(finish($client)), 'gone', 'which ends the sleep');
 sql(q(SELECT pgqrs_delete_queue('q', true), pgqrs_create_queue('q', visibility_timeout => '1 hour')));
 
+# A lease that is taken away, and whose message the same poll claims again
+for (1 .. 5)
+{
+	my $sent = send_message();
+	my $first = poll($worker, q('0'))->{work}[0];
+	my $sleeper = sleeping_poll($worker, q('60 s'), 1, holding($first));
+	sql("SELECT pgqrs_set_visibility($sent, now() - interval '1 s')");
+	my $answer = finish($sleeper);
+	is(states($answer), 'gone', 'a lease that an operator ends is gone, also if its message is claimed at once');
+	$answer = poll($worker, q('0')) unless @{ $answer->{work} };
+	is(ids($answer), $sent, 'and its message is claimed again');
+	is(archive($answer->{work}[0]), 't', 'under a lease of its own');
+}
+
 ($run, $lease, $claim) = held_run();
 $client = sleeping_poll($worker, q('60 s'), 1, holding($claim));
 sql("SELECT pgqrs_cancel_run($run)");
