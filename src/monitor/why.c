@@ -198,7 +198,6 @@ add_due(Why *why, int64 id, TimestampTz visible_after)
 static void
 add_message(Why *why, int64 id, TimestampTz visible_after)
 {
-	PgqrsRunStatus status;
 	bool is_run = !pgqrs_is_null(why->message, Messages_run_id);
 
 	if (visible_after <= why->now)
@@ -206,7 +205,7 @@ add_message(Why *why, int64 id, TimestampTz visible_after)
 	else if (!pgqrs_is_null(why->message, Messages_lease))
 		add_held(why, id, visible_after);
 	else if (is_run && pgqrs_row_fetch_id(why->runs, id, why->run) &&
-			 (status = pgqrs_run_status(why->run)) == RUN_PAUSED)
+			 pgqrs_run_status(why->run) == RUN_PAUSED)
 		group_add(&why->waiting, id, visible_after, InvalidTransactionId);
 	else if (DatumGetInt32(pgqrs_get(why->message, Messages_attempt)) > 0)
 		group_add(&why->retried, id, visible_after, InvalidTransactionId);
