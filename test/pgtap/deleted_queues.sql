@@ -72,11 +72,13 @@ CREATE TEMP TABLE calls AS
 			SELECT string_agg(CASE
 					WHEN a.name IN ('run_id', 'message_id') THEN 'ID'
 					WHEN a.name = 'lease' THEN 'LEASE'
+					WHEN a.name = 'next_step' THEN 'next_step => ''next'''
 					ELSE format('%s => %L', a.name, CASE a.type
 						WHEN 'text'::regtype THEN 'child' WHEN 'jsonb'::regtype THEN '{}' WHEN 'timestamptz'::regtype THEN 'now'
 						WHEN 'interval'::regtype THEN '1 s' WHEN 'jsonb[]'::regtype THEN '{1}' END) END, ', ' ORDER BY a.place)
 			FROM unnest(p.proargnames[:p.pronargs], p.proargtypes::oid[]) WITH ORDINALITY AS a (name, type, place)
-			WHERE a.place <= p.pronargs - p.pronargdefaults OR p.proname = 'pgqrs_sleep' AND a.name = 'duration')) AS call,
+			WHERE a.place <= p.pronargs - p.pronargdefaults
+				OR (p.proname, a.name) IN (('pgqrs_sleep', 'duration'), ('pgqrs_await_any', 'timeout')))) AS call,
 		'lease' = ANY (p.proargnames[:p.pronargs]) AS by_lease, p.proargnames[1] = 'run_id' AS of_run
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 	WHERE p.prokind = 'f' AND p.proargnames[1] IN ('run_id', 'message_id');
