@@ -59,7 +59,8 @@ $$
 			CASE WHEN b.n = a.n THEN CASE WHEN b.type LIKE '%[]' THEN 'ARRAY[''1'', %1$s]' ELSE '%1$s' END
 				WHEN b.type = 'text' THEN quote_literal('job') WHEN b.type = 'jsonb' THEN quote_literal('1')
 				ELSE format('%L::%s', CASE WHEN b.type LIKE '%[]' THEN '{1,2}' ELSE '1' END, b.type) END), ', ')
-			FROM arguments b WHERE b.oid = p.oid AND (b.n = a.n OR NOT b.defaulted))
+			FROM arguments b WHERE b.oid = p.oid AND (b.n = a.n OR NOT b.defaulted
+				OR p.proname = 'pgqrs_next' AND b.name IN ('queue', 'done_ids', 'done_leases')))
 	FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgqrs'
 		JOIN arguments a ON a.oid = p.oid AND a.type IN (of_type, of_type || '[]')

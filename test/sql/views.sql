@@ -19,4 +19,4 @@ SELECT format('%s %s: %s', c.oid::regclass, c.reloptions, obj_description(c.oid,
 SELECT attrelid::regclass, attname FROM pg_attribute
 	WHERE attrelid IN (SELECT objid FROM pg_depend WHERE deptype = 'e')
 		AND attrelid IN (SELECT oid FROM pg_class WHERE relkind IN ('v', 'c'))
-		AND attname ~ 'lease' ORDER BY 1, 2;
+		AND attname ~ 'lease' AND attname <> 'lease_end' ORDER BY 1, 2;
