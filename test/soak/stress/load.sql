@@ -245,6 +245,10 @@ BEGIN
 			CALL stress.look_for_missed(queue);
 			CONTINUE;
 		END IF;
+		IF short AND random() < 0.3 THEN
+			-- so that the first key of the transaction is another queue's
+			PERFORM stress.act('long.mixed');
+		END IF;
 		FOR i IN 1 .. 1 + (random() * CASE WHEN short THEN 1 ELSE 6 END)::int LOOP
 			IF random() < 0.3 THEN
 				PERFORM stress.act_sub(queue, wide);
