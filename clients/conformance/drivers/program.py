@@ -15,37 +15,18 @@ import subprocess
 import sys
 import time
 
+from script import Script
 
-class Handler:
+
+class Handler(Script):
     def __init__(self, path, worker):
         with open(path, encoding='utf-8') as file:
             job = json.load(file)
         definition = {**job['workflows'], **job['queues']}[os.environ['PGQRS_QUEUE']]
-        self.path, self.worker, self.dir, self.script = path, worker, definition['dir'], definition['script']
-        self.id = os.environ['PGQRS_MESSAGE_ID']
-        self.variables = {'attempt': int(os.environ['PGQRS_ATTEMPT']),
-                          'headers': json.loads(os.environ.get('PGQRS_HEADERS', 'null'))}
-
-    def value(self, v):
-        if isinstance(v, dict) and v.keys() == {'$'}:
-            name, *path = v['$'].split('.')
-            found = self.variables[name]
-            for key in path:
-                found = found[int(key) if isinstance(found, list) else key]
-            return found
-        if isinstance(v, dict):
-            return {key: self.value(item) for key, item in v.items()}
-        return [self.value(item) for item in v] if isinstance(v, list) else v
-
-    def count(self, name):
-        """Writes that a body is executed: the n-th time."""
-        line = f'{self.id} {name}\n'.encode()
-        path = os.path.join(self.dir, 'trace')
-        file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        os.write(file, line)
-        os.close(file)
-        with open(path, 'rb') as trace:
-            return sum(other == line for other in trace)
+        super().__init__(os.environ['PGQRS_MESSAGE_ID'], definition['dir'],
+                         {'attempt': int(os.environ['PGQRS_ATTEMPT']),
+                          'headers': json.loads(os.environ.get('PGQRS_HEADERS', 'null'))})
+        self.path, self.worker, self.script = path, worker, definition['script']
 
     def body(self, op, name):
         n = self.count(name)

@@ -13,6 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../python'))
 import pgqrs
 from pgqrs.errors import BY_SQLSTATE
+from script import Script
 
 CATCH = {'step_failed': pgqrs.StepFailed, 'child_failed': pgqrs.ChildFailed, 'timeout': pgqrs.SignalTimeout,
          'cancelled': pgqrs.Cancelled, 'not_serializable': pgqrs.NotSerializable, 'invalid_step': pgqrs.InvalidStep,
@@ -38,39 +39,18 @@ def caught(e):
     return {'type': kind, 'message': str(e), 'status': getattr(e, 'status', None), 'error': getattr(e, 'error', None)}
 
 
-class Handler:
+class Handler(Script):
     """One delivery: a script, interpreted by generators.  What they yield is awaited in a coroutine function;
     in a plain one it has been done already."""
 
     def __init__(self, app, definition, work, value, connection=None):
-        self.app, self.dir, self.script, self.work, self.connection = app, definition['dir'], definition['script'], work, connection
+        super().__init__(work.id, definition['dir'], {'input': value, 'attempt': work.attempt, 'headers': work.headers})
+        self.app, self.script, self.work, self.connection = app, definition['script'], work, connection
         self.is_async = isinstance(app, pgqrs.AsyncApp)
-        self.variables = {'input': value, 'attempt': work.attempt, 'headers': work.headers}
         self.caught = []
 
     def drive(self, generator):
         return drive_async(generator) if self.is_async else drive(generator)
-
-    def value(self, v):
-        if isinstance(v, dict) and v.keys() == {'$'}:
-            name, *path = v['$'].split('.')
-            found = self.variables[name]
-            for key in path:
-                found = found[int(key) if isinstance(found, list) else key]
-            return found
-        if isinstance(v, dict):
-            return {key: self.value(item) for key, item in v.items()}
-        return [self.value(item) for item in v] if isinstance(v, list) else v
-
-    def count(self, name):
-        """Writes that a body is executed: the n-th time."""
-        line = f'{self.work.id} {name}\n'.encode()
-        path = os.path.join(self.dir, 'trace')
-        file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        os.write(file, line)
-        os.close(file)
-        with open(path, 'rb') as trace:
-            return sum(other == line for other in trace)
 
     def pause(self):
         return asyncio.sleep(0.01) if self.is_async else time.sleep(0.01)
