@@ -260,14 +260,20 @@ sql_dequeue(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+init_delivery(NullableDatum *row)
+{
+	for (int i = 0; i < Delivery_natts; i++)
+		row[i] = PGQRS_NULL;
+}
+
 /* A row for an item that was refused: its id, and the SQLSTATE as the payload. */
 static void
 put_refusal(void *arg, int64 message_id, int sqlstate)
 {
 	NullableDatum row[Delivery_natts];
 
-	for (int i = 0; i < Delivery_natts; i++)
-		row[i] = PGQRS_NULL;
+	init_delivery(row);
 	row[Delivery_message_id] = pgqrs_value(Int64GetDatum(message_id));
 	row[Delivery_payload] = pgqrs_value(pgqrs_json_sqlstate(sqlstate));
 	pgqrs_result_put(arg, row);
@@ -306,8 +312,7 @@ put_run(FunctionCallInfo fcinfo, int64 run_id, const char *workflow)
 {
 	NullableDatum row[Delivery_natts];
 
-	for (int i = 0; i < Delivery_natts; i++)
-		row[i] = PGQRS_NULL;
+	init_delivery(row);
 	row[Delivery_message_id] = row[Delivery_run_id] = pgqrs_value(
 		Int64GetDatum(run_id));
 	row[Delivery_queue] = row[Delivery_workflow] = pgqrs_text_value(workflow);
