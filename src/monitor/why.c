@@ -36,7 +36,7 @@ typedef struct MessageGroup
 {
 	int count;
 	int64 ids[MAX_NAMED];
-	TimestampTz earliest; /* of visible_after; DT_NOEND: none */
+	TimestampTz earliest; /* of visible_after, unless the group is empty */
 	TransactionId xid;	  /* of an open transaction, the first found */
 } MessageGroup;
 
