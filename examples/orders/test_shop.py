@@ -141,7 +141,10 @@ def test_worker_dies(shop, db):
     order = shop('POST', '/orders', {'item': 'book', 'customer': 'bob'}, key='b')[1]['order_id']
     shop.workers[0].send_signal(signal.SIGKILL)
     shop.workers[0].wait()
+    last = "SELECT coalesce(max(worker_id), 0) FROM pgqrs_worker_stats WHERE worker = 'one'"
+    dead = db.execute(last).fetchone()[0]
     shop.workers[0] = shop.run('-m', 'pgqrs', 'work', 'shop:app', '--name', 'one')
+    until(lambda: db.execute(last).fetchone()[0] > dead, 'the worker is registered again')
     waits(shop, order)
     shop('POST', f'/orders/{order}/shipped', {'parcel': 'P'})
     assert ended(shop, order)['status'] == 'SUCCESS'
