@@ -59,6 +59,7 @@ class Worker:
         self.held: Dict[Tuple[int, int], Task] = {}
         self.draining = False
         self.deadline: Optional[float] = None
+        self.suspending: Optional[asyncio.Task] = None
         self.connection: Optional[psycopg.AsyncConnection] = None
         if not self.queues:
             raise PgqrsError('there is no handler: declare one with app.workflow or app.queue')
@@ -112,7 +113,7 @@ class Worker:
         if not self.draining:
             self.draining = True
             log.info('draining: %s to end', len(self.held))
-            self._suspending = self.loop.create_task(self._suspend())
+            self.suspending = self.loop.create_task(self._suspend())
 
     async def _suspend(self) -> None:
         """Ends the poll that is asleep, on a connection of its own."""
@@ -125,6 +126,8 @@ class Worker:
             task.work.lost = True
             if task.future is not None:
                 task.future.cancel()
+        if self.suspending is not None:     # the poll may end before the answer to what ended it is here
+            await asyncio.wait([self.suspending], timeout=5)
         with contextlib.suppress(psycopg.Error, PgqrsError, asyncio.TimeoutError):
             if self.worker_id is not None:
                 await asyncio.wait_for(self._execute(*call(self.app.qualified('pgqrs_stop_worker'), [self.worker_id])), 5)

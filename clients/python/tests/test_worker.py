@@ -330,6 +330,25 @@ def test_sigterm_lets_what_is_held_end(app, name, tmp_path, db):
     assert handle.result(0) == 'done'
 
 
+def test_a_drain_waits_for_the_answer_to_what_ended_its_poll(app, name, caplog):
+    app.queue(name)(lambda message: None)
+    app.install()
+    connect, answered = app.aconnect, []
+    with working(app) as worker:
+        async def late():
+            connection = await connect()
+            execute = connection.execute
+
+            async def answer_late(*args):
+                await execute(*args)
+                await execute('SELECT pg_sleep(0.5)')
+                answered.append(True)
+            connection.execute = answer_late
+            return connection
+        app.aconnect = late
+    assert answered and not caplog.records
+
+
 def test_after_the_grace_what_is_held_is_given_back_without_a_failure(app, name, tmp_path, db):
     worker = process(tmp_path, name, '--grace', '0.5')
     until(lambda: db.execute('SELECT count(*) FROM pgqrs_worker_stats WHERE %s = ANY (queues)', (name,)).fetchone()[0])
