@@ -1,8 +1,8 @@
 # The client for TypeScript, compiled, for TAP tests.
 #
 # Takes Node (18 or later) of the system, and typescript, pg and their types from the first folder
-# that has them: clients/typescript/node_modules (npm ci), the global one of npm, or Debian's
-# (nodejs, node-pg, node-typescript).  Without these a test is skipped: no registry is asked.
+# that has them: clients/typescript/node_modules (npm ci), the global one of npm, or Debian's, which
+# tools/packages installs.  Without these a test is skipped: no registry of npm is asked.
 package TypeScript;
 
 use strict;
@@ -22,14 +22,14 @@ my $client = "$FindBin::RealBin/../../clients/typescript";
 sub modules
 {
 	my $version = `node --version 2>/dev/null` // '';
-	plan skip_all => 'there is no Node of version 18 or later: apt-get install nodejs node-pg node-typescript'
+	plan skip_all => 'there is no Node of version 18 or later: call tools/packages'
 	  unless $version =~ /^v(\d+)/ && $1 >= 18;
-	for my $folder ("$client/node_modules", '/usr/local/lib/node_modules', '/usr/lib/node_modules', '/usr/share/nodejs')
+	for my $folder ("$client/node_modules",
+		qw(/usr/local/lib/node_modules /usr/lib/node_modules /usr/local/share/nodejs/node_modules /usr/share/nodejs))
 	{
 		return $folder unless grep { !-e "$folder/$_" } qw(typescript/bin/tsc pg/package.json @types/pg @types/node);
 	}
-	plan skip_all => 'Node has no modules typescript, pg, @types/pg and @types/node: npm ci in clients/typescript, '
-	  . 'or apt-get install node-pg node-typescript';
+	plan skip_all => 'Node has no modules typescript, pg, @types/pg and @types/node: call tools/packages, or npm ci in clients/typescript';
 	return;
 }
 
