@@ -25,6 +25,7 @@ ok($ok, 'nothing that was promised is broken')
   or diag(join("\n", grep { /VIOLATION|violations|Error/ } split /\n/, $output), "\nkept: $folder");
 like($output, qr/ [1-9]\d{2,} runs, /, 'hundreds of runs were made');
 like($output, qr/ 3 kills, /, 'and as many kills as were to be');
+like($output, qr/^workers of the Python client completed [1-9]/m, 'workers of the Python client completed orders under them');
 rmtree($folder) if $ok;
 
 done_testing();

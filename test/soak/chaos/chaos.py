@@ -232,7 +232,7 @@ class Chaos:
         violations += [checker.Violation('client', f'{name} failed; see {name}.err') for name in self.clients.failed]
         violations += [checker.Violation('server', line) for line in self.server.crashes()]
         print(checker.summary(history, violations))
-        print(f'{self.workers.orders} orders by workers of the Python client, {self.workers.killed} of which were killed')
+        print(self.workers.summary())
         return not violations
 
 

@@ -7,12 +7,16 @@ import logging
 import os
 import random
 import sys
+import time
+
+import psycopg
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../clients/python'))
 import pgqrs
 
 # A backend of that name may be killed.
 app = pgqrs.App(f'host={sys.argv[1]} user=postgres dbname=shop', name='chaos client', options='-c client_min_messages=error')
+SUPERSEDED = 3      # an exit code
 POLICY = {'visibility_timeout': '1 s', 'max_attempts': -1, 'initial_interval': '20 ms', 'max_interval': '200 ms', 'max_crashes': 1000}
 
 
@@ -61,12 +65,20 @@ def mail(conn, message):
     write(conn, message.id, 'mail')
 
 
-def expected(n):
-    """The output of order()."""
-    return 11 * (n % 4 + 1) + (0 if n % 5 else 6)
+def install():
+    """However often the server is killed meanwhile."""
+    while True:
+        try:
+            return app.install()
+        except (psycopg.OperationalError, psycopg.InterfaceError) as e:
+            logging.warning('installing again: %s', e)
+            time.sleep(0.2)
 
 
 if __name__ == '__main__':
     logging.basicConfig(level='WARNING', format='%(asctime)s %(message)s')
-    app.install()
-    app.work(name=sys.argv[2], concurrency=8, grace=2)
+    install()
+    try:
+        app.work(name=sys.argv[2], concurrency=8, grace=2)
+    except (pgqrs.WorkerStopped, pgqrs.WorkerNotFound):
+        sys.exit(SUPERSEDED)

@@ -12,8 +12,15 @@ import checker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COUNT = 2
+START_TIME = 180    # seconds until the first order has ended, before any kill
 END_TIME = 120      # seconds until all that was started must have ended
+BATCH, MOST = 3, 60     # orders at a time, and how many may be alive
+SUPERSEDED = 3      # the exit code of a worker whose registration another one has taken; see shop.py
 LIVE = "status IN ('QUEUED', 'RUNNING', 'PAUSED')"
+
+# What the workers have done.
+COUNTS = """SELECT count(*) FILTER (WHERE workflow = 'order'), count(*) FILTER (WHERE workflow = 'leaf'),
+    (SELECT count(*) FROM effects WHERE name = 'mail') FROM pgqrs_runs WHERE status = 'SUCCESS'"""
 
 # Queries that find nothing.
 RULES = {
@@ -41,6 +48,7 @@ class Workers:
         self.main, self.history, self.rng = server, history, rng
         self.running, self.faults = {}, []
         self.orders = self.killed = 0
+        self.done = (0, 0, 0)
 
     def prepare(self):
         self.main.query('CREATE DATABASE shop')
@@ -50,6 +58,17 @@ class Workers:
             CREATE TABLE cancelled (run_id bigint PRIMARY KEY);''')
         for i in range(COUNT):
             self.start(f'worker {i}')
+        self.await_install()
+
+    def await_install(self):
+        """Waits until a worker has made the workflows; each of them may be killed from then on."""
+        deadline = time.monotonic() + START_TIME
+        while self.server.query('SELECT count(*) < 2 OR NOT EXISTS (SELECT FROM pgqrs_queues WHERE name = %s) '
+                                'FROM pgqrs_workflows', 'mail')[0][0]:
+            self.replace()
+            if self.faults or time.monotonic() > deadline:
+                raise RuntimeError(f'no worker of the Python client has started: {self.faults}')
+            time.sleep(0.2)
 
     def start(self, name):
         with open(os.path.join(self.history, f'{name.replace(" ", "-")}.err'), 'a') as errors:
@@ -63,26 +82,34 @@ class Workers:
         self.killed += 1
         return True
 
-    def tend(self):
-        """Others instead of those that were killed or superseded, and something to do."""
+    def replace(self):
+        """Others instead of those that were killed or superseded."""
         for name, process in list(self.running.items()):
             if process.poll() is not None:
-                if process.returncode not in (0, 1, -9) or process.returncode == 0 and not hasattr(process, 'killed'):
-                    self.faults.append(f'{name} ended with {process.returncode}')
+                expected = (-9, SUPERSEDED, 0, -15) if hasattr(process, 'killed') else (-9, SUPERSEDED)
+                if process.returncode not in expected:
+                    self.faults.append(f'{name} ended with {process.returncode}, see {name.replace(" ", "-")}.err')
                 self.start(name)
-        if self.server.query("SELECT to_regclass('pgqrs_workflows') IS NULL OR count(*) < 2 FROM pgqrs_workflows")[0][0]:
-            return      # no worker has installed them yet
-        n = self.orders = self.orders + 1
-        run = self.server.query('SELECT pgqrs_trigger(%s, %s::jsonb, idempotency_key => %s)', 'order', str(n), f'order {n}')[0][0]
-        if n % 4 == 0:
-            try:
-                self.server.query('SELECT pgqrs_signal(%s, %s, idempotency_key => %s)', run, 'go', 'once')
-            except psycopg2.InternalError:
-                pass    # it has ended
-        if n % 7 == 0:
-            self.server.query('INSERT INTO cancelled VALUES (%s) ON CONFLICT DO NOTHING; SELECT pgqrs_cancel_run(%s)', run, run)
-        self.server.query('INSERT INTO sent SELECT pgqrs_enqueue(%s, %s::jsonb, idempotency_key => %s) ON CONFLICT DO NOTHING',
-                          'mail', str(n), f'mail {n}')
+
+    def tend(self):
+        """Workers, and something to do for them."""
+        self.replace()
+        if self.server.query(f"SELECT count(*) > %s FROM pgqrs_runs WHERE workflow = 'order' AND {LIVE}", MOST)[0][0]:
+            return
+        numbers = range(self.orders + 1, self.orders + BATCH + 1)
+        self.orders = numbers[-1]
+        rows = self.server.query("""SELECT n, pgqrs_trigger('order', to_jsonb(n), idempotency_key => 'order ' || n)
+            FROM unnest(%s) AS n""", list(numbers))
+        self.server.query("""INSERT INTO sent SELECT pgqrs_enqueue('mail', to_jsonb(n), idempotency_key => 'mail ' || n)
+            FROM unnest(%s) AS n ON CONFLICT DO NOTHING""", list(numbers))
+        for n, run in rows:
+            if n % 4 == 0:
+                try:
+                    self.server.query('SELECT pgqrs_signal(%s, %s, idempotency_key => %s)', run, 'go', 'once')
+                except psycopg2.InternalError:
+                    pass    # it has ended
+            if n % 7 == 0:
+                self.server.query('INSERT INTO cancelled VALUES (%s) ON CONFLICT DO NOTHING; SELECT pgqrs_cancel_run(%s)', run, run)
 
     def finish(self):
         """Waits for the end of all, then asks whether a promise was broken."""
@@ -91,10 +118,10 @@ class Workers:
             if time.monotonic() > deadline:
                 self.faults.append(f'runs do not end: {self.server.query(f"SELECT run_id, status, waiting_for FROM pgqrs_runs WHERE {LIVE}")}')
                 break
-            for name, process in list(self.running.items()):
-                if process.poll() is not None:
-                    self.start(name)
+            self.replace()
             time.sleep(0.2)
+        self.done = self.server.query(COUNTS)[0]
+        self.faults += [f'no {what} was completed' for what, n in zip(('order', 'leaf', 'mail'), self.done) if n == 0]
         for rule, query in RULES.items():
             self.faults += [f'{rule}: {row}' for row in self.server.query(query)]
         self.end()
@@ -106,3 +133,8 @@ class Workers:
 
     def violations(self):
         return [checker.Violation('python', text) for text in self.faults]
+
+    def summary(self):
+        orders, leaves, mails = self.done
+        return (f'workers of the Python client completed {orders} of {self.orders} orders, {leaves} children and {mails} messages; '
+                f'{self.killed} of the workers were killed')
