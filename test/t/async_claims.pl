@@ -63,16 +63,16 @@ sql('VACUUM');
 
 # What only claims.
 is(flushed($claim), 'f', 'a claim is not waited for');
-is(flushed(qq{BEGIN; $claim $claim COMMIT;}), 'f', 'nor are two');
-is(flushed(qq{SELECT count(*) FROM pgqrs_dequeue('q', worker_id => $worker);}), 'f', 'nor one of a worker');
-is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('w');}), 'f', 'nor one of a run');
-is(flushed(qq{SELECT pgqrs_step_begin($run, 'a');}), 'f', 'nor the begin of a step');
-is(flushed(qq{SELECT pgqrs_extend_lease($message);}), 'f', 'nor extending');
-is(flushed(qq{SELECT count(*) FROM pgqrs_extend_worker($worker);}), 'f', 'nor extending all that a worker holds');
-is(flushed(qq{BEGIN; $claim SAVEPOINT s; $claim RELEASE s; COMMIT;}), 'f', 'nor with a savepoint');
-is(flushed(qq{BEGIN ISOLATION LEVEL SERIALIZABLE; $claim COMMIT;}), 'f', 'nor under SERIALIZABLE');
+is(flushed(qq{BEGIN; $claim $claim COMMIT;}), 'f', 'a commit does not wait for two claims');
+is(flushed(qq{SELECT count(*) FROM pgqrs_dequeue('q', worker_id => $worker);}), 'f', 'a commit does not wait for the claim of a worker');
+is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('w');}), 'f', 'a commit does not wait for the claim of a run');
+is(flushed(qq{SELECT pgqrs_step_begin($run, 'a');}), 'f', 'a commit does not wait for the begin of a step');
+is(flushed(qq{SELECT pgqrs_extend_lease($message);}), 'f', 'a commit does not wait for the extension of a lease');
+is(flushed(qq{SELECT count(*) FROM pgqrs_extend_worker($worker);}), 'f', 'a commit does not wait for the extension of all leases of a worker');
+is(flushed(qq{BEGIN; $claim SAVEPOINT s; $claim RELEASE s; COMMIT;}), 'f', 'a commit does not wait for claims around a savepoint');
+is(flushed(qq{BEGIN ISOLATION LEVEL SERIALIZABLE; $claim COMMIT;}), 'f', 'a commit under SERIALIZABLE does not wait for a claim');
 
-is(flushed(q{SELECT count(*) FROM pgqrs_next(queue => 'q');}), 'f', 'nor a claim by pgqrs_next');
+is(flushed(q{SELECT count(*) FROM pgqrs_next(queue => 'q');}), 'f', 'a commit does not wait for a claim by pgqrs_next()');
 
 # A session that looks at catalogs prunes their pages, which writes WAL that
 # belongs to no transaction.
@@ -83,22 +83,22 @@ BEGIN
 		DROP TABLE short_lived;
 	END LOOP;
 END $$});
-is(flushed($claim), 'f', 'nor the first claim of a session after many tables were created and dropped');
+is(flushed($claim), 'f', 'a commit does not wait for the first claim of a session after many tables were created and dropped');
 
 # What does more.
-is(flushed(q{SELECT pgqrs_enqueue('q', '1');}), 't', 'a message is flushed');
-is(flushed(qq{SELECT pgqrs_step_complete($run, 'a');}), 't', 'a step is');
-is(flushed(qq{BEGIN; INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'a row written before a claim is');
-is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); COMMIT;}), 't', 'a row written after a claim is');
-is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'a row written between claims is');
-is(flushed(qq{BEGIN; $claim SAVEPOINT s; INSERT INTO mine VALUES (1); RELEASE s; COMMIT;}), 't', 'a row written under a savepoint is');
-is(flushed(qq{WITH c AS MATERIALIZED (SELECT message_id FROM pgqrs_dequeue('q')) INSERT INTO mine SELECT 1 FROM c;}), 't', 'a row written by the claiming statement is');
-is(flushed(q{SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q');}), 't', 'an end is');
-is(flushed(qq{BEGIN; $claim PREPARE TRANSACTION 'p';}), 't', 'a prepared claim is');
-is(flushed(q{COMMIT PREPARED 'p';}), 't', 'its commit is');
+is(flushed(q{SELECT pgqrs_enqueue('q', '1');}), 't', 'the commit of a new message is flushed');
+is(flushed(qq{SELECT pgqrs_step_complete($run, 'a');}), 't', 'the commit of a completed step is flushed');
+is(flushed(qq{BEGIN; INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'the commit of a row that was written before a claim is flushed');
+is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); COMMIT;}), 't', 'the commit of a row that was written after a claim is flushed');
+is(flushed(qq{BEGIN; $claim INSERT INTO mine VALUES (1); $claim COMMIT;}), 't', 'the commit of a row that was written between claims is flushed');
+is(flushed(qq{BEGIN; $claim SAVEPOINT s; INSERT INTO mine VALUES (1); RELEASE s; COMMIT;}), 't', 'the commit of a row that was written under a savepoint is flushed');
+is(flushed(qq{WITH c AS MATERIALIZED (SELECT message_id FROM pgqrs_dequeue('q')) INSERT INTO mine SELECT 1 FROM c;}), 't', 'the commit of a row that the claiming statement wrote is flushed');
+is(flushed(q{SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q');}), 't', 'the commit of an archived message is flushed');
+is(flushed(qq{BEGIN; $claim PREPARE TRANSACTION 'p';}), 't', 'PREPARE TRANSACTION of a claim is flushed');
+is(flushed(q{COMMIT PREPARED 'p';}), 't', 'COMMIT PREPARED of a claim is flushed');
 sql(q{SELECT pgqrs_enqueue('dying', '1'), pgqrs_dequeue('dying', visibility_timeout => '1 us')});
-is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('dying');}), 't', 'a claim that ends a message is');
-is(sql('SELECT count(*) FROM pgqrs_dead_letters'), 1, 'and it did');
+is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('dying');}), 't', 'the commit of a claim that ends an exhausted message is flushed');
+is(sql('SELECT count(*) FROM pgqrs_dead_letters'), 1, 'that claim has made a dead letter');
 
 # Calls that do what two others do.  A run of three steps, from the claim to the
 # end, is four flushes; so is the end of one run with the claim of the next.
@@ -113,14 +113,14 @@ foreach my $call ("SELECT pgqrs_step_begin($run, $run_lease, 'a');", map({ "SELE
 	$flushes++ if flushed($call) eq 't';
 }
 is($flushes, 4, 'a run of n steps by pgqrs_step_next and pgqrs_next is n + 1 flushes');
-is(sql("SELECT status FROM pgqrs_result($run)"), 'SUCCESS', 'and it is done');
-is(flushed(q{SELECT count(*) FROM pgqrs_start('w');}), 't', 'a run that is started is flushed');
+is(sql("SELECT status FROM pgqrs_result($run)"), 'SUCCESS', 'that run has succeeded');
+is(flushed(q{SELECT count(*) FROM pgqrs_start('w');}), 't', 'the commit of a run by pgqrs_start() is flushed');
 
 # The user's setting.
-is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'is back after the commit');
-is(sql(qq{SET synchronous_commit = local; $claim SHOW synchronous_commit}), "1\nlocal", 'whatever it was');
-is(sql(qq{BEGIN; SET LOCAL synchronous_commit = remote_apply; $claim COMMIT; SHOW synchronous_commit}), "1\non", 'also a local one');
-is($node->psql('postgres', <<SQL), 3, 'a commit that fails');
+is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'synchronous_commit is on again after the commit of a claim');
+is(sql(qq{SET synchronous_commit = local; $claim SHOW synchronous_commit}), "1\nlocal", 'synchronous_commit = local is back after the commit of a claim');
+is(sql(qq{BEGIN; SET LOCAL synchronous_commit = remote_apply; $claim COMMIT; SHOW synchronous_commit}), "1\non", 'SET LOCAL synchronous_commit ends with the transaction that claimed');
+is($node->psql('postgres', <<SQL), 3, 'a deferred constraint fails the commit of a claim');
 \\set ON_ERROR_STOP on
 CREATE TEMP TABLE t (n int UNIQUE DEFERRABLE INITIALLY DEFERRED);
 BEGIN;
@@ -140,7 +140,7 @@ is($waits ? 'waits' : $claimed, 1, 'a claim does not wait for a standby');
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->{stdin} .= "SELECT pgqrs_enqueue('q', '1');\n";
 $session->{run}->pump_nb;
-ok($node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%enqueue%')}), 'a message does');
+ok($node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%enqueue%')}), 'the commit of a message waits for the synchronous standby');
 sql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'});
 $node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')})
   or die 'the wait does not end';
@@ -171,12 +171,12 @@ my $second = sql(q{SELECT message_id, lease, attempt FROM pgqrs_dequeue('q')});
 my @first = split /\|/, $first;
 my @second = split /\|/, $second;
 is("$second[0] $second[2]", "$first[0] $first[2]", 'the claim was lost in the crash');
-isnt($second[1], $first[1], 'the lease is another one');
+isnt($second[1], $first[1], 'the claim after the crash has another lease');
 my ($code, $out, $error) = $node->psql('postgres', "SELECT pgqrs_archive_message($first[0], $first[1])", on_error_stop => 1);
-like($error, qr/lease .* is not the current one/, 'the lost lease is stale');
-is(flushed(q{SELECT pgqrs_enqueue('q', '1'), pgqrs_enqueue('q', '2');} . $claim), 't', 'after a crash claims are flushed');
+like($error, qr/lease .* is not the current one/, 'an archive call under the lost lease is refused as stale');
+is(flushed(q{SELECT pgqrs_enqueue('q', '1'), pgqrs_enqueue('q', '2');} . $claim), 't', 'after a crash the commit of a claim is flushed');
 $node->stop('fast');
 $node->start;
-is(flushed($claim), 'f', 'after a clean start they are not');
+is(flushed($claim), 'f', 'after a clean restart a commit does not wait for a claim');
 
 done_testing();

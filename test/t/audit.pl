@@ -179,7 +179,7 @@ sql("SELECT pgqrs_cancel_run($run, 'more')");
 sql("SELECT pgqrs_acknowledge_cancel($run, $lease)");
 is(last_data($run), 'cancelled|{"reason": "enough", "attempt": 6}', 'the end of the cancelled run has the reason of the first request');
 is(sql("SELECT count(*) FROM pgqrs_events WHERE run_id = $run AND event LIKE 'cancel%'"), 2, 'a repeated request to cancel leaves no event');
-is(events($_), 'created, cancelled', "child $_ follows") for $child, @children;
+is(events($_), 'created, cancelled', "the cancel of a run cancels child $_ and records an event of it") for $child, @children;
 
 # Keys and batches: only what is created is.
 sql("SELECT pgqrs_trigger('job', idempotency_key => 'k'), pgqrs_trigger('job', idempotency_key => 'k')");
@@ -218,7 +218,7 @@ set_audit('off');
 $count = sql($all);
 ($run, $lease) = start();
 sql("SELECT pgqrs_step_begin($run, $lease, 's'); SELECT pgqrs_step_complete($run, $lease, 's'); SELECT pgqrs_complete_run($run, $lease)");
-is(sql($all), $count, 'no event while the audit is off');
+is(sql($all), $count, 'calls record no event while the audit is off');
 set_audit('on');
 
 # A role that does not see a run sees none of its events.
@@ -232,7 +232,7 @@ is(events($run, 'role'), 'created bob', 'the event has the role that was set whe
 # A workflow is deleted with all that there was of it.
 sql("SELECT pgqrs_delete_workflow('job', force => true)");
 ok($node->poll_query_until('postgres', 'SELECT pgqrs_maintain() IS NULL OR NOT EXISTS (SELECT FROM pgqrs_queues WHERE deleted_at IS NOT NULL)'), 'maintenance removes the rows of a deleted workflow');
-is(sql(q{SELECT count(*) FROM pgqrs_run_events e WHERE NOT EXISTS (SELECT FROM pgqrs_runs r WHERE r.run_id = e.run_id)}), 0, 'no event without a run is left');
+is(sql(q{SELECT count(*) FROM pgqrs_run_events e WHERE NOT EXISTS (SELECT FROM pgqrs_runs r WHERE r.run_id = e.run_id)}), 0, 'deleting a workflow leaves no event without its run');
 
 $node->stop;
 done_testing();

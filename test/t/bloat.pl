@@ -56,7 +56,7 @@ sub is_flat
 	my ($cost, $before, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	note("$what: $cost buffers, before $before");
-	return cmp_ok($cost, '<=', $before + 4, "$what: no more than 4 buffers more");
+	return cmp_ok($cost, '<=', $before + 4, "$what: a claim reads at most 4 buffers more");
 }
 
 sql("SELECT pgqrs_create_queue(q, retention => '1 day') FROM unnest('{small,waiting,future,held,done,churn,snapshot}'::text[]) AS q");

@@ -24,8 +24,8 @@ note($output);
 ok($ok, 'nothing that was promised is broken')
   or diag(join("\n", grep { /VIOLATION|violations|Error/ } split /\n/, $output), "\nkept: $folder");
 like($output, qr/ [1-9]\d{2,} runs, /, 'hundreds of runs were made');
-like($output, qr/ 3 kills, /, 'and as many kills as were to be');
-like($output, qr/^workers of the Python client completed [1-9]/m, 'workers of the Python client completed orders under them');
+like($output, qr/ 3 kills, /, 'the harness made as many kills as were asked for');
+like($output, qr/^workers of the Python client completed [1-9]/m, 'workers of the Python client completed orders under the kills');
 rmtree($folder) if $ok;
 
 done_testing();

@@ -61,7 +61,7 @@ my @faults = (
 for my $fault (@faults)
 {
 	my ($name, $file, $text, $message) = @$fault;
-	like(check(%sound, $file => "$text\n"), $message, "$name is found");
+	like(check(%sound, $file => "$text\n"), $message, "the check finds $name");
 }
 
 done_testing();

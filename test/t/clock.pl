@@ -42,7 +42,7 @@ sql("SELECT pgqrs_create_queue('traffic'), pgqrs_create_queue('jobs', visibility
 	pgqrs_create_workflow('flow'), pgqrs_create_workflow('sleepy')");
 my $minute = sql("SELECT extract(minute FROM pgqrs_now() + interval '30 min')"); # half an hour from now on
 sql("SELECT pgqrs_schedule('plain', '* * * * *', 'flow'), pgqrs_schedule('none', '$minute * * * *', 'flow', max_catchup => 0)");
-ok(is_served($node, 'postgres'), 'a pass was made');
+ok(is_served($node, 'postgres'), 'the background worker makes a pass');
 is(health('clock'), 'no step back since the server started|t', 'the clock was not set back');
 
 # An hour ahead.  A worker that lives does not count as silent for that.
@@ -64,23 +64,23 @@ is(sql("SELECT status FROM pgqrs_workers WHERE worker_id = $alive"), 'READY', 'a
 
 # And back.
 step_clock($node, '0');
-await("value LIKE 'went back by 01:00:0%' AND ok FROM pgqrs_health WHERE item = 'clock'", 'health says by how much the clock went back');
-await("value = 'none' AND ok FROM pgqrs_health WHERE item = 'work sent from the future'", 'and that nothing is left of the wrong time');
-await("count(*) >= 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'what was ready is ready');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in its order, and what is delayed stays delayed');
-is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '1 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'for as long as was asked');
+await("value LIKE 'went back by 01:00:0%' AND ok FROM pgqrs_health WHERE item = 'clock'", 'pgqrs_health says by how much the clock went back');
+await("value = 'none' AND ok FROM pgqrs_health WHERE item = 'work sent from the future'", 'pgqrs_health says that no work is left from the wrong time');
+await("count(*) >= 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'messages that were ready under the wrong clock are ready after the step back');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns these messages in order, and not the delayed one');
+is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '1 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'the delayed message is due within the delay that the sender asked for');
 await("count(*) = 1 FROM pgqrs_dequeue('leases')", 'a lease of the wrong time ends');
-await("status = 'ERROR' FROM pgqrs_result($limited)", 'so does a run at its deadline');
-await("count(*) = 1 FROM pgqrs_dequeue('sleepy')", 'a sleeper wakes');
+await("status = 'ERROR' FROM pgqrs_result($limited)", 'a run of the wrong time ends at its deadline');
+await("count(*) = 1 FROM pgqrs_dequeue('sleepy')", 'a run that sleeps since the wrong time is delivered');
 sql("ALTER SYSTEM SET pgqrs.worker_timeout = '1 s'");
 sql('SELECT pg_reload_conf()');
-await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a worker that called in the wrong time and no more is stopped');
-await("bool_and(next_fire_at <= pgqrs_now() + interval '1 min') FROM pgqrs_schedule_list WHERE cron LIKE '* %'", 'schedules go on from now');
-await("next_fire_at <= pgqrs_now() + interval '31 min' FROM pgqrs_schedule_list WHERE name = 'none'", 'those that fired nothing, too');
-is(sql("SELECT count(*) FROM pgqrs_schedule_list WHERE name = 'none' AND last_fired_at IS NOT NULL"), '0', 'and do not say that they fired');
-ok(is_served($node, 'postgres'), 'deadlines end runs');
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a worker whose last call was in the wrong time is stopped');
+await("bool_and(next_fire_at <= pgqrs_now() + interval '1 min') FROM pgqrs_schedule_list WHERE cron LIKE '* %'", 'schedules fire next within a minute after the step back');
+await("next_fire_at <= pgqrs_now() + interval '31 min' FROM pgqrs_schedule_list WHERE name = 'none'", 'a schedule that had nothing to fire is due at its next slot');
+is(sql("SELECT count(*) FROM pgqrs_schedule_list WHERE name = 'none' AND last_fired_at IS NOT NULL"), '0', 'a schedule that fired nothing does not say that it fired');
+ok(is_served($node, 'postgres'), 'the background worker ends a run at its deadline after the step back');
 is(sql("SELECT count(*) FROM pgqrs_health WHERE item = 'last pass' AND ok"), '1', 'the last pass is not yet to come');
-is(sql("SELECT count(*) - count(DISTINCT (schedule_id, slot)) FROM pgqrs_schedule_firings"), '0', 'no slot was served twice');
+is(sql("SELECT count(*) - count(DISTINCT (schedule_id, slot)) FROM pgqrs_schedule_firings"), '0', 'no slot of a schedule was served twice');
 $client->{harness}->kill_kill;
 
 # Weeks ahead: history that is kept for 7 days stays, until that time has been
@@ -98,15 +98,15 @@ sql("SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('history
 step_clock($node, '20d');
 ok(is_served($node, 'postgres'), 'background work goes on weeks ahead');
 is_kept('retention does not count a step forward');
-like(health('clock'), qr/^20 days.* that this server has not seen pass; retention counts them from .* on\|f$/, 'health tells of it');
+like(health('clock'), qr/^20 days.* that this server has not seen pass; retention counts them from .* on\|f$/, 'pgqrs_health tells of the step forward');
 $node->psql('postgres', "COPY (SELECT 1) TO PROGRAM 'kill -9 \$PPID'");
 $node->poll_query_until('postgres', 'SELECT true');
-is_kept('nor after a crash of the server');
+is_kept('retention does not count a step forward after a crash of the server');
 step_clock($node, '0');
-is_kept('the clock is right again, and nothing is lost');
-await("ok FROM pgqrs_health WHERE item = 'clock'", 'health is content');
+is_kept('the step back loses no history');
+await("ok FROM pgqrs_health WHERE item = 'clock'", 'pgqrs_health says that the clock is ok after the step back');
 step_clock($node, '20d');
-is_kept('the same once more');
+is_kept('retention does not count a second step forward');
 sql("ALTER SYSTEM SET pgqrs.time_passed = '4d'");
 step_clock($node, '24d');
 await("NOT EXISTS (SELECT FROM pgqrs_archive AS a JOIN pgqrs_queues AS q USING (queue_id) WHERE q.name = 'history')", 'a server that was up for three days since believes its clock');
@@ -125,16 +125,16 @@ sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
 $dies = sql("SELECT pgqrs_register_worker('dies again', '{jobs}')");
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
 $node->restart;
-await("count(*) = 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'a step back while the server was down: what was ready is ready');
-await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'and a worker that called before is silent');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in order');
+await("count(*) = 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'messages are ready after a step back while the server was down');
+await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a worker that called before that step is stopped');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns the messages in order after that step');
 
 # The server started while the clock was wrong.
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '24h'");
 $node->restart;
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
 $node->reload;
-await("pgqrs_now() < now() + interval '1 min'", 'the clock is right again');
+await("pgqrs_now() < now() + interval '1 min'", 'the server that started ahead takes over the right time');
 $dies = sql("SELECT pgqrs_register_worker('dies once more', '{jobs}')");
 await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a server that started ahead finds silent workers');
 
@@ -146,12 +146,12 @@ sql("SELECT pgqrs_schedule('made ahead', '* * * * *', 'flow')");
 $dies = sql("SELECT pgqrs_register_worker('dies unseen', '{jobs}')");
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
 $node->reload;
-await("pgqrs_now() < now() + interval '1 min'", 'not preloaded: the clock is right again');
-is(health('work sent from the future'), '3 of the newest 1000 messages|f', 'health counts what is of the future');
-is(sql("SELECT pgqrs_maintain() ->> 'messages_realigned'"), '3', 'it is brought forward');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'in order');
-await("pgqrs_maintain() IS NOT NULL AND (SELECT status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies)", 'the dead worker is stopped');
-await("next_fire_at <= pgqrs_now() + interval '1 min' FROM pgqrs_schedule_list WHERE name = 'made ahead'", 'schedules go on');
+await("pgqrs_now() < now() + interval '1 min'", 'not preloaded: a session takes over the right time');
+is(health('work sent from the future'), '3 of the newest 1000 messages|f', 'pgqrs_health counts messages that were sent from the future');
+is(sql("SELECT pgqrs_maintain() ->> 'messages_realigned'"), '3', 'pgqrs_maintain() moves these messages to the present');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns the moved messages in order');
+await("pgqrs_maintain() IS NOT NULL AND (SELECT status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies)", 'pgqrs_maintain() stops a worker that called only in the future');
+await("next_fire_at <= pgqrs_now() + interval '1 min' FROM pgqrs_schedule_list WHERE name = 'made ahead'", 'a schedule of the future fires next within a minute');
 
 is_well($node, 'after all that');
 $node->stop;

@@ -27,13 +27,13 @@ like($header, qr/Runs_started_at,\s+Runs_paused_at,/, 'columns have the order of
 
 my $swapped = $tables =~ s/(\tstarted_at timestamptz,\n)(\tpaused_at timestamptz,\n)/$2$1/r;
 isnt($swapped, $tables, 'two columns of the SQL are swapped');
-like(header_of($swapped), qr/Runs_paused_at,\s+Runs_started_at,/, 'they are swapped in C too');
+like(header_of($swapped), qr/Runs_paused_at,\s+Runs_started_at,/, 'columns.h follows the order of the SQL');
 
 like($header, qr/\{"pgqrs_messages_claim_idx", \{Messages_queue_id, Messages_priority, Messages_visible_after, Messages_message_id\}\}/,
 	'an index is known with its columns in order');
 like($header, qr/CLAIM_QUEUE_ID = 1,\s+CLAIM_PRIORITY,/, 'the columns of the claim index have names');
 like($header, qr/\{"pgqrs_run_status", 6, \{"QUEUED", /, 'a type is known with its labels');
-like($header, qr/RUN_QUEUED,\s+RUN_RUNNING,/, 'which have names');
+like($header, qr/RUN_QUEUED,\s+RUN_RUNNING,/, 'each label of a type has a name in columns.h');
 like($header, qr/Run_run_id,\s+Run_workflow,/, 'the columns of a result have names');
 like($header, qr/PGQRS_RUN_STORED \\\s+\{ \\\s+Runs_run_id, \\\s+0, \\\s+0, \\\s+Runs_waiting_for,/,
 	'a column that has the name and type of a stored one is taken from it, and no other');
@@ -42,7 +42,7 @@ utime 1, 1, "$dir/columns.h";
 header_of("$swapped-- a comment\n");
 is((stat "$dir/columns.h")[9], 1, 'a header that would say the same is left alone');
 
-like(header_of("CREATE TABLE pgqrs_t (a bigint, 2);\n"), qr/cannot read " 2"/, 'what it does not understand is refused');
+like(header_of("CREATE TABLE pgqrs_t (a bigint, 2);\n"), qr/cannot read " 2"/, 'the generator refuses a column that it cannot read');
 
 my @numbers = grep { slurp_file($_) =~ /^\s*[A-Z]\w*_[a-z]\w* = \d/m } grep { !/columns\.h$/ } glob("$root/src/*/*.[ch]");
 is("@numbers", '', 'no source file numbers columns itself');

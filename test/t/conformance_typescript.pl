@@ -7,6 +7,6 @@ use TypeScript;
 
 my ($dir) = client_folder();
 my ($compiled, $out) = compile($dir, 'test');
-ok($compiled, 'the driver compiles') or diag($out);
+ok($compiled, 'the driver of the conformance suite compiles') or diag($out);
 # Node takes longer to start than Python, and each case that kills its worker starts several.
 conformance('--jobs', 8, 'node', "$dir/build/test/driver.js");

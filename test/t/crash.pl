@@ -174,7 +174,7 @@ for my $round (1 .. ROUNDS)
 
 	is(sql('SELECT count(*) FROM triggered t WHERE NOT EXISTS (SELECT FROM pgqrs_workflow_runs WHERE run_id = t.run_id AND input = t.input)'), '0',
 		"round $round: what was triggered is there");
-	is(sql('SELECT count(*) - count(DISTINCT input) FROM pgqrs_workflow_runs'), '0', "round $round: once");
+	is(sql('SELECT count(*) - count(DISTINCT input) FROM pgqrs_workflow_runs'), '0', "round $round: no run was triggered twice");
 	is(sql("SELECT count(*) FROM (SELECT run_id, outcome FROM everything WHERE run_id IS NOT NULL) e FULL JOIN pgqrs_workflow_runs r USING (run_id)
 		WHERE outcome IS DISTINCT FROM CASE WHEN status = 'SUCCESS' THEN 'DONE'::pgqrs_outcome END OR r.run_id IS NULL OR status > 'SUCCESS'"), '0',
 		"round $round: a live run has a message, one that ended has not");
@@ -200,24 +200,24 @@ for my $round (1 .. ROUNDS)
 # When they run out, what was held is delivered again, once more failed.
 clock($node, '2 h');
 sql('CREATE TABLE before AS SELECT message_id, attempt, failures, lease FROM pgqrs_messages');
-isnt(sql('SELECT count(*) FROM before WHERE lease IS NOT NULL'), '0', 'at the crash a worker held a message');
+isnt(sql('SELECT count(*) FROM before WHERE lease IS NOT NULL'), '0', 'before the crash a worker held a message');
 sql('CREATE TABLE delivered AS SELECT * FROM pgqrs_dequeue(NULL, pgqrs_register_worker(\'last\', \'{*}\'), 10000) WITH NO DATA');
 my $worker = sql("SELECT pgqrs_register_worker('last', '{*}')");
 1 while sql("WITH d AS (INSERT INTO delivered SELECT * FROM pgqrs_dequeue(NULL, $worker, 10000, '1 hour') RETURNING 1) SELECT count(*) FROM d") > 0;
 is(sql('SELECT count(*) FROM before b FULL JOIN delivered d USING (message_id)
 	WHERE (d.attempt, d.failures) IS DISTINCT FROM (b.attempt + 1, b.failures + (b.lease IS NOT NULL)::int)'), '0',
-	'what is left is delivered, what was held with one more failure');
+	'claims deliver each message that was left, a held one with one more failure');
 is(sqlstate($node, "SELECT pgqrs_archive_message(message_id, lease) FROM before WHERE message_id IN
-	(SELECT message_id FROM claimed) AND message_id NOT IN (SELECT run_id FROM triggered) AND lease IS NOT NULL"), 'PQ006', 'and the old leases are lost');
+	(SELECT message_id FROM claimed) AND message_id NOT IN (SELECT run_id FROM triggered) AND lease IS NOT NULL"), 'PQ006', 'a lease from before is refused after the next claim');
 
 # All of it ends.
 is(sql('SELECT count(*) FROM delivered d, pgqrs_step_begin(d.run_id, d.lease, \'first\') b JOIN effects e ON e.output = b.output
 	WHERE d.run_id IS NOT NULL AND e.run_id = d.run_id AND b.should_execute'), '0', 'a step that was stored is not to be done again');
 sql('SELECT pgqrs_complete_run(run_id, lease) FROM delivered WHERE run_id IS NOT NULL;
 	SELECT pgqrs_archive_message(message_id, lease) FROM delivered WHERE run_id IS NULL');
-is(sql('SELECT count(*) FROM pgqrs_messages'), '0', 'nothing is left');
-is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome <> 'DONE'"), '0', 'everything is done');
+is(sql('SELECT count(*) FROM pgqrs_messages'), '0', 'workers leave no message');
+is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome <> 'DONE'"), '0', 'each archived message is DONE');
 is(sql('SELECT count(*) FROM enqueued') - sql('SELECT count(*) FROM enqueued e WHERE EXISTS
-	(SELECT FROM pgqrs_archive WHERE payload = to_jsonb(e))'), 0, 'all that was acknowledged');
+	(SELECT FROM pgqrs_archive WHERE payload = to_jsonb(e))'), 0, 'each acknowledged message is in the archive');
 
 done_testing();

@@ -159,11 +159,11 @@ finish_page($_) foreach @running;
 	local @ENV{qw(PYTHONDONTWRITEBYTECODE PYTHONPATH)} = (1, "$root/clients/python");
 	my $worker = IPC::Run::start([ '/usr/bin/python3', '-u', '-c', $program, $node->connstr($database) ], '<', '/dev/null', '>&', \$out,
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	is($node->safe_psql($database, "CALL pgqrs_wait($run, '60 s')"), 'SUCCESS|{"parcel": "P-8", "receipt": "R-8"}|', 'its run succeeds');
-	is($node->safe_psql($database, 'SELECT paid FROM orders'), 't', 'its step has written');
+	is($node->safe_psql($database, "CALL pgqrs_wait($run, '60 s')"), 'SUCCESS|{"parcel": "P-8", "receipt": "R-8"}|', 'the run of the example of README.md succeeds');
+	is($node->safe_psql($database, 'SELECT paid FROM orders'), 't', 'the step of the example has written its row');
 	$worker->signal('TERM');
-	ok($worker->finish, 'it ends at SIGTERM');
-	is($out, "mail to bob\n", 'its message was handled');
+	ok($worker->finish, 'the worker of README.md ends at SIGTERM');
+	is($out, "mail to bob\n", 'the worker of README.md has handled its message');
 }
 
 # Names.  Objects that the pages name exist; pages about the source may name
@@ -182,7 +182,7 @@ foreach my $path (sort keys %pages)
 {
 	my $of_source = $path =~ m{^docs/(?:design/|internals|performance)};
 	is_deeply([ grep { !$known{$_} && !($of_source && exists $in_source{$_}) } @{ unique($pages{$path} =~ /\bpgqrs_\w+(?![\w<])/g) } ], [],
-		"what $path names exists");
+		"each function, view and setting that $path names exists");
 }
 
 # Words that hide the subject of a sentence.
@@ -200,10 +200,10 @@ my $reserved = q{name IN ('concurrency_key', 'concurrency_keys', 'on_cancel', 'm
 my @helpers = section($functions, '## Helpers of views and reports') =~ /`(pgqrs_\w+)`/g;
 my %entries = page($functions) =~ /^### (pgqrs_\w+)\n\n(.*?)(?=^###? |\z)/gms;
 is_deeply([ sort keys %entries, @helpers ],
-	values_of(qq{SELECT proname $members AND prorettype <> 'trigger'::regtype ORDER BY proname COLLATE "C"}), 'the functions');
+	values_of(qq{SELECT proname $members AND prorettype <> 'trigger'::regtype ORDER BY proname COLLATE "C"}), 'the reference lists the functions of the extension');
 is_deeply(unique(map { /`(\w+)`/g } section($functions, '## Reserved arguments') =~ /^\| .* \| (.*) \|$/gm),
 	unique(@{ values_of(qq{SELECT name FROM (SELECT p.* $members AND p.oid IS NOT NULL) AS p, unnest(proargnames) AS a (name)
-		WHERE $reserved}) }), 'the reserved arguments');
+		WHERE $reserved}) }), 'the reference lists the functions with reserved arguments');
 
 # A list of "name type" or "name type = default".
 sub arguments
@@ -241,13 +241,13 @@ my @catalog = map { [ split /\|/, $_, -1 ] } @{ values_of(qq{
 	WHERE coalesce(mode, 'i') IN ('i', 'b') AND NOT ($reserved) ORDER BY proname COLLATE "C", n}) };
 @catalog = grep { $entries{ $_->[0] } } @catalog;
 is_deeply([ map { "$_->{function} $_->{name} $type{$_->{type}}" . (defined $_->{default} ? ' with a default' : '') } @shown ],
-	[ map { "$_->[0] $_->[1] $_->[2]" . ($_->[3] ne '' ? ' with a default' : '') } @catalog ], 'the arguments of functions');
+	[ map { "$_->[0] $_->[1] $_->[2]" . ($_->[3] ne '' ? ' with a default' : '') } @catalog ], 'the reference shows the arguments of each function');
 my %default = map { ("$_->[0] $_->[1]" => $_->[3]) } @catalog;
 is_deeply(values_of(join ' UNION ALL ', map {
 			my $default = $default{"$_->{function} $_->{name}"} // '';
 			$default = 'NULL' if $default eq '';
 			"SELECT '$_->{function} $_->{name}' WHERE ($default) IS DISTINCT FROM CAST($_->{default} AS $_->{type})"
-		} grep { defined $_->{default} } @shown), [], 'the defaults of arguments');
+		} grep { defined $_->{default} } @shown), [], 'the reference shows the default of each argument');
 is_deeply([ map { join ' ', $_->{function}, $_->{set},
 				$_->{columns} ? map({ "$_->{name} $type{$_->{type}}" } @{ $_->{columns} }) : $type{ $_->{type} } // $_->{type} } @results ],
 	[ grep { /^(\w+)/ && $entries{$1} } @{ values_of(qq{
@@ -257,7 +257,7 @@ is_deeply([ map { join ' ', $_->{function}, $_->{set},
 			SELECT string_agg(name || ' ' || type::regtype, ' ' ORDER BY n) AS columns
 			FROM unnest(proargnames, proargmodes, proallargtypes) WITH ORDINALITY AS a (name, mode, type, n)
 			WHERE mode IN ('o', 't')) AS a
-		ORDER BY proname COLLATE "C"}) } ], 'the results of functions');
+		ORDER BY proname COLLATE "C"}) } ], 'the reference shows the result of each function');
 
 # Each SQLSTATE that the comment of a function names stands in its entry.
 my %comments = map { split /\t/, $_, 2 } @{ values_of(qq{
@@ -269,7 +269,7 @@ is_deeply([ map {
 			my ($errors) = $entries{$function} =~ /^Errors: (.*?)^$/ms;
 			my %shown = map { $_ => 1 } ($errors // '') =~ /$code/g;
 			map { "$function $_" } grep { !$shown{$_} } @{ unique(($raised // '') =~ /$code/g) }
-		} sort keys %entries ], [], 'what a function raises stands in its entry');
+		} sort keys %entries ], [], 'the entry of each function names the errors of its COMMENT');
 
 # Tables of defaults say what the signatures say.
 foreach (['queues', 'pgqrs_create_queue'], ['workflows', 'pgqrs_create_workflow'], ['schedules', 'pgqrs_schedule'])
@@ -279,12 +279,12 @@ foreach (['queues', 'pgqrs_create_queue'], ['workflows', 'pgqrs_create_workflow'
 	my %shown = $table =~ /^\| `(\w+)` \| ([^|]+?) \|/gm;
 	my @arguments = grep { $_->[0] eq $function && $_->[3] ne '' } @catalog;
 
-	is_deeply([ $table =~ /^\| `(\w+)` \|/gm ], [ map { $_->[1] } @arguments ], "the table of $function");
+	is_deeply([ $table =~ /^\| `(\w+)` \|/gm ], [ map { $_->[1] } @arguments ], "the reference has the table of the arguments of $function");
 	is_deeply(values_of(join ' UNION ALL ', map {
 				my (undef, $name, $type, $default) = @$_;
 				my $value = ($shown{$name} // 'none') eq 'none' ? 'NULL' : "'$shown{$name}'";
 				"SELECT '$name' WHERE $default IS DISTINCT FROM CAST($value AS $type)"
-			} @arguments), [], "the defaults in the table of $function");
+			} @arguments), [], "the table of $function shows the defaults");
 }
 
 # Views and their columns.
@@ -292,7 +292,7 @@ my %views = page('docs/reference/views.md') =~ /^### (pgqrs_\w+)\n(.*?)(?=^###? 
 is_deeply([ map { my $view = $_; map { "$view $_" } $views{$view} =~ /^\| `(\w+)` \|/gm } sort keys %views ],
 	values_of(qq{SELECT relname || ' ' || attname FROM (SELECT c.oid, relname $members AND relkind = 'v') AS v
 		JOIN pg_attribute ON attrelid = v.oid AND attnum > 0 AND NOT attisdropped
-		ORDER BY relname COLLATE "C", attnum}), 'the views and their columns');
+		ORDER BY relname COLLATE "C", attnum}), 'the reference lists the views and their columns');
 
 my %settings = page('docs/reference/settings.md') =~ /^\| `(pgqrs\.\w+)` \| ([^|]+?) \|/gm;
 is_deeply([ map { "$_ $settings{$_}" } sort keys %settings ],
@@ -301,7 +301,7 @@ is_deeply([ map { "$_ $settings{$_}" } sort keys %settings ],
 			WHEN 'B' THEN boot_val::int / 1024 / 1024 || ' MB'
 			ELSE boot_val END
 		FROM pg_settings WHERE name LIKE 'pgqrs.%' ORDER BY name COLLATE "C"}),
-	'the settings and their defaults');
+	'the reference lists the settings and their defaults');
 
 # The one table of all pages with this head.
 sub table
@@ -312,9 +312,9 @@ sub table
 	return $found[0] // '';
 }
 
-is_deeply([ table('item') =~ /^\| `([^`]+)` \|/gm ], values_of('SELECT item FROM pgqrs_health'), 'the items of pgqrs_health');
+is_deeply([ table('item') =~ /^\| `([^`]+)` \|/gm ], values_of('SELECT item FROM pgqrs_health'), 'the reference lists the items of pgqrs_health');
 is_deeply(unique(map { /`([^`]+)`/g } table('checks') =~ /^\| ([^|]+) \|/gm),
-	unique(@{ values_of('SELECT check_name FROM pgqrs_verify()') }), 'the checks of pgqrs_verify()');
+	unique(@{ values_of('SELECT check_name FROM pgqrs_verify()') }), 'the reference lists the checks of pgqrs_verify()');
 
 # Privileges: what the table says of a function is what the function says.
 my %allows = section('docs/privileges.md', '## What each privilege allows') =~ /^\| ((?:`\w+`|owner only)) \| (.*) \|$/gm;
@@ -323,9 +323,9 @@ for my $privilege ('trigger', 'work', 'admin', 'owner only')
 	my $key = $privilege =~ / / ? $privilege : "`$privilege`";
 	my @named = $allows{$key} =~ /`(pgqrs_\w+)`/g;
 	my $needed = $privilege eq 'owner only' ? q{'{}'} : $privilege eq 'admin' ? q{'{admin}'} : "'{$privilege,admin}'";
-	cmp_ok(scalar(@named), '>', 0, "functions of $privilege are named");
+	cmp_ok(scalar(@named), '>', 0, "the page names functions of $privilege");
 	is_deeply(values_of("SELECT f FROM unnest('{" . join(',', @named) . "}'::text[]) f
-		WHERE pgqrs_function_privileges(f) IS DISTINCT FROM $needed"), [], "functions of $privilege");
+		WHERE pgqrs_function_privileges(f) IS DISTINCT FROM $needed"), [], "the page gives the functions of $privilege the privilege that they need");
 }
 
 # Codes and moves are those of the source.
@@ -336,9 +336,9 @@ while ($errors =~ /ERRCODE_PGQRS_(\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/g)
 	$codes{ join '', $2 =~ /'(.)'/g } = lc $1;
 }
 is_deeply([ page('docs/reference/errors.md') =~ /^\| \[(PQ\d+)\]\(#pq\d+\) \| (\w+) \|/gm ],
-	[ map { ($_, $codes{$_}) } sort keys %codes ], 'the table of SQLSTATEs');
+	[ map { ($_, $codes{$_}) } sort keys %codes ], 'the reference lists the SQLSTATEs of the library');
 is_deeply([ page('docs/reference/errors.md') =~ /^### (PQ\d+)\n\n\*\*(\w+)\.\*\* [^#]*?\*Remedy\*/gm ],
-	[ map { ($_, $codes{$_}) } sort keys %codes ], 'SQLSTATEs with cause and remedy');
+	[ map { ($_, $codes{$_}) } sort keys %codes ], 'the reference gives each SQLSTATE a cause and a remedy');
 
 my $states = slurp_file("$root/src/base/status.c");
 for my $kind ('run', 'step', 'message')
@@ -346,7 +346,7 @@ for my $kind ('run', 'step', 'message')
 	my $prefix = uc $kind;
 	is_deeply(unique(map { s/ \| / to /r } section('docs/concepts.md', '### ' . ucfirst($kind) . 's') =~ /^\| ([A-Z]+ \| [A-Z]+) \|/gm),
 		unique(map { s/\]\[${prefix}_/ to /r } $states =~ /\[${prefix}_([A-Z]+\]\[${prefix}_[A-Z]+)\] = true/g),
-		"moves of a $kind");
+		"the page shows the moves of a $kind that the library allows");
 }
 
 # The loop of the page on workers and the program are the same: they call the
@@ -398,14 +398,14 @@ foreach my $path (sort keys %text)
 {
 	my @lost = grep { !-e "$root/$_->[0]" || defined $_->[1] && $anchors{ $_->[0] } && !$anchors{ $_->[0] }{ $_->[1] } }
 	  links($path, $text{$path});
-	is_deeply([ map { join '#', grep { defined } @$_ } @lost ], [], "links of $path lead somewhere");
+	is_deeply([ map { join '#', grep { defined } @$_ } @lost ], [], "the links of $path lead to existing pages and headings");
 }
 
 # README leads to each page in two links, and the list of groups to each group.
 my %reached = map { $_->[0] => 1 } links('README.md', page('README.md'));
 @reached{ map { $_->[0] } links($_, $pages{$_}) } = () foreach grep { $pages{$_} } keys %reached;
-is_deeply([ grep { !exists $reached{$_} && $_ ne 'README.md' } sort keys %pages ], [], 'README.md leads to each page');
-is_deeply([ page($functions) =~ /^\| \[(.*?)\]\(#[\w-]+\) \|/gm ], [ page($functions) =~ /^## (.*)$/gm ], 'the list of groups of functions');
+is_deeply([ grep { !exists $reached{$_} && $_ ne 'README.md' } sort keys %pages ], [], 'links lead from README.md to each page');
+is_deeply([ page($functions) =~ /^\| \[(.*?)\]\(#[\w-]+\) \|/gm ], [ page($functions) =~ /^## (.*)$/gm ], 'the list of groups names each heading of the reference');
 
 $node->stop;
 done_testing();

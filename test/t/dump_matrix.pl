@@ -86,26 +86,26 @@ sql("BEGIN; SELECT pgqrs_enqueue('jobs', '\"prepared\"'); PREPARE TRANSACTION 'p
 my @live = sort split /\n/, sql('SELECT COALESCE(payload, input) FROM pgqrs_messages LEFT JOIN pgqrs_workflow_runs USING (run_id)');
 my $rows = contents('source', "'r'");
 my $sequences = contents('source', "'S'");
-is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok'), '', 'the source is well');
+is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok'), '', 'pgqrs_verify() finds no fault in the source');
 
 # The copy is what the source was; then it goes on working until nothing is left.
 sub goes_on
 {
 	my ($name, $database, @expected) = @_;
 	subtest $name => sub {
-		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds nothing');
+		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds no fault in the copy');
 		my ($key, $id) = split /\n/, sql(q{SELECT pgqrs_enqueue('jobs', '1', idempotency_key => 'k') = (SELECT message_id FROM pgqrs_messages WHERE payload = '"key"')
 				AND pgqrs_trigger('flow', idempotency_key => 'ended') = (SELECT run_id FROM pgqrs_workflow_runs WHERE input = '"ended"');
 			SELECT pgqrs_enqueue('jobs', '"new"') > GREATEST((SELECT max(message_id) FROM pgqrs_archive), (SELECT max(run_id) FROM pgqrs_workflow_runs))}, $database);
 		is($key, 't', 'keys of live and ended work are as unique as before');
-		is($id, 't', 'ids go on');
+		is($id, 't', 'a new message of the copy has a higher id than all before');
 		is(sqlstate($node, q{SELECT pgqrs_archive_message(message_id, lease) FROM held WHERE state = 'finishes';
 			SELECT pgqrs_complete_run(run_id, lease, '1') FROM held WHERE state = 'cancelled'}, $database), '', 'a lease is as good as before');
-		is(sqlstate($node, q{SET SESSION AUTHORIZATION tom; SELECT pgqrs_enqueue('jobs', '"tom"')}, $database), '', 'a role may what it was granted');
+		is(sqlstate($node, q{SET SESSION AUTHORIZATION tom; SELECT pgqrs_enqueue('jobs', '"tom"')}, $database), '', 'a role with the privilege trigger sends a message in the copy');
 
 		# without a pass, which would lower floors
 		my $claimed = sql(q{SELECT payload #>> '{}' FROM pgqrs_dequeue('jobs', batch_size => 3, visibility_timeout => '1 us')}, $database);
-		is($claimed, "urgent\nexpired\nready", 'what is ready is claimed at once');
+		is($claimed, "urgent\nexpired\nready", 'claims in the copy return the messages that were ready');
 		sql(q{SELECT count(pgqrs_set_visibility(message_id, now())) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) LEFT JOIN pgqrs_workflow_runs USING (run_id)
 				WHERE pgqrs_messages.waiting_for IS NULL AND name <> 'child';
 			SELECT pgqrs_signal(run_id, 'go'), pgqrs_resume_run((SELECT run_id FROM held WHERE state = 'pause'), 'p') FROM held WHERE state = 'signal';
@@ -114,13 +114,13 @@ sub goes_on
 				CASE WHEN run_id IS NULL THEN pgqrs_archive_message(message_id, lease)::text ELSE pgqrs_complete_run(run_id, lease, '1')::text END FROM pgqrs_dequeue('*', batch_size => 100) AS d) AS e;
 			SELECT pgqrs_maintain() IS NULL};
 		sql($drain, $database) for 1 .. 3;
-		is(sql('SELECT what FROM drained ORDER BY what::text COLLATE "C"', $database), join("\n", sort '"new"', '"tom"', grep { !/"(?:finishes|cancelled)"/ } @expected), 'each piece of work came once');
-		is(sql('SELECT count(*) FROM pgqrs_messages', $database), '0', 'and none is left');
+		is(sql('SELECT what FROM drained ORDER BY what::text COLLATE "C"', $database), join("\n", sort '"new"', '"tom"', grep { !/"(?:finishes|cancelled)"/ } @expected), 'the copy delivers each message and run once');
+		is(sql('SELECT count(*) FROM pgqrs_messages', $database), '0', 'no message is left in the copy');
 		is(sql(q{SELECT count(pgqrs_replay_message(message_id)) FROM pgqrs_dead_letters WHERE queue = 'jobs' AND run_id IS NULL;
 			SELECT payload FROM pgqrs_dequeue('jobs'); SELECT pgqrs_trigger_schedule('nightly') > 0}, $database), "1\n\"dead\"\nt", 'a dead letter and a schedule go on');
-		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds nothing in the end');
-		is(sql(q{SELECT count(bt_index_parent_check(c.oid, true)) >= 20 FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'btree' WHERE relname LIKE 'pgqrs%' AND relkind = 'i'}, $database), 't', 'nor does amcheck in the indexes');
-		is(sql(q{SELECT count(v.msg) FROM pg_class c, verify_heapam(c.oid) v WHERE relname LIKE 'pgqrs%' AND relkind = 'r'}, $database), '0', 'nor in the tables');
+		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds no fault in the copy after all work is done');
+		is(sql(q{SELECT count(bt_index_parent_check(c.oid, true)) >= 20 FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'btree' WHERE relname LIKE 'pgqrs%' AND relkind = 'i'}, $database), 't', 'amcheck finds no fault in the indexes of the copy');
+		is(sql(q{SELECT count(v.msg) FROM pg_class c, verify_heapam(c.oid) v WHERE relname LIKE 'pgqrs%' AND relkind = 'r'}, $database), '0', 'amcheck finds no fault in the tables of the copy');
 	};
 	return;
 }
@@ -128,8 +128,8 @@ sub goes_on
 sub is_copy
 {
 	my ($name, $database, @expected) = @_;
-	is(contents($database, "'r'"), $rows, "$name: all rows are there");
-	is(contents($database, "'S'"), $sequences, "$name: and the sequences");
+	is(contents($database, "'r'"), $rows, "$name: the copy has all rows of the source");
+	is(contents($database, "'S'"), $sequences, "$name: the copy has the sequences of the source");
 	sql('CREATE EXTENSION IF NOT EXISTS amcheck', $database);
 	goes_on($name, $database, @live);
 	return;
@@ -149,7 +149,7 @@ run('pg_dump -Fd -j', 'pg_dump', '-Fd', '-j', '2', '-f', "$dir/directory", $sour
 run('pg_dump -n', 'pg_dump', '-Fc', '-n', 'public', '-f', "$dir/schema", $source);
 run('pg_dump --data-only --inserts --disable-triggers', 'pg_dump', '-a', '--inserts', '--disable-triggers', '-f', "$dir/inserts", $source);
 run('pg_dumpall', 'pg_dumpall', '-f', "$dir/all", '-d', $node->connstr('postgres'));
-like(slurp_file("$dir/all"), qr/CREATE ROLE tom;.*\\connect source.*CREATE EXTENSION IF NOT EXISTS pgqrs.*COPY public\.pgqrs_messages/s, 'which is the roles and a plain dump of each database');
+like(slurp_file("$dir/all"), qr/CREATE ROLE tom;.*\\connect source.*CREATE EXTENSION IF NOT EXISTS pgqrs.*COPY public\.pgqrs_messages/s, 'pg_dumpall writes the roles and a plain dump of each database');
 
 # In, where nothing is.
 my @restore = ('pg_restore', '-e', '-d');
@@ -191,7 +191,7 @@ for my $way (
 	sql('DROP TABLE held; DROP PROCEDURE claim', 'serial') if $name eq '--clean';
 	run($name, @command);
 	is($session->query_safe(q{BEGIN; SELECT payload FROM pgqrs_dequeue('jobs'); ROLLBACK}), '"urgent"', "$name: a session from before sees what was restored");
-	is($session->query_safe(q{SELECT pgqrs_find_run('flow', 'queued') > 0}), 't', "$name: and the workflows");
+	is($session->query_safe(q{SELECT pgqrs_find_run('flow', 'queued') > 0}), 't', "$name: a session from before sees a run that was restored");
 	$session->quit;
 	is_copy($name, 'serial');
 }
@@ -224,20 +224,20 @@ is($reader->query_safe('SELECT count(*) FROM pgqrs_queue_stats'), '0', 'a sessio
 sql("CREATE SUBSCRIPTION copied CONNECTION '" . $node->connstr . " dbname=source' PUBLICATION everything WITH (create_slot = false)", 'copy');
 $node->wait_for_subscription_sync(undef, 'copied', 'copy');
 catch_up('copied');
-is(health(), 'none, as a subscription writes the tables', 'health tells of a subscription');
+is(health(), 'none, as a subscription writes the tables', 'pgqrs_health tells of the subscription');
 for my $call ("pgqrs_enqueue('jobs', '1')", "pgqrs_dequeue('jobs')", "pgqrs_trigger('flow')", 'pgqrs_maintain()', 'pgqrs_apply_retention()', "pgqrs_create_queue('x')")
 {
 	is(sqlstate($node, "SELECT $call", 'copy'), '55000', "$call is refused on a subscriber");
 }
-is($reader->query_safe(q{SELECT count(*) FROM pgqrs_peek('jobs'); SELECT status FROM pgqrs_result(pgqrs_find_run('flow', 'ended'))}), sql(q{SELECT count(*) FROM pgqrs_peek('jobs'); SELECT 'SUCCESS'}), 'what reads works there');
+is($reader->query_safe(q{SELECT count(*) FROM pgqrs_peek('jobs'); SELECT status FROM pgqrs_result(pgqrs_find_run('flow', 'ended'))}), sql(q{SELECT count(*) FROM pgqrs_peek('jobs'); SELECT 'SUCCESS'}), 'functions that read answer on a subscriber');
 
 # Background work on both sides, and a run that both would end.
 sql("ALTER SYSTEM SET pgqrs.paused = off", 'postgres');
 sql('SELECT pg_reload_conf()', 'postgres');
-is(is_served($node, 'source') ? 1 : 0, 1, 'the publisher ends what is past its deadline');
+is(is_served($node, 'source') ? 1 : 0, 1, 'the publisher ends the run at its deadline');
 catch_up('background work');
-is(sql('SELECT count(*) FROM pg_stat_subscription_stats WHERE apply_error_count > 0', 'copy'), '0', 'and the subscriber does not, which would end the replication');
-is(log_count($node, 'duplicate key'), 0, 'no row was written twice');
+is(sql('SELECT count(*) FROM pg_stat_subscription_stats WHERE apply_error_count > 0', 'copy'), '0', 'the subscriber does not end the run, which would end the replication');
+is(log_count($node, 'duplicate key'), 0, 'the log has no conflict of a row that was written twice');
 sql("ALTER SYSTEM SET pgqrs.paused = on", 'postgres');
 sql('SELECT pg_reload_conf()', 'postgres');
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'");
@@ -245,17 +245,17 @@ $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity W
 # The cut-over.
 catch_up('the cut-over');
 sql('DROP SUBSCRIPTION copied', 'copy');
-like(health(), qr/paused/, 'a dropped subscription is in no way');
+like(health(), qr/paused/, 'a dropped subscription does not keep the background worker away');
 is(sql('SELECT sequence, last_id FROM pgqrs_advance_sequences() ORDER BY 1', 'copy'),
 	sql(q{SELECT * FROM (VALUES ('pgqrs_event_id_seq', 0), ('pgqrs_message_id_seq', (SELECT max(i) FROM (SELECT message_id FROM pgqrs_messages UNION ALL SELECT message_id FROM pgqrs_archive) a (i))),
 		('pgqrs_queue_id_seq', (SELECT max(queue_id) FROM pgqrs_queues)), ('pgqrs_schedule_id_seq', 1), ('pgqrs_signal_id_seq', (SELECT max(signal_id) FROM pgqrs_run_signals)), ('pgqrs_worker_id_seq', 1)) v ORDER BY 1}),
 	'each sequence is at the largest id');
 my $before = contents('copy', "'S'");
-is(sql('SELECT count(*) FROM pgqrs_advance_sequences(); SELECT pgqrs_sync_grants()', 'copy'), "6\n", 'it may be called again');
-is(contents('copy', "'S'"), $before, 'and changes nothing then');
+is(sql('SELECT count(*) FROM pgqrs_advance_sequences(); SELECT pgqrs_sync_grants()', 'copy'), "6\n", 'pgqrs_advance_sequences() may be called again');
+is(contents('copy', "'S'"), $before, 'a second pgqrs_advance_sequences() changes no sequence');
 sql(q{SELECT pgqrs_delete_workflow('deadline', true)}, 'copy');
 goes_on('the subscriber after the cut-over', 'copy', @live);
-is($reader->query_safe(q{SELECT pgqrs_trigger('flow', '"reader"') > 0}), 't', 'a session from before goes on');
+is($reader->query_safe(q{SELECT pgqrs_trigger('flow', '"reader"') > 0}), 't', 'a session from before the cut-over triggers a run');
 $reader->quit;
 
 # Sequences advance while ids are taken, and never go back.
@@ -267,7 +267,7 @@ sql(q{SELECT setval('pgqrs_message_id_seq', 1); INSERT INTO pgqrs_archive (messa
 my @advancing = map { start_client($node, "SET application_name = 'advancing'; SELECT last_id FROM pgqrs_advance_sequences() WHERE sequence LIKE '%message%'", database => 'copy') } 1, 2;
 is(waits_for_lock($node, 'advancing'), 1, 'a sequence that is behind is not set while a transaction takes ids');
 $taker->query_safe("SELECT setval('pgqrs_message_id_seq', 2000000); COMMIT");
-is(join(' ', map { finish_client($_) } @advancing), '2000000 2000000', 'and does not go back behind what it took meanwhile');
+is(join(' ', map { finish_client($_) } @advancing), '2000000 2000000', 'pgqrs_advance_sequences() does not set a sequence back behind ids that were taken meanwhile');
 $taker->quit;
 
 done_testing();

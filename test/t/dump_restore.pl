@@ -82,12 +82,12 @@ is(scalar(() = sql("SELECT relname FROM pg_class WHERE relname LIKE 'pgqrs%' AND
 	scalar(keys %{ { map { /^(\w+)/ => 1 } split /\n/, $original } }), 'every table has rows');
 
 # Three ways to copy it.
-command_ok([ 'pg_dump', '-Fc', '-f', "$dir/custom", $node->connstr('one') ], 'dump');
+command_ok([ 'pg_dump', '-Fc', '-f', "$dir/custom", $node->connstr('one') ], 'pg_dump writes a custom archive');
 sql('CREATE DATABASE two');
-command_ok([ 'pg_restore', '-e', '-d', $node->connstr('two'), "$dir/custom" ], 'restore');
-command_ok([ 'pg_dump', '-f', "$dir/plain", $node->connstr('one') ], 'dump as SQL');
+command_ok([ 'pg_restore', '-e', '-d', $node->connstr('two'), "$dir/custom" ], 'pg_restore restores the custom archive without an error');
+command_ok([ 'pg_dump', '-f', "$dir/plain", $node->connstr('one') ], 'pg_dump writes a script');
 sql('CREATE DATABASE three');
-command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('three'), '-f', "$dir/plain" ], 'restore as SQL');
+command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('three'), '-f', "$dir/plain" ], 'psql runs the script without an error');
 sql('CREATE DATABASE four TEMPLATE one');
 
 # Statements as a role.
@@ -100,39 +100,39 @@ sub as
 for my $database ('two', 'three', 'four')
 {
 	sql(qq(ALTER DATABASE $database SET search_path = "a b"));
-	is(contents($database), $original, "$database: all is there");
+	is(contents($database), $original, "$database: tables and sequences have the contents of the original");
 	is(sql("SELECT count(*) FROM pg_proc p WHERE proname LIKE 'pgqrs%' AND has_function_privilege('public', p.oid, 'EXECUTE')", $database),
-		'0', "$database: nothing is for everybody");
+		'0', "$database: PUBLIC may execute no function");
 
 	my $last = sql('SELECT last_value FROM pgqrs_message_id_seq', $database);
-	cmp_ok(sql("SELECT pgqrs_enqueue('jobs', '\"new\"')", $database), '>', $last, "$database: ids go on");
-	is(as('tom', "SELECT pgqrs_enqueue('jobs', '\"tom\"')", $database), '', "$database: a role may what it was granted");
-	is(as('tom', "SELECT pgqrs_dequeue('jobs')", $database), '42501', "$database: and no more");
-	is(as('tom', "SELECT pgqrs_dequeue('team.*')", $database), '', "$database: by pattern too");
-	is(as('kim', "SELECT pgqrs_create_queue('kim')", $database), '', "$database: an admin");
+	cmp_ok(sql("SELECT pgqrs_enqueue('jobs', '\"new\"')", $database), '>', $last, "$database: a new message has a higher id than those before the copy");
+	is(as('tom', "SELECT pgqrs_enqueue('jobs', '\"tom\"')", $database), '', "$database: a role with the privilege trigger sends a message");
+	is(as('tom', "SELECT pgqrs_dequeue('jobs')", $database), '42501', "$database: a role with the privilege trigger may not claim");
+	is(as('tom', "SELECT pgqrs_dequeue('team.*')", $database), '', "$database: a role that was granted a pattern claims by it");
+	is(as('kim', "SELECT pgqrs_create_queue('kim')", $database), '', "$database: a role with the privilege admin creates a queue");
 	is(sql("SELECT pgqrs_enqueue('team.a\"b', '1') > 0, (SELECT count(*) FROM pgqrs_dequeue('team.a\"b'))", $database), 't|0',
-		"$database: a pause goes on");
+		"$database: a queue that was paused takes messages and delivers none");
 	is(sql("SELECT pgqrs_enqueue('jobs', '1', idempotency_key => 'key') = (SELECT message_id FROM pgqrs_messages WHERE payload = '\"live\"')", $database), 't',
-		"$database: so does a key");
-	is(sql('SELECT pgqrs_heartbeat(worker_id) FROM pgqrs_workers', $database), 'READY', "$database: a worker");
-	is(sql('SELECT extended FROM held, pgqrs_extend_lease(message_id, lease)', $database), 't', "$database: a lease");
-	is(sqlstate($node, 'SELECT pgqrs_archive_message(message_id, lease) FROM held', $database), '', "$database: the message under it");
-	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')", $database), '"live"', "$database: the next one");
+		"$database: an idempotency key returns the message that has it");
+	is(sql('SELECT pgqrs_heartbeat(worker_id) FROM pgqrs_workers', $database), 'READY', "$database: a registered worker is READY");
+	is(sql('SELECT extended FROM held, pgqrs_extend_lease(message_id, lease)', $database), 't', "$database: a worker extends a lease from before the copy");
+	is(sqlstate($node, 'SELECT pgqrs_archive_message(message_id, lease) FROM held', $database), '', "$database: a worker archives the message of that lease");
+	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')", $database), '"live"', "$database: a claim returns the next message");
 	is(sqlstate($node, "SELECT pgqrs_enqueue('deleted', '1')", $database), 'PQ001', "$database: a queue that was deleted is absent");
-	is(sql('SELECT count(*) FROM pgqrs_queues WHERE deleted_at IS NOT NULL', $database), '2', "$database: its rows are still to be removed");
+	is(sql('SELECT count(*) FROM pgqrs_queues WHERE deleted_at IS NOT NULL', $database), '2', "$database: rows of the deleted queues are still to be removed");
 	sql('SELECT pgqrs_maintain()', $database);
 	is(sql("SELECT count(*) FROM pgqrs_queues LEFT JOIN pgqrs_messages USING (queue_id) LEFT JOIN pgqrs_workflow_runs ON workflow_id = queue_id WHERE name LIKE 'deleted%'", $database), '0',
-		"$database: maintenance goes on with that");
+		"$database: maintenance removes the rows of the deleted queues");
 	is(sql('SELECT pgqrs_replay_message(message_id), queue, last_error->>\'type\' FROM pgqrs_dead_letters WHERE run_id IS NULL', $database), '|jobs|y',
-		"$database: a dead letter");
-	is(sql("SELECT should_execute, output FROM held_run, pgqrs_step_begin(run_id, lease, 'a')", $database), 'f|"stored"', "$database: a step that is done");
-	is(sql("SELECT should_execute, attempt FROM held_run, pgqrs_step_begin(run_id, lease, 'b')", $database), 't|1', "$database: one that is not");
-	is(sqlstate($node, "SELECT pgqrs_complete_run(run_id, lease, '\"end\"') FROM held_run", $database), '', "$database: the run ends");
-	is(sql("SELECT r.status, r.output FROM held_run, pgqrs_result(run_id) r", $database), 'SUCCESS|"end"', "$database: with its result");
-	is(sql("SELECT pgqrs_trigger('flow', idempotency_key => 'key') = run_id FROM held_run", $database), 't', "$database: and its key");
-	is(sql("SELECT input FROM pgqrs_get_run((SELECT run_id FROM pgqrs_dequeue('flow')))", $database), '"queued"', "$database: the next run");
+		"$database: a dead letter of the queue is replayed");
+	is(sql("SELECT should_execute, output FROM held_run, pgqrs_step_begin(run_id, lease, 'a')", $database), 'f|"stored"', "$database: a step that is done returns its output");
+	is(sql("SELECT should_execute, attempt FROM held_run, pgqrs_step_begin(run_id, lease, 'b')", $database), 't|1', "$database: a step that has begun keeps attempt 1 under the same lease");
+	is(sqlstate($node, "SELECT pgqrs_complete_run(run_id, lease, '\"end\"') FROM held_run", $database), '', "$database: a worker completes the run under its lease");
+	is(sql("SELECT r.status, r.output FROM held_run, pgqrs_result(run_id) r", $database), 'SUCCESS|"end"', "$database: the result of the run is stored");
+	is(sql("SELECT pgqrs_trigger('flow', idempotency_key => 'key') = run_id FROM held_run", $database), 't', "$database: the idempotency key of the run returns it");
+	is(sql("SELECT input FROM pgqrs_get_run((SELECT run_id FROM pgqrs_dequeue('flow')))", $database), '"queued"', "$database: a claim returns the next run with its input");
 }
-is(contents('one'), $original, 'the original is as it was');
+is(contents('one'), $original, 'calls in the copies change nothing in the original');
 
 # Two databases do not see each other, also where all OIDs and ids are equal.
 sql("SELECT pgqrs_create_queue('limited', max_in_flight => 1); SELECT pgqrs_enqueue('limited', '\"one\"')", 'one');
@@ -141,27 +141,27 @@ sql('ALTER DATABASE five SET search_path = "a b"');
 sql("UPDATE pgqrs_messages SET payload = '\"five\"' WHERE payload = '\"one\"'", 'five');
 my $one = $node->background_psql('one');
 $one->query_safe('BEGIN');
-is($one->query_safe("SELECT payload FROM pgqrs_dequeue('limited')"), '"one"', 'one database');
-is(sql("SELECT payload FROM pgqrs_dequeue('limited')", 'five'), '"five"', 'is in no other\'s way');
+is($one->query_safe("SELECT payload FROM pgqrs_dequeue('limited')"), '"one"', 'a claim in one database takes its message and the place of max_in_flight');
+is(sql("SELECT payload FROM pgqrs_dequeue('limited')", 'five'), '"five"', 'an open claim in one database does not limit the queue with the same id in another');
 is($one->query_safe("SELECT count(*) FROM pgqrs_runs r JOIN pgqrs_steps USING (run_id)"),
-	sql("SELECT count(*) FROM pgqrs_runs r JOIN pgqrs_steps USING (run_id)", 'five'), 'equal runs');
+	sql("SELECT count(*) FROM pgqrs_runs r JOIN pgqrs_steps USING (run_id)", 'five'), 'both databases have the same runs and steps');
 $one->query_safe('ROLLBACK');
 sql("SELECT pgqrs_delete_queue('limited', force => true)", 'five');
-is($one->query_safe("SELECT payload FROM pgqrs_dequeue('limited')"), '"one"', 'not even by deleting');
+is($one->query_safe("SELECT payload FROM pgqrs_dequeue('limited')"), '"one"', 'deleting the queue in one database leaves that of the other one');
 
 # DROP EXTENSION: all of it, but what is not its own.
-isnt(remains('one'), '', 'an installed extension');
-is(sqlstate($node, 'DROP EXTENSION pgqrs', 'one'), '', 'is dropped');
-is(remains('one'), '', 'without a trace');
-is(sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'a b'", 'one'), '1', 'its schema was there before');
-is($one->query_safe("SELECT to_regproc('pgqrs_enqueue') IS NULL"), 't', 'a session that has used it');
+isnt(remains('one'), '', 'the catalogs have objects of an installed extension');
+is(sqlstate($node, 'DROP EXTENSION pgqrs', 'one'), '', 'DROP EXTENSION succeeds');
+is(remains('one'), '', 'DROP EXTENSION leaves no object of the extension');
+is(sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'a b'", 'one'), '1', 'DROP EXTENSION leaves a schema that was there before');
+is($one->query_safe("SELECT to_regproc('pgqrs_enqueue') IS NULL"), 't', 'a session that has used the extension does not find its functions');
 sql('CREATE EXTENSION pgqrs SCHEMA "a b"', 'one');
 my $use = "SELECT pgqrs_create_queue('jobs'), pgqrs_enqueue('jobs', '1'), pgqrs_create_workflow('flow'), pgqrs_trigger('flow'),
 	(SELECT payload FROM pgqrs_dequeue('jobs') WHERE attempt = 1 AND failures = 0)";
-is($one->query_safe($use), '1|1|2|2|1', 'uses the new one as well');
-is($one->query_safe('SELECT count(*) FROM pgqrs_runs'), '1', 'and its views');
+is($one->query_safe($use), '1|1|2|2|1', 'that session uses the extension that was created again');
+is($one->query_safe('SELECT count(*) FROM pgqrs_runs'), '1', 'that session reads the new views');
 sql('DROP SCHEMA "a b" CASCADE', 'one');
-is(remains('one'), '', 'dropped with its schema');
+is(remains('one'), '', 'DROP SCHEMA CASCADE leaves no object of the extension');
 $one->quit;
 
 # CREATE and DROP in every order, seen by the session that does it and by one
@@ -178,50 +178,50 @@ sub used_by
 }
 
 $doer->query('BEGIN; CREATE EXTENSION pgqrs');
-is(used_by($doer), $new, 'used in the transaction that creates it');
+is(used_by($doer), $new, 'the transaction that creates the extension uses it');
 $doer->query('ROLLBACK');
-is(remains('postgres'), '', 'rolled back it was never there');
+is(remains('postgres'), '', 'a rolled back CREATE EXTENSION leaves no object');
 $doer->query('CREATE EXTENSION pgqrs');
-is(used_by($doer), $new, 'created again by the same session');
-is($other->query('SELECT count(*) FROM pgqrs_queue_stats'), '2', 'seen by another');
+is(used_by($doer), $new, 'a session creates and uses the extension after a rolled back CREATE');
+is($other->query('SELECT count(*) FROM pgqrs_queue_stats'), '2', 'another session sees the queues of the new extension');
 $other->query('SELECT * FROM pgqrs_dequeue(NULL, pgqrs_register_worker(\'w\', \'{*}\'))');
 
 $doer->query('BEGIN; DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs');
-is(used_by($doer), $new, 'dropped and created in one transaction');
+is(used_by($doer), $new, 'a transaction that drops and creates the extension uses the new one');
 $doer->query('ROLLBACK');
-is($doer->query("SELECT pgqrs_enqueue('jobs', '1') > 1"), 't', 'rolled back it is the old one, here');
-is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'and there');
+is($doer->query("SELECT pgqrs_enqueue('jobs', '1') > 1"), 't', 'after the rollback that session uses the old extension again');
+is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'after the rollback another session finds the messages of the old extension');
 
 $doer->query('BEGIN; SAVEPOINT s; DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs');
-is(used_by($doer), $new, 'dropped and created after a savepoint');
+is(used_by($doer), $new, 'the extension is dropped, created and used after a savepoint');
 $doer->query('ROLLBACK TO s');
-is($doer->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'which is rolled back');
+is($doer->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'after ROLLBACK TO the session finds the messages of the old extension');
 $doer->query('COMMIT');
-is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'seen by another');
+is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '2', 'after that commit another session finds the messages of the old extension');
 
 $doer->query('BEGIN; DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs; COMMIT');
-is(used_by($doer), $new, 'dropped and created, committed');
-is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '1', 'seen by another');
+is(used_by($doer), $new, 'the session that has dropped and created the extension uses the new one');
+is($other->query("SELECT count(*) FROM pgqrs_peek('jobs')"), '1', 'after that commit another session finds the messages of the new extension');
 for (1 .. 3)
 {
 	$doer->query('DROP EXTENSION pgqrs');
 	$doer->query('CREATE EXTENSION pgqrs');
-	is(used_by($_ % 2 ? $doer : $other), $new, "once more, $_");
+	is(used_by($_ % 2 ? $doer : $other), $new, "a session uses the extension of DROP and CREATE number $_");
 }
-is($other->query('SELECT pgqrs_heartbeat(1)'), '', 'a worker of an earlier one is gone');
+is($other->query('SELECT pgqrs_heartbeat(1)'), '', 'a worker of a dropped extension is unknown');
 $doer->query('DROP EXTENSION pgqrs; CREATE SCHEMA "s 1"; CREATE EXTENSION pgqrs SCHEMA "s 1"');
 (my $qualified = $use) =~ s/pgqrs_/"s 1".pgqrs_/g;
-is($other->query($qualified), $new, 'in another schema');
+is($other->query($qualified), $new, 'a session uses the extension in another schema');
 $doer->query('ALTER SCHEMA "s 1" RENAME TO "s 2"');
-is($other->query('SELECT count(*) FROM "s 2".pgqrs_peek(\'jobs\')'), '1', 'that is renamed');
-is(sqlstate($node, 'ALTER EXTENSION pgqrs SET SCHEMA public'), '0A000', 'but not exchanged');
+is($other->query('SELECT count(*) FROM "s 2".pgqrs_peek(\'jobs\')'), '1', 'a session uses the extension after its schema was renamed');
+is(sqlstate($node, 'ALTER EXTENSION pgqrs SET SCHEMA public'), '0A000', 'ALTER EXTENSION SET SCHEMA is refused');
 
 # A plan that was made before.
 $other->query('SET search_path = "s 2"; PREPARE send AS SELECT pgqrs_enqueue(\'jobs\', \'1\'); PREPARE look AS SELECT count(*) FROM pgqrs_in_flight');
-isnt($other->query('EXECUTE send'), '', 'a prepared statement') for 1 .. 7;
+isnt($other->query('EXECUTE send'), '', 'a prepared statement sends a message') for 1 .. 7;
 $doer->query('DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs SCHEMA "s 2"; SET search_path = "s 2"; SELECT pgqrs_create_queue(\'jobs\')');
-is($other->query('EXECUTE send'), '1', 'is made anew');
-is($other->query('EXECUTE look'), '0', 'that of a view too');
+is($other->query('EXECUTE send'), '1', 'the prepared statement sends to the extension that was created again');
+is($other->query('EXECUTE look'), '0', 'a prepared statement reads the view that was created again');
 $doer->quit;
 $other->quit;
 

@@ -72,7 +72,7 @@ sub by_call
 		is(maintain(), 'messages_removed 1, runs_timed_out 1', "$when: where schedules fail with $code, runs end and room is made");
 		is(failed(), "schedules $code", 'the answer names the duty');
 		fail_at('pgqrs_schedule_firings');
-		is(maintain(), 'schedules_fired 1', 'which is done when its cause is gone');
+		is(maintain(), 'schedules_fired 1', 'the next pass does the duty when its cause is gone');
 		sql("SELECT pgqrs_purge_queue('flow')");
 		sql("DELETE FROM pgqrs_archive");
 	}
@@ -81,7 +81,7 @@ sub by_call
 	is(maintain(), 'messages_removed 1, schedules_fired 1', "$when: where the end of a run needs room, what makes room does not wait for it");
 	is(failed(), 'ends 53100', 'the answer names that duty');
 	fail_at('pgqrs_archive');
-	is(maintain(), 'runs_timed_out 1', 'and then the run ends');
+	is(maintain(), 'runs_timed_out 1', 'the next pass ends the run when there is room');
 	return;
 }
 
@@ -94,13 +94,13 @@ fail_at('pgqrs_archive', '53100');
 sql('ALTER SYSTEM SET pgqrs.paused = off');
 $node->reload;
 await("count(*) = 1 FROM pgqrs_schedule_firings", 'the schedule fires though runs cannot end');
-await("count(*) = 0 FROM pgqrs_archive WHERE run_id IS NULL", 'and room is made');
+await("count(*) = 0 FROM pgqrs_archive WHERE run_id IS NULL", 'the background worker removes archived messages though runs cannot end');
 await("value LIKE '%ends: no more room (53100), % in a row, next try in %' AND NOT ok FROM pgqrs_health WHERE item = 'duties'", 'health names the duty, its error and its next try');
 my $worker = background_pid($node, 'postgres');
 fail_at('pgqrs_archive');
 await("count(*) = 0 FROM pgqrs_messages WHERE deadline_at < pgqrs_now()", 'when the cause is gone the run ends');
-is(background_pid($node, 'postgres'), $worker, 'no process has ended for that');
-await("ok FROM pgqrs_health WHERE item = 'duties'", 'and health has nothing to say any more');
+is(background_pid($node, 'postgres'), $worker, 'the failed duty has not ended the background worker');
+await("ok FROM pgqrs_health WHERE item = 'duties'", 'pgqrs_health says that the duties are ok again');
 
 # Not preloaded.
 sql('ALTER SYSTEM RESET pgqrs.paused');

@@ -71,10 +71,10 @@ SELECT pgqrs_enqueue('q' || :client_id, '1');
 CALL pgqrs_wait_for_work('q' || :client_id);
 SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('q' || :client_id);
 SQL
-	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', 8, '-t', 25, '-f', "$dir/$mode.sql", $through ], "8 clients over 4 connections, $mode protocol");
+	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', 8, '-t', 25, '-f', "$dir/$mode.sql", $through ], "$mode protocol: 8 clients share 4 connections without an error");
 }
-is(sql("SELECT count(*) FROM pgqrs_runs WHERE status = 'SUCCESS'"), 400, 'all runs have ended');
-is(sql('SELECT count(*) FROM pgqrs_messages'), 0, 'and all messages');
+is(sql("SELECT count(*) FROM pgqrs_runs WHERE status = 'SUCCESS'"), 400, 'all runs have succeeded');
+is(sql('SELECT count(*) FROM pgqrs_messages'), 0, 'all messages are archived');
 is(sql("SELECT pgqrs_heartbeat($worker)"), 'READY', 'a worker is one of the database, not of a connection');
 
 # A wait that is woken through another connection.

@@ -42,7 +42,7 @@ for my $round (1 .. 15)
 }
 cmp_ok($slowest, '<', 5, 'every message was picked up');
 note("the slowest after $slowest s");
-is(sql("SELECT count(*) FROM pgqrs_messages WHERE lease IS NULL"), 0, 'all of them');
+is(sql("SELECT count(*) FROM pgqrs_messages WHERE lease IS NULL"), 0, 'the workers claim all messages');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pgqrs_wait_for_work%' AND pid <> pg_backend_pid()");
 eval { $_->{harness}->finish } for @workers;
 $node->stop;

@@ -94,9 +94,9 @@ until (sql("SELECT count(*) FROM pgqrs_messages") == 0)
 	die 'runs do not end' if time > $deadline;
 	finish_client(start_client($node, $work x 50));
 }
-is(sql("SELECT status, count(*) FROM pgqrs_workflow_runs GROUP BY status"), "SUCCESS|$runs", 'all runs have ended');
-is(sql('SELECT count(*) FROM effects'), 2 * $runs, 'what a step wrote is there once');
-is(sql("SELECT count(*) FROM pgqrs_workflow_steps WHERE status = 'SUCCESS'"), 2 * $runs, 'and so is its output');
+is(sql("SELECT status, count(*) FROM pgqrs_workflow_runs GROUP BY status"), "SUCCESS|$runs", 'all runs have succeeded after the restarts');
+is(sql('SELECT count(*) FROM effects'), 2 * $runs, 'the rows that steps wrote are there once');
+is(sql("SELECT count(*) FROM pgqrs_workflow_steps WHERE status = 'SUCCESS'"), 2 * $runs, 'each step is stored once as a success');
 is_well($node, 'after all that');
 
 done_testing();

@@ -83,27 +83,27 @@ for my $how ('terminate', 'kill')
 	my $poison = sql("SELECT pgqrs_enqueue('jobs', '\"poison\"', priority => 1)");
 	my $good = sql("SELECT pgqrs_enqueue('jobs', '\"good\"')");
 	my ($next, @claims) = claims_of('jobs', $how, $poison);
-	is_deeply(\@claims, [ '1 0', '2 1', '3 2', '4 3' ], "$how: delivered max_attempts times");
-	is($next, $good, "$how: then the next one");
+	is_deeply(\@claims, [ '1 0', '2 1', '3 2', '4 3' ], "$how: claims deliver a poisonous message max_attempts times");
+	is($next, $good, "$how: then a claim delivers the next message");
 	is(sql("SELECT outcome, attempt, failures, last_error->>'type' FROM pgqrs_archive WHERE message_id = $poison"), 'DEAD|4|4|max_attempts',
-		"$how: it is dead");
-	is(sql("SELECT queue, payload FROM pgqrs_dead_letters WHERE message_id = $poison"), 'jobs|"poison"', "$how: a dead letter");
+		"$how: the poisonous message is archived as DEAD");
+	is(sql("SELECT queue, payload FROM pgqrs_dead_letters WHERE message_id = $poison"), 'jobs|"poison"', "$how: the poisonous message is listed as a dead letter");
 	sql("SELECT pgqrs_purge_queue('jobs')");
 
 	# replayed it is as poisonous as before
 	sql("SELECT pgqrs_replay_message($poison)");
 	($next, @claims) = claims_of('jobs', $how, $poison);
-	is(scalar(@claims), 4, "$how: again after a replay");
-	is($next, 0, "$how: and nothing else");
+	is(scalar(@claims), 4, "$how: after a replay claims deliver it max_attempts times again");
+	is($next, 0, "$how: then no message is left");
 
 	$poison = sql("SELECT pgqrs_enqueue('once', '1')");
 	($next, @claims) = claims_of('once', $how, $poison);
-	is_deeply(\@claims, ['1 0'], "$how: one attempt is one");
+	is_deeply(\@claims, ['1 0'], "$how: with max_attempts 1 a claim delivers it once");
 
 	my $run = sql("SELECT pgqrs_trigger('flow')");
 	($next, @claims) = claims_of('flow', $how, $run);
 	is_deeply(\@claims, [ '1 0', '2 1', '3 2' ], "$how: a run is delivered max_crashes times");
-	is(sql("SELECT status, error->>'type' FROM pgqrs_result($run)"), 'ERROR|max_crashes', "$how: and then has failed");
+	is(sql("SELECT status, error->>'type' FROM pgqrs_result($run)"), 'ERROR|max_crashes', "$how: after max_crashes the run has status ERROR");
 }
 
 # A crash that takes an uncommitted claim with it counts for nothing.
@@ -113,16 +113,16 @@ for (1 .. 2)
 	my $session = $node->background_psql('postgres');
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('BEGIN');
-	is($session->query_safe("SELECT message_id, attempt FROM pgqrs_dequeue('jobs', visibility_timeout => '1 us')"), "$poison|1", 'claimed and not committed');
+	is($session->query_safe("SELECT message_id, attempt FROM pgqrs_dequeue('jobs', visibility_timeout => '1 us')"), "$poison|1", 'a transaction claims the message and is killed before its commit');
 	kill 'KILL', $pid or die "kill: $!";
 	$session->{run}->finish;
 	await_end($pid);
 }
-is(sql("SELECT attempt, failures FROM pgqrs_messages WHERE message_id = $poison"), '0|0', 'an uncommitted claim is none');
+is(sql("SELECT attempt, failures FROM pgqrs_messages WHERE message_id = $poison"), '0|0', 'an uncommitted claim counts neither an attempt nor a failure');
 
 # The background duty agrees: the message is exhausted without another claim.
 die_after_claim('jobs', 'terminate') for 1 .. 4;
-like(sql('SELECT pgqrs_maintain()'), qr/"messages_dead": 1/, 'the reaper ends what is used up');
-is(sql("SELECT outcome, attempt, failures FROM pgqrs_archive WHERE message_id = $poison"), 'DEAD|4|4', 'with the same counts');
+like(sql('SELECT pgqrs_maintain()'), qr/"messages_dead": 1/, 'pgqrs_maintain() ends an exhausted message');
+is(sql("SELECT outcome, attempt, failures FROM pgqrs_archive WHERE message_id = $poison"), 'DEAD|4|4', 'pgqrs_maintain() archives it with the counts of a claim');
 
 done_testing();

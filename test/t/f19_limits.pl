@@ -129,16 +129,16 @@ for my $name (sort keys %running)
 	$running{$name}->finish;
 	my $err = slurp_file("$dir/$name.err");
 	$err =~ s/^pgbench \(.*\n//gm;
-	is($err, '', "$name: no errors");
-	like(slurp_file("$dir/$name.out"), qr/number of failed transactions: 0 /, "$name: no failures");
+	is($err, '', "$name: the clients report no error");
+	like(slurp_file("$dir/$name.out"), qr/number of failed transactions: 0 /, "$name: no transaction of the clients fails");
 }
 
 note(sql("SELECT string_agg(what || ' ' || n, ', ' ORDER BY n DESC) FROM (SELECT what, count(*) AS n FROM did GROUP BY what) d"));
 my ($observations, $jobs, $brief, $worker) = split /\|/, sql('SELECT count(*), max(jobs), max(brief), max(worker) FROM observed');
-cmp_ok($observations, '>', 100, "$observations looks");
-is($jobs, IN_FLIGHT, 'as many leases as max_in_flight were live, and never more');
-is($brief, 1, 'also where that is one');
-is($worker, CONCURRENT, 'as many as max_concurrent, and never more');
+cmp_ok($observations, '>', 100, "the observer looked $observations times");
+is($jobs, IN_FLIGHT, 'the highest number of live leases in the queue is max_in_flight');
+is($brief, 1, 'the highest number of live leases in a queue with max_in_flight 1 is 1');
+is($worker, CONCURRENT, 'the highest number of live leases of the worker is max_concurrent');
 
 # Nothing is stuck: when all leases have run out, everything can be claimed.
 clock($node, '1 h');
@@ -168,11 +168,11 @@ END $$;
 CALL drain();
 SQL
 is_well($node, 'after the load');
-is(sql('SELECT count(*) FROM pgqrs_messages'), '0', 'all that is left can be claimed and finished');
+is(sql('SELECT count(*) FROM pgqrs_messages'), '0', 'the messages that are left can be claimed and archived');
 is(sql('SELECT count(*) FROM sent FULL JOIN pgqrs_archive ON id = message_id WHERE id IS NULL OR message_id IS NULL'), '0',
-	'and all that was sent has ended');
+	'each message that was sent is in the archive');
 is(sql("SELECT count(*) FROM pgqrs_archive a JOIN pgqrs_workflow_runs r USING (run_id) WHERE (a.outcome, r.status) NOT IN (('DONE', 'SUCCESS'))"), '0',
 	'each run with its message');
-is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome = 'DEAD' AND failures < 3"), '0', 'what died had failed often enough');
+is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome = 'DEAD' AND failures < 3"), '0', 'each dead letter has max_attempts failures');
 
 done_testing();

@@ -60,11 +60,11 @@ $node->pgbench("-n -c 4 -j 2 -t $rounds", 0,
 	[ qr{processed: \Q@{[4 * $rounds]}/@{[4 * $rounds]}\E}, qr{failed transactions: 0 } ],
 	[ qr{^(?!.*ERROR)}s ], 'no client fails', \%scripts);
 
-is(sql('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()'), 0, 'no deadlock');
-unlike(slurp_file($node->logfile), qr/deadlock detected/, 'nor one in the log');
+is(sql('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()'), 0, 'the statistics count no deadlock');
+unlike(slurp_file($node->logfile), qr/deadlock detected/, 'the log reports no deadlock');
 is(sql(q{SELECT count(*), bool_and(m.lease = p.lease), max(failures) FROM pgqrs_messages m JOIN pool p USING (message_id)}),
 	'40|t|0', 'the pool is as it was');
-is(sql(q{SELECT count(*) FROM pgqrs_archive WHERE outcome <> 'DONE'}), 0, 'what was archived was done');
+is(sql(q{SELECT count(*) FROM pgqrs_archive WHERE outcome <> 'DONE'}), 0, 'each archived message is DONE');
 is_well($node, 'in the end');
 
 $node->stop;

@@ -85,14 +85,14 @@ sub check_race
 	like($said, qr{processed: 49/49.*failed transactions: 0 }s, "$case: no client fails");
 	my $stored = sql("SELECT $id_from_table WHERE idempotency_key = '$key'");
 	is(sql('SELECT count(*), min(id), max(id) FROM told'), "49|$stored|$stored",
-		"$case: one row, and all are told its id");
+		"$case: one row is stored, and all clients get its id");
 	if ($end eq 'COMMIT')
 	{
-		is($stored, $id, "$case: it is the first's");
+		is($stored, $id, "$case: the row is that of the first client");
 	}
 	else
 	{
-		isnt($stored, $id, "$case: it is not the first's");
+		isnt($stored, $id, "$case: the row is not that of the first client, which rolled back");
 	}
 	return;
 }

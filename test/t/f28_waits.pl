@@ -116,7 +116,7 @@ is(sql("SELECT pgqrs_sleep($sleeper, $sleeper_lease, 's', '1 h')"), 'f', 'a slee
 is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $waiter_lease, 's', 'go', '1 h')"), 'f', 'a wait for a signal with a time-out suspends the run');
 is(sql("SELECT received FROM pgqrs_await_signal($silent, $silent_lease, 's', 'go')"), 'f', 'a wait for a signal without a time-out suspends the run');
 my $until = sql("SELECT input->>'until' FROM pgqrs_steps WHERE run_id = $sleeper");
-is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'no run is woken early');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('flow')"), '0', 'no run is claimable before its wait is over');
 $node->stop('immediate');
 # a signal whose wake-up was lost with the server
 $node->append_conf('postgresql.conf', 'pgqrs.paused = on');
@@ -127,7 +127,7 @@ $node->append_conf('postgresql.conf', "pgqrs.paused = off\npgqrs.time_passed = '
 $node->start;
 ok(is_woken($silent), 'after a start the background worker looks at all waiting runs');
 my %claimed = map { split /\|/ } split /\n/, sql("SELECT run_id, lease FROM pgqrs_dequeue('flow', batch_size => 10)");
-is(join(' ', sort { $a <=> $b } keys %claimed), "$sleeper $waiter $silent", 'all three are delivered');
+is(join(' ', sort { $a <=> $b } keys %claimed), "$sleeper $waiter $silent", 'claims deliver all three runs');
 is(sql("SELECT pgqrs_sleep($sleeper, $claimed{$sleeper}, 's', '1 h')"), 't', 'the run whose sleep is over goes on');
 is(sql("SELECT completed_at >= '$until' FROM pgqrs_steps WHERE run_id = $sleeper"), 't', 'the sleep lasted as long as it was to');
 is(sql("SELECT timed_out FROM pgqrs_await_signal($waiter, $claimed{$waiter}, 's', 'go')"), 't', 'the run whose wait is over times out');

@@ -62,14 +62,14 @@ $holder->query_safe('SELECT count(*) FROM pgqrs_workers');
 my @calls = split /\n/, sql(join '',
 	map { set_clock($_ * FLUSH) . "SELECT count(pgqrs_heartbeat(worker_id)) FROM pgqrs_workers, generate_series(1, 5);\n" }
 	1 .. HOUR / FLUSH);
-is(scalar(grep { $_ == 5 * WORKERS } @calls), HOUR / FLUSH, 'all have called');
+is(scalar(grep { $_ == 5 * WORKERS } @calls), HOUR / FLUSH, 'the workers have called in each interval');
 my $written = updates('pgqrs_workers');
-cmp_ok($written, '<=', HOUR / FLUSH * WORKERS, 'at most one row per worker and interval was written');
-cmp_ok($written, '>=', HOUR / FLUSH * WORKERS / 2, 'and some were');
+cmp_ok($written, '<=', HOUR / FLUSH * WORKERS, 'calls write at most one row per worker and interval');
+cmp_ok($written, '>=', HOUR / FLUSH * WORKERS / 2, 'calls write at least half of the rows');
 note(sql("SELECT format('%s updates, %s of them HOT; %s pages', n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) / 8192)
 	FROM pg_stat_all_tables WHERE relname = 'pgqrs_workers'"));
-is(bloated(), '', "and nothing is as large as ${\ PAGES} pages");
-is(sql("SELECT pgqrs_maintain()->'workers_stopped'"), '0', 'no worker is taken for dead');
+is(bloated(), '', "no table or index has ${\ PAGES} pages");
+is(sql("SELECT pgqrs_maintain()->'workers_stopped'"), '0', 'a pass stops none of these workers');
 
 # Many clients in the name of one worker, and all of it on one queue: no client
 # waits, and the calls write nothing but messages.
@@ -108,10 +108,10 @@ until (-e "$dir/done")
 finish_client($clients);
 $locks->quit;
 like(slurp_file("$dir/out"), qr{number of transactions actually processed: 400/400}, 'many work in the name of one');
-is($waits, 0, "none of them waited for a row, in $looks looks");
-cmp_ok(updates('pgqrs_workers') - $before, '<=', (time - $start) / FLUSH + 2, 'its row was hardly written');
+is($waits, 0, "in $looks looks no backend waited for a row");
+cmp_ok(updates('pgqrs_workers') - $before, '<=', (time - $start) / FLUSH + 2, 'calls write the row of the worker about once per interval');
 is(updates($_), 0, "$_ was not written") for qw(pgqrs_queues pgqrs_workflows);
-is(bloated(), '', 'and nothing has grown');
+is(bloated(), '', 'no table or index has grown');
 
 $holder->quit;
 done_testing();

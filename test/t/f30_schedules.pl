@@ -56,7 +56,7 @@ is(runs(), '3|3', 'each slot has one run');
 # Many at once.
 missed(50);
 $node->pgbench('-n -c 6 -j 2 -t 40', 0, [qr{processed: 240/240}], [qr{^(?!.*ERROR)}s], 'six tickers', { 'tick@1' => 'SELECT pgqrs_maintain();' });
-is(runs(), '50|50', 'one run for each slot');
+is(runs(), '50|50', 'the schedule fires one run for each slot');
 is(sql('SELECT count(*), count(DISTINCT run_id) FROM pgqrs_schedule_firings'), '50|50', 'each slot has one firing with a run of its own');
 
 # A schedule that a transaction is changing is left to the next tick; a caller that wants
@@ -87,7 +87,7 @@ for my $call ("pgqrs_enable_schedule('s', false)", "pgqrs_unschedule('s')", "pgq
 	$first->query_safe("SELECT $call");
 	my $deleting = start_client($node, "SET application_name = 'deleting'; SELECT pgqrs_delete_workflow('flow', force => true);");
 	ok(waits_for_lock($node, 'deleting'), "deleting waits for $call");
-	is($first->query_safe("SELECT pgqrs_trigger('flow') > 0"), 't', "a trigger after $call");
+	is($first->query_safe("SELECT pgqrs_trigger('flow') > 0"), 't', "a session triggers a run after $call of another one");
 	$first->query_safe('COMMIT');
 	is(finish_client($deleting), 't', 'the workflow is deleted after that transaction');
 	sql("SELECT pgqrs_maintain(), pgqrs_create_workflow('flow'), pgqrs_schedule('s', '$cron', 'flow')");
@@ -125,7 +125,7 @@ clock($node, '1h');
 is(tick(), '0', 'a slot that comes again on the corrected clock is not fired twice');
 clock($node, '6h');
 is(tick(), '1', 'a slot after those that were fired ahead is fired');
-is(runs(), '6|6', 'one run for each slot');
+is(runs(), '6|6', 'the schedules fire one run for each slot');
 clock($node, '0');
 is(tick(), '0', 'a tick after the clock was set back once more fires nothing');
 

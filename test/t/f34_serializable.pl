@@ -67,10 +67,10 @@ SCRIPT
 
 is(sql(q{SELECT count(*), count(DISTINCT id) FROM done}), '2000|2000', 'each message is done once');
 is(sql(q{SELECT count(*), min(attempt), max(attempt), max(failures) FROM pgqrs_archive WHERE outcome = 'DONE' AND run_id IS NULL}),
-	'2000|1|1|0', 'and claimed once');
+	'2000|1|1|0', 'each message was claimed once');
 is(sql(q{SELECT count(*), count(DISTINCT id) FROM steps}), '400|400', 'each step is made once');
 is(sql(q{SELECT status, count(*), min(attempt), max(attempt) FROM pgqrs_runs GROUP BY 1}), 'SUCCESS|400|1|1', 'each run is worked on once');
-is(sql('SELECT count(*) FROM pgqrs_messages'), 0, 'nothing is left');
+is(sql('SELECT count(*) FROM pgqrs_messages'), 0, 'no message is left');
 
 $node->stop;
 done_testing();

@@ -45,14 +45,14 @@ $node->poll_query_until('postgres', q{SELECT count(*) >= 100 FROM pgqrs_archive}
 my $before = sql("SELECT string_agg(pg_relation_filenode(oid)::text, ',' ORDER BY oid) FROM pg_class WHERE relname ~ '^pgqrs' AND relkind IN ('r', 'i')");
 is(sqlstate($node, $upgrade), '', 'the upgrade gets its locks');
 is(sql("SELECT string_agg(pg_relation_filenode(oid)::text, ',' ORDER BY oid) FROM pg_class WHERE relname ~ '^pgqrs' AND relkind IN ('r', 'i')"),
-	$before, 'nothing is rewritten');
+	$before, 'the upgrade rewrites no table');
 
 my $done = sql('SELECT count(*) FROM pgqrs_archive');
 $node->poll_query_until('postgres', "SELECT count(*) > $done FROM pgqrs_archive") or die 'nothing gets done';
 $load->finish;
-is($load->result(0), 0, 'no client fails');
-unlike(slurp_file("$dir/out"), qr/failed transactions: [1-9]/, 'nor does a transaction') or diag(slurp_file("$dir/err"));
-isnt(sql("SELECT count(*) FROM pgqrs_archive"), $done, 'work went on');
+is($load->result(0), 0, 'the load ends without an error');
+unlike(slurp_file("$dir/out"), qr/failed transactions: [1-9]/, 'no transaction of the load fails') or diag(slurp_file("$dir/err"));
+isnt(sql("SELECT count(*) FROM pgqrs_archive"), $done, 'clients archived messages during the upgrade');
 is_well($node, 'after the upgrade');
 
 $node->stop('fast');

@@ -30,7 +30,7 @@ CREATE TABLE over ();
 SQL
 my ($messages, $runs) = split /\|/, sql('SELECT count(*) - count(run_id), count(run_id) FROM expired');
 cmp_ok($messages + $runs, '>', 100_000, "there is enough to remove: $messages messages and $runs runs");
-cmp_ok($runs, '>', 20_000, 'of both');
+cmp_ok($runs, '>', 20_000, 'the expired history has more than 20,000 runs');
 
 my $watch = start_client($node, '\i perf/retention/watch.sql');
 my $claims = start_client($node, <<'SQL');
@@ -50,16 +50,16 @@ $$;
 SQL
 sql(q{ALTER SYSTEM SET pgqrs.paused = off});
 sql('SELECT pg_reload_conf()');
-ok($node->poll_query_until('postgres', 'SELECT NOT EXISTS (SELECT FROM expired JOIN pgqrs_archive USING (message_id))'), 'all that expired goes');
+ok($node->poll_query_until('postgres', 'SELECT NOT EXISTS (SELECT FROM expired JOIN pgqrs_archive USING (message_id))'), 'retention removes all expired messages');
 sql('INSERT INTO over DEFAULT VALUES');
-is(finish_client($claims), '', 'the claims succeed');
+is(finish_client($claims), '', 'claims beside retention succeed');
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'INSERT INTO batches' AND pid <> pg_backend_pid()});
 finish_client($watch);
 
 # The batches.
 my ($batches, $longest) = split /\|/, sql('SELECT count(*), 1000 * extract(epoch FROM max(lasted)) FROM batches');
-cmp_ok($batches, '>=', 5, "in batches, of which $batches were seen");
-cmp_ok($longest, '<', 1000, 'each of less than a second');
+cmp_ok($batches, '>=', 5, "retention works in batches, of which $batches were seen");
+cmp_ok($longest, '<', 1000, 'each batch takes less than a second');
 
 # Claims.
 my ($claimed, $slowest) = split /\|/, sql(<<'SQL');
@@ -67,14 +67,14 @@ SELECT count(DISTINCT message_id), 1000 * extract(epoch FROM max(ended - began))
 WHERE began BETWEEN (SELECT min(begun) FROM batches) AND (SELECT max(begun + lasted) FROM batches)
 SQL
 cmp_ok($claimed, '>=', 100, "$claimed claims went on meanwhile");
-cmp_ok($slowest, '<', 1000, 'each in less than a second');
+cmp_ok($slowest, '<', 1000, 'each claim takes less than a second');
 
 # What is left.
-is(sql('SELECT count(*) FROM expired JOIN pgqrs_workflow_runs USING (run_id)'), '0', 'no run that expired is left');
-is(sql('SELECT count(*) FROM expired JOIN pgqrs_workflow_steps USING (run_id)'), '0', 'and no step of one');
+is(sql('SELECT count(*) FROM expired JOIN pgqrs_workflow_runs USING (run_id)'), '0', 'retention leaves no expired run');
+is(sql('SELECT count(*) FROM expired JOIN pgqrs_workflow_steps USING (run_id)'), '0', 'retention leaves no step of an expired run');
 is(sql('SELECT count(*) FROM kept WHERE message_id NOT IN (SELECT message_id FROM pgqrs_archive UNION ALL SELECT message_id FROM pgqrs_messages)'), '0',
-	'all younger and live messages are');
-is(sql('SELECT count(*) FROM kept WHERE run_id IS NOT NULL AND run_id NOT IN (SELECT run_id FROM pgqrs_workflow_runs)'), '0', 'and their runs');
-is(sql('SELECT count(*) FROM kept_steps LEFT JOIN pgqrs_workflow_steps s USING (run_id, step_id) WHERE s.run_id IS NULL'), '0', 'and their steps');
+	'retention keeps younger and live messages');
+is(sql('SELECT count(*) FROM kept WHERE run_id IS NOT NULL AND run_id NOT IN (SELECT run_id FROM pgqrs_workflow_runs)'), '0', 'retention keeps their runs');
+is(sql('SELECT count(*) FROM kept_steps LEFT JOIN pgqrs_workflow_steps s USING (run_id, step_id) WHERE s.run_id IS NULL'), '0', 'retention keeps their steps');
 
 done_testing();

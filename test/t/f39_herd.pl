@@ -50,7 +50,7 @@ sub looked
 
 sql("SELECT pgqrs_enqueue('other', '1')");
 is(sql($asleep), $waiters, 'a message in another queue wakes no waiting backend');
-is(looked(), 0, 'and no waiting backend looks');
+is(looked(), 0, 'a message in another queue makes no waiting backend look');
 # Sends, and claims as soon as enough are awake.  A client that is waked and does
 # not claim is followed by another one a second later, which a busy machine may
 # allow for: late is how many seconds the claim took.
@@ -67,12 +67,12 @@ sub wakes
 	return $n * $late;
 }
 
-my $late = wakes("SELECT pgqrs_enqueue('q', '1')", 1, 0, 'one message wakes one');
-cmp_ok(looked(), '<=', $late, 'and makes no other look');
-wakes("SELECT pgqrs_enqueue_batch('q', array_fill('1'::jsonb, '{10}'))", 10, 0, 'ten wake ten');
+my $late = wakes("SELECT pgqrs_enqueue('q', '1')", 1, 0, 'one message wakes one backend');
+cmp_ok(looked(), '<=', $late, 'one message makes no other backend look');
+wakes("SELECT pgqrs_enqueue_batch('q', array_fill('1'::jsonb, '{10}'))", 10, 0, 'ten messages wake ten backends');
 $before = sql('SELECT clock_timestamp()');
-$late = wakes("SELECT pgqrs_enqueue('q', '1', delay => '500 ms')", 1, 0.5, 'a delay that ends wakes one');
-cmp_ok(looked(), '<=', 3 + $late, 'and few look');
+$late = wakes("SELECT pgqrs_enqueue('q', '1', delay => '500 ms')", 1, 0.5, 'a delay that ends wakes one backend');
+cmp_ok(looked(), '<=', 3 + $late, 'a delay that ends makes few backends look');
 
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%'");
 eval { $herd->finish };

@@ -50,7 +50,7 @@ ok($load->pumpable, 'the clients are still at work');
 $load->signal('TERM');
 $load->finish;
 is(join('', grep { /ERROR|FATAL/ } split /^/, slurp_file("$dir/err")), '', 'no call of a client failed');
-is(join('', grep { /ERROR|WARNING/ && /pgqrs worker|background/ } split /^/, slurp_file($node->logfile)), '', 'nor did background work');
+is(join('', grep { /ERROR|WARNING/ && /pgqrs worker|background/ } split /^/, slurp_file($node->logfile)), '', 'background work logged no error');
 is_well($node, 'after all that');
 
 $node->stop('fast');

@@ -106,7 +106,7 @@ $writer->query_safe(qq{SELECT pgqrs_enqueue('busy', '"second"'), pgqrs_enqueue('
 pass('busy', 100);
 $writer->query_safe('COMMIT');
 is(sql("SELECT string_agg(payload #>> '{}', ' ') FROM pgqrs_dequeue('busy', batch_size => 10, visibility_timeout => '1 hour')"), 'first second later',
-	'all that a transaction has sent is there when it ends');
+	'claims find all messages of a transaction when it commits');
 $writer->quit;
 
 # What claims do not look at, neither below the floor nor above.
@@ -127,10 +127,10 @@ for my $enabled ('D', 'A')
 	sql("UPDATE pg_trigger SET tgenabled = '$enabled' WHERE tgname = 'pgqrs_messages_written'");
 	sql($insert) if $enabled eq 'D';
 }
-is(sql($claim), '', 'one that is written with the trigger disabled is not');
-is(sql('SELECT count(*) FROM pgqrs_below_floors()'), '1', 'pgqrs_verify() tells of it');
-is(sql("SELECT pgqrs_maintain() ->> 'floors_lowered'"), '1', 'a sweep finds it');
-is(sql($claim), '"by hand"', 'so that it is delivered');
+is(sql($claim), '', 'claims do not find a message that was written with the trigger disabled');
+is(sql('SELECT count(*) FROM pgqrs_below_floors()'), '1', 'pgqrs_below_floors() lists that message');
+is(sql("SELECT pgqrs_maintain() ->> 'floors_lowered'"), '1', 'a pass lowers the floor for that message');
+is(sql($claim), '"by hand"', 'a claim delivers the message after the pass');
 $gap->query_safe('ROLLBACK');
 $gap->quit;
 
@@ -164,7 +164,7 @@ for my $drop ('DROP EXTENSION pgqrs CASCADE', 'DROP DATABASE other')
 	sql("CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('q.' || g) FROM generate_series(1, 20) AS g;
 		SELECT pgqrs_enqueue('q.' || g, '1') FROM generate_series(1, 20) AS g", 'other');
 	sql("SELECT count(*) FROM pgqrs_dequeue('q.*', batch_size => 20)", 'other');
-	cmp_ok(floors(), '>', $before, 'another database has floors, too');
+	cmp_ok(floors(), '>', $before, 'queues of another database take floors');
 	sql($drop, $drop =~ /EXTENSION/ ? 'other' : 'postgres');
 	is(floors(), $before, "$drop gives them back");
 }
@@ -174,7 +174,7 @@ sql('DROP DATABASE IF EXISTS other');
 sql("SELECT pgqrs_create_queue('full.' || g) FROM generate_series(1, 2 * $max_floors) AS g");
 sql("SELECT pgqrs_enqueue('full.' || g, '1') FROM generate_series(1, 2 * $max_floors) AS g");
 sql("SELECT count(*) FROM pgqrs_dequeue('full.*', batch_size => 1000)");
-is(floors(), $max_floors, 'all floors are taken');
+is(floors(), $max_floors, 'more queues than max_floors take all floors');
 is_as_alone('all floors are taken');
 pass('quiet', 100);
 is_as_alone('a queue that had none', 'quiet');

@@ -61,7 +61,7 @@ for my $try (1 .. 600)
 {
 	last if $told = $listener->query('SELECT pg_sleep(0.1)') =~ /Asynchronous notification "pgqrs_runs"/;
 }
-ok($told, 'and the session that listens is told');
+ok($told, 'the session that listens is notified');
 # The watcher sees what there is to see; on a busy machine it looks seldom.
 my $seen = 0;
 for my $try (1 .. 10)

@@ -43,11 +43,11 @@ sub one_fails
 {
 	my ($name, $done, $mend) = @_;
 	is(maintain(), "$done 3", "$name: a pass does all but the row that fails");
-	is(maintain(), 'nothing', '$name: the next pass leaves the row alone');
+	is(maintain(), 'nothing', "$name: the next pass leaves the row alone");
 	$mend->();
-	is(maintain(), 'nothing', '$name: the mended row is left alone for its minute');
+	is(maintain(), 'nothing', "$name: the mended row is left alone for its minute");
 	clock($node, (61 * ++$minutes) . ' s');
-	is(maintain(), "$done 1", '$name: the mended row is done after the minute');
+	is(maintain(), "$done 1", "$name: the mended row is done after the minute");
 	return;
 }
 
@@ -75,7 +75,7 @@ $node->safe_psql('many', "CREATE EXTENSION pgqrs; SELECT pgqrs_create_workflow('
 		SELECT message_id, queue_id, now(), now(), now(), 0, 0, 'DONE', 0 FROM pgqrs_messages");
 my $tries = 0;
 $tries++ while $tries < 200 && $node->safe_psql('many', "SELECT pgqrs_maintain() ? 'failed'") eq 'f';
-cmp_ok($tries, '<', 200, 'too many rows fail in another database');
+cmp_ok($tries, '<', 200, 'passes in another database try all rows that fail within 200 passes');
 my $any = qr/WARNING:  (?:message or run|worker|schedule) \d+ was skipped: /;
 my $elsewhere = log_count($node, $any) - 2; # and two here
 @ids = map { sql("SELECT pgqrs_trigger('wf', timeout => '1 us')") } 1 .. 4;
@@ -271,7 +271,7 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	select undef, undef, undef, 0.1;
 }
 like($out, qr/"$run:CANCELLED"/, 'the background worker notifies of the run that ended in the same transaction');
-is(background_pid($node, 'postgres'), $worker, 'the same background worker ran all the time');
+is(background_pid($node, 'postgres'), $worker, 'no failing row has ended the background worker');
 is(log_count($node, sprintf $warning, $_), 1, 'the worker has logged it once') for $parent, $waits;
 $listener->quit;
 

@@ -64,9 +64,9 @@ for my $when ("now()", "now() - interval '1 year'", "'1999-12-31'", "'-infinity'
 		churn();
 		$client->query_safe('BEGIN; ' . insert('hand', $when) . q{; SELECT pgqrs_enqueue('jobs', '"function"')});
 		churn();
-		is(payloads(), '', "$when: nothing yet");
+		is(payloads(), '', "$when: a claim finds no message of an open transaction");
 		$client->query_safe($outcome);
-		is(payloads(), $there, "$when: there after $outcome");
+		is(payloads(), $there, "$when: a claim finds the messages that are due after $outcome");
 		sql("SELECT pgqrs_purge_queue('jobs')");
 		sql('DELETE FROM pgqrs_messages');
 	}
@@ -77,14 +77,14 @@ churn();
 $client->query_safe(q{BEGIN; SELECT pgqrs_enqueue('jobs', '"function"'); } . insert('hand', "now() - interval '1 day'"));
 churn();
 $client->query_safe('COMMIT');
-is(payloads(), 'function hand', 'a row by hand after one by a function');
+is(payloads(), 'function hand', 'a claim finds a row that was written by hand after one by a function');
 
 # Ids that no sequence gives.
 churn();
 $client->query_safe('BEGIN; ' . (insert('hand', "'-infinity'") =~ s/nextval\('\w+'\)/-1/r));
 churn();
 $client->query_safe('COMMIT');
-is(payloads(), 'hand', 'a negative id before all time');
+is(payloads(), 'hand', 'a claim finds a row with a negative id and the earliest time');
 $client->quit;
 sql('DELETE FROM pgqrs_messages');
 
@@ -100,8 +100,8 @@ is(sqlstate($standby, "SELECT pgqrs_dequeue('jobs')"), '25006', 'a standby deliv
 $node->stop;
 $standby->promote;
 churn($standby);
-is(payloads($standby), '', 'what is prepared is not delivered after a promotion');
+is(payloads($standby), '', 'a message of a prepared transaction is not delivered after a promotion');
 sql("COMMIT PREPARED 'sent'", $standby);
-is(payloads($standby), 'prepared', 'once committed it is');
+is(payloads($standby), 'prepared', 'COMMIT PREPARED after the promotion delivers the message');
 
 done_testing();

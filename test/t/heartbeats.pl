@@ -103,7 +103,7 @@ for my $how ('fast', 'immediate')
 	$node->stop($how);
 	$node->start;
 	clock($node, '180 min') if $how eq 'immediate';
-	like(alive(), qr/calls $how/, "after a restart ($how) silence counts anew");
+	like(alive(), qr/calls $how/, "after a restart ($how) the silence of a worker counts from the start");
 	clock($node, $how eq 'fast' ? '131 min' : '191 min');
 	is(alive(), '', 'a worker that does not call after the restart is stopped when worker_timeout has passed');
 }
@@ -121,7 +121,7 @@ my $session = $node->background_psql('postgres');
 my $row = "SELECT xmin, ctid FROM pgqrs_workers WHERE worker_id = $commits";
 my $version = $session->query_safe($row);
 $session->query_safe("SELECT pgqrs_heartbeat($commits)") for 1 .. 10;
-is(sql("SELECT count(pgqrs_heartbeat($commits))"), '1', 'another connection calls for the same worker');
+is(sql("SELECT count(pgqrs_heartbeat($commits))"), '1', 'a heartbeat from another connection counts for the same worker');
 is($session->query_safe($row), $version, 'calls within an interval write the row of the worker once');
 $session->quit;
 

@@ -20,7 +20,7 @@ for my $index ('pgqrs_messages_pkey', 'pgqrs_messages_claim_idx', 'pgqrs_message
 	$locker->query_safe('ROLLBACK');
 	$session->query('RESET statement_timeout');
 	my $id = $session->query("SELECT pgqrs_enqueue('jobs', '2')");
-	is($node->safe_psql('postgres', "SELECT message_id FROM pgqrs_dequeue('jobs', batch_size => 10)"), $id, "interrupted at $index");
+	is($node->safe_psql('postgres', "SELECT message_id FROM pgqrs_dequeue('jobs', batch_size => 10)"), $id, "a claim returns the message after one that was interrupted at $index");
 	$session->quit;
 }
 $locker->quit;

@@ -26,14 +26,14 @@ for (1 .. 30)
 		SELECT count(pgqrs_complete_run(run_id, lease)) FROM pgqrs_dequeue('short', batch_size => 1000)");
 }
 is(sql("SELECT count(*) FROM pgqrs_runs WHERE workflow = 'short' AND status = 'SUCCESS'"), '30000', 'the runs before have ended');
-ok($node->poll_query_until('postgres', "SELECT pgqrs_now() > max(deadline_at) FROM pgqrs_runs WHERE workflow = 'short'"), 'and their deadlines are over');
+ok($node->poll_query_until('postgres', "SELECT pgqrs_now() > max(deadline_at) FROM pgqrs_runs WHERE workflow = 'short'"), 'the deadlines of these runs are over');
 
 for my $try (1 .. 3)
 {
 	my $run = sql("SELECT pgqrs_trigger('late', timeout => '1 s')");
 	ok($node->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_get_run($run)"), 'a run that no worker claims ends');
 	my $delay = sql("SELECT extract(epoch FROM completed_at - deadline_at) FROM pgqrs_get_run($run)");
-	cmp_ok($delay, '<', 1.5, "it ends at its deadline beside 60,000 entries of ended runs, not seconds later ($delay s)");
+	cmp_ok($delay, '<', 1.5, "a run beside 60,000 index entries of ended runs ends $delay s after its deadline");
 }
 
 # One that becomes visible after its deadline was looked at ends at once, too.
@@ -44,7 +44,7 @@ ok($node->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_get_r
 $sender->query_safe('COMMIT');
 ok($node->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_get_run($run)"), 'a run committed after its deadline ends');
 my $late = sql("SELECT extract(epoch FROM a.completed_at - b.completed_at) FROM pgqrs_get_run($run) AS a, pgqrs_get_run($other) AS b");
-cmp_ok($late, '<', 10, "not with the next search of all ($late s after the other)");
+cmp_ok($late, '<', 10, "a run ends without waiting for the next search of all runs ($late s after the other)");
 $sender->quit;
 $holder->quit;
 $node->stop;

@@ -52,16 +52,16 @@ sub passed
 	return $node->poll_query_until('postgres', q{SELECT bool_and(state = 'idle') FROM pg_stat_activity
 		WHERE backend_type = 'pgqrs worker' AND datname = 'much'});
 }
-ok(passed(), 'a pass');
+ok(passed(), 'the background worker makes a pass');
 my $before = looked_at();
 my $runs = 5;
-passed() or fail('a pass') for 1 .. $runs;
+passed() or fail('the background worker makes another pass') for 1 .. $runs;
 my $looked_at = looked_at() - $before;
 cmp_ok($looked_at, '<', 500 * $runs, 'passes look at little, of all that there is');
-cmp_ok($looked_at, '>', 0, 'but at something');
+cmp_ok($looked_at, '>', 0, 'passes read index entries');
 
 # No client is connected, and no background work is due.
-ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'the workers leave');
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'background workers without due duties exit');
 my $launcher = background_pid($node);
 
 sub ticks
@@ -79,9 +79,9 @@ my ($transactions, $ticks) = (transactions(), ticks());
 for (1 .. 5)
 {
 	select undef, undef, undef, 1;
-	is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 0, 'no worker');
+	is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 0, 'no background worker starts while no duty is due');
 }
-is(transactions() - $transactions, 0, 'no transaction in 5 seconds');
-cmp_ok(ticks() - $ticks, '<=', 1, 'the launcher sleeps');
+is(transactions() - $transactions, 0, 'no transaction runs in 5 seconds');
+cmp_ok(ticks() - $ticks, '<=', 1, 'the launcher uses no processor time while no duty is due');
 
 done_testing();

@@ -27,15 +27,15 @@ sub standby
 	return $standby->safe_psql('postgres', $query);
 }
 
-is(standby("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgqrs%'"), 0, 'no process on the standby');
-is(standby('SELECT idle_reason FROM pgqrs_background_stats()'), 'standby', 'as is shown');
-is(standby("SELECT ok FROM pgqrs_health WHERE item = 'background worker'"), 't', 'and is well');
-is(standby("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'nothing is done');
+is(standby("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgqrs%'"), 0, 'no process of pgqrs runs on the standby');
+is(standby('SELECT idle_reason FROM pgqrs_background_stats()'), 'standby', 'pgqrs_background_stats() shows the standby as the reason to be idle');
+is(standby("SELECT ok FROM pgqrs_health WHERE item = 'background worker'"), 't', 'pgqrs_health says that the background worker is ok');
+is(standby("SELECT status FROM pgqrs_result($run)"), 'QUEUED', 'a run past its deadline stays as it is on the standby');
 $primary->stop;
 $standby->promote;
-ok($standby->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'once promoted it ends what is past its deadline');
-ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_dead_letters WHERE message_id = $message"), 'and what was held too often');
-ok($standby->poll_query_until('postgres', 'SELECT status = \'STOPPED\' FROM pgqrs_workers'), 'and stops the silent worker');
-ok(is_served($standby, 'postgres'), 'and goes on');
+ok($standby->poll_query_until('postgres', "SELECT status = 'ERROR' FROM pgqrs_result($run)"), 'the promoted standby ends the run past its deadline');
+ok($standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_dead_letters WHERE message_id = $message"), 'the promoted standby makes a dead letter of an exhausted message');
+ok($standby->poll_query_until('postgres', 'SELECT status = \'STOPPED\' FROM pgqrs_workers'), 'the promoted standby stops the silent worker');
+ok(is_served($standby, 'postgres'), 'the promoted standby serves the database');
 
 done_testing();

@@ -36,8 +36,8 @@ sub seen_after
 
 	begin();
 	$writer->query_safe($_) for @statements;
-	is($claimer->query_safe($claim), '"urgent"', "urgent after $what");
-	is($claimer->query_safe($claim), '"usual"', "usual then");
+	is($claimer->query_safe($claim), '"urgent"', "a claim finds the urgent message after $what");
+	is($claimer->query_safe($claim), '"usual"', "the next claim returns a usual message");
 	return;
 }
 
@@ -66,24 +66,24 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'urgent'", 'ROLLBACK')
 	$writer->query_safe('BEGIN');
 	$writer->query_safe($enqueue);
 	$node->safe_psql('postgres', 'SELECT pgqrs_maintain()');
-	is($claimer->query_safe($claim), '"usual"', "nothing to be seen before $end");
+	is($claimer->query_safe($claim), '"usual"', "a claim does not find the urgent message before $end");
 	$writer->query_safe($end);
 	if ($end =~ /PREPARE/)
 	{
-		is($claimer->query_safe($claim), '"usual"', 'nor when prepared');
+		is($claimer->query_safe($claim), '"usual"', 'a claim does not find the urgent message of a prepared transaction');
 		$writer->query_safe("COMMIT PREPARED 'urgent'");
 	}
-	is($claimer->query_safe($claim), $end eq 'ROLLBACK' ? '"usual"' : '"urgent"', "after $end");
+	is($claimer->query_safe($claim), $end eq 'ROLLBACK' ? '"usual"' : '"urgent"', "a claim finds the urgent message after its commit only ($end)");
 }
 
 # What the session itself has written, and what it takes back.
 begin();
 $claimer->query_safe('BEGIN');
 $claimer->query_safe($enqueue);
-is($claimer->query_safe($claim), '"urgent"', 'its own, in the same transaction');
-is($claimer->query_safe($claim), '"usual"', 'and no other');
+is($claimer->query_safe($claim), '"urgent"', 'a claim finds an urgent message of its own transaction');
+is($claimer->query_safe($claim), '"usual"', 'the next claim of that transaction returns a usual message');
 $claimer->query_safe('ROLLBACK');
-is($claimer->query_safe($claim), '"usual"', 'none after a rollback');
+is($claimer->query_safe($claim), '"usual"', 'a claim finds no urgent message after the rollback');
 
 for my $end ('ROLLBACK', 'ROLLBACK TO s', "PREPARE TRANSACTION 'truncated'; ROLLBACK PREPARED 'truncated'")
 {
@@ -91,9 +91,9 @@ for my $end ('ROLLBACK', 'ROLLBACK TO s', "PREPARE TRANSACTION 'truncated'; ROLL
 	$writer->query_safe($enqueue);
 	$claimer->query_safe('BEGIN; SAVEPOINT s');
 	$claimer->query_safe('TRUNCATE pgqrs_messages');
-	is($claimer->query_safe($claim), '', 'nothing in a table that was truncated') for 1 .. 2;
+	is($claimer->query_safe($claim), '', 'a claim finds no message in a truncated table') for 1 .. 2;
 	$claimer->query_safe($end);
-	is($claimer->query_safe($claim), '"urgent"', "all back after $end");
+	is($claimer->query_safe($claim), '"urgent"', "a claim finds the urgent message again after $end");
 	$claimer->query_safe('COMMIT') if $end =~ /TO/;
 }
 

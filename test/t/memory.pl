@@ -43,7 +43,7 @@ sub growth
 		SELECT count(*), max(contexts) - max(contexts) FILTER (WHERE n = 2), max(anonymous) - max(anonymous) FILTER (WHERE n = 2)
 		FROM s WHERE n >= 2");
 	note("$name: " . sql("SELECT string_agg(format('%s: %s kB %s kB', at, contexts / 1024, anonymous / 1024), ', ' ORDER BY at) FROM samples"));
-	cmp_ok($count, '>=', 8, "$name: was sampled");
+	cmp_ok($count, '>=', 8, "$name: memory was sampled at least 8 times");
 	cmp_ok($contexts, '<', $limit, "$name: memory contexts grow by $contexts bytes");
 	cmp_ok($anonymous, '<', $limit, "$name: anonymous memory grows by $anonymous bytes");
 	sql('TRUNCATE samples');
@@ -58,7 +58,7 @@ sub growth_of_session
 	$file =~ s/ /_/g;
 	append_to_file($file, "\\set n :n + 1\n$script\\if :n % " . int($count / 10) . " = 0\nSELECT sample(:n);\n\\endif\n");
 	command_ok([ 'pgbench', '-n', '-c', 1, '-M', 'prepared', '-t', $count, '-D', 'n=0', '-f', $file, $node->connstr('postgres') ],
-		"$name: $count times");
+		"$name: a session repeats the calls $count times");
 	growth($name, SESSION_LIMIT);
 	return;
 }
@@ -107,7 +107,7 @@ SELECT status FROM pgqrs_result(:r);
 SELECT count(*) FROM pgqrs_list_runs('flow', page_size => 10);
 SELECT count(*) FROM pgqrs_list_steps(:r);
 SQL
-is(sql("SELECT count(*) FROM pgqrs_workflow_runs WHERE status = 'SUCCESS'"), $few, 'all runs have ended');
+is(sql("SELECT count(*) FROM pgqrs_workflow_runs WHERE status = 'SUCCESS'"), $few, 'all runs have succeeded');
 
 # A name is looked up anew after each change of a queue or a grant.
 growth_of_session('changes', $few, <<'SQL');

@@ -17,7 +17,7 @@ sub parsed
 	my ($json, $err) = run_command([ '/usr/bin/python3', '-c',
 		'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))',
 		"$FindBin::Bin/../../examples/monitoring/$file" ]);
-	is($err, '', "$file is YAML");
+	is($err, '', "Python reads $file as YAML");
 	return decode_json($json);
 }
 
@@ -64,17 +64,17 @@ foreach my $metric (@{ $collector->{metrics} })
 	my @labels = @{ $metric->{key_labels} // [] };
 	my @values = @{ $metric->{values} };
 	$used{ $metric->{query_ref} } = 1;
-	like($name, qr/^pgqrs_[a-z0-9_]+$/, "$name: its name");
+	like($name, qr/^pgqrs_[a-z0-9_]+$/, "$name: the metric has a valid name");
 	ok(!$names{$name}++, "$name is there once");
-	like($metric->{type}, qr/^(gauge|counter)$/, "$name: its type");
-	like($metric->{help}, qr/^[A-Z0-9].*\.$/, "$name: its help");
+	like($metric->{type}, qr/^(gauge|counter)$/, "$name: the metric is a gauge or a counter");
+	like($metric->{help}, qr/^[A-Z0-9].*\.$/, "$name: the help is a sentence");
 	ok(@values == 1 || $metric->{value_label}, "$name: several values have a label");
-	ok(@$rows && !wrong($rows, \@labels, \@values), "$name: rows with its labels and values") or diag(encode_json($rows));
+	ok(@$rows && !wrong($rows, \@labels, \@values), "$name: the query returns rows with its labels and values") or diag(encode_json($rows));
 }
 is(join(' ', sort keys %used), join(' ', sort keys %queries), 'each query is used');
 
 my ($mail) = grep { $_->{queue} eq 'mail' } @{ $rows{pgqrs_queues} };
-is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'messages of a queue');
+is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'the query counts the messages of a queue');
 my ($ship) = @{ $rows{pgqrs_workflows} };
 is("$ship->{success} $ship->{queued} $ship->{live_workers}", '1 0 1', 'runs of a workflow');
 ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'members of pg_read_all_stats see the session that holds back vacuum');
@@ -87,9 +87,9 @@ foreach my $name (sort keys %$exporter)
 	my $rows = rows_of($exporter->{$name}{query});
 
 	push @{ $usage{ $columns{$_}{usage} } }, $_ for sort keys %columns;
-	like($columns{$_}{description}, qr/^[A-Z0-9].*\.$/, "$name: what $_ is") for sort keys %columns;
-	is_deeply([ sort keys %{ $rows->[0] } ], [ sort keys %columns ], "$name: its columns");
-	ok(@$rows && !wrong($rows, @usage{ 'LABEL', 'GAUGE' }), "$name: rows with them") or diag(encode_json($rows));
+	like($columns{$_}{description}, qr/^[A-Z0-9].*\.$/, "$name: the description of $_ is a sentence") for sort keys %columns;
+	is_deeply([ sort keys %{ $rows->[0] } ], [ sort keys %columns ], "$name: the query returns the columns of the file");
+	ok(@$rows && !wrong($rows, @usage{ 'LABEL', 'GAUGE' }), "$name: the query returns rows with labels and gauges") or diag(encode_json($rows));
 	$names{"${name}_$_"}++ for @{ $usage{GAUGE} };
 }
 is($names{$_}, 2, "$_ is in both") for 'pgqrs_health_ok', 'pgqrs_queue_oldest_ready_seconds';

@@ -19,49 +19,49 @@ sub sql
 	return ($on // $node)->safe_psql('postgres', $query);
 }
 
-is(sql('SHOW shared_preload_libraries'), '', 'nothing is preloaded');
+is(sql('SHOW shared_preload_libraries'), '', 'the server preloads no library');
 sql('CREATE EXTENSION pgqrs');
 
 # The main path, each call in a session of its own.
 sql("SELECT pgqrs_create_queue('jobs', max_attempts => 2), pgqrs_create_workflow('flow', initial_interval => '1 us')");
 my $worker = sql("SELECT pgqrs_register_worker('w', '{*}')");
 my $m = sql("SELECT pgqrs_enqueue('jobs', '\"first\"')");
-is(sql("SELECT payload FROM pgqrs_peek('jobs')"), '"first"', 'a message is there');
+is(sql("SELECT payload FROM pgqrs_peek('jobs')"), '"first"', 'a peek shows a message that was sent');
 my (undef, $lease) = split /\|/, sql("SELECT payload, lease FROM pgqrs_dequeue(NULL, $worker)");
-is(sql("SELECT extended FROM pgqrs_extend_lease($m, $lease, '1 hour')"), 't', 'and is extended');
-is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease + 1)"), 'PQ006', 'a stale lease is refused');
-is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease)"), '', 'and it is archived');
+is(sql("SELECT extended FROM pgqrs_extend_lease($m, $lease, '1 hour')"), 't', 'a worker extends the lease of a claimed message');
+is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease + 1)"), 'PQ006', 'an archive call under a stale lease raises PQ006');
+is(sqlstate($node, "SELECT pgqrs_archive_message($m, $lease)"), '', 'an archive call under the current lease succeeds');
 sql("SELECT pgqrs_enqueue_batch('jobs', '{1,2,3}', priority => 5), pgqrs_enqueue('jobs', '4', priority => 9)");
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10, visibility_timeout => '1 us')"), '4 1 2 3', 'in order');
+is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10, visibility_timeout => '1 us')"), '4 1 2 3', 'a claim returns messages by priority, then by age');
 is(sql("SELECT string_agg(attempt || ' ' || failures, ', ') FROM pgqrs_dequeue('*', batch_size => 10, visibility_timeout => '1 us')"),
-	'2 1, 2 1, 2 1, 2 1', 'leases run out');
-is(sql("SELECT count(*) FROM pgqrs_dequeue('jobs', batch_size => 10)"), '0', 'too often');
-is(sql("SELECT count(*) FROM pgqrs_dead_letters"), '4', 'and they are dead');
-is(sql("SELECT pgqrs_replay_queue('jobs')"), '4', 'and replayed');
-like(sql("SELECT pgqrs_nack_message(message_id, lease, '{}', '0') FROM pgqrs_dequeue('jobs')"), qr/^\d{4}-/, 'and fail');
+	'2 1, 2 1, 2 1, 2 1', 'a second claim counts one failure for each lease that ran out');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('jobs', batch_size => 10)"), '0', 'a claim returns no message that has used up max_attempts');
+is(sql("SELECT count(*) FROM pgqrs_dead_letters"), '4', 'each exhausted message is a dead letter');
+is(sql("SELECT pgqrs_replay_queue('jobs')"), '4', 'pgqrs_replay_queue() replays all dead letters of the queue');
+like(sql("SELECT pgqrs_nack_message(message_id, lease, '{}', '0') FROM pgqrs_dequeue('jobs')"), qr/^\d{4}-/, 'a nack of a replayed message returns the time of the retry');
 
 my $run = sql("SELECT pgqrs_trigger('flow', '{\"a\": 1}', idempotency_key => 'key')");
-is(sql("SELECT pgqrs_trigger('flow', idempotency_key => 'key')"), $run, 'a key');
+is(sql("SELECT pgqrs_trigger('flow', idempotency_key => 'key')"), $run, 'a second trigger with the same idempotency key returns the same run');
 (undef, $lease) = split /\|/, sql("SELECT input, lease FROM pgqrs_dequeue('flow', $worker)");
-is(sql("SELECT should_execute, attempt FROM pgqrs_step_begin($run, $lease, 'a')"), 't|1', 'a step');
+is(sql("SELECT should_execute, attempt FROM pgqrs_step_begin($run, $lease, 'a')"), 't|1', 'a step that begins for the first time is to be executed as attempt 1');
 sql("SELECT pgqrs_step_complete($run, $lease, 'a', '\"done\"')");
-is(sql("SELECT outcome FROM pgqrs_step_fail($run, $lease, 'b', '{}')"), 'RETRY', 'a failure');
+is(sql("SELECT outcome FROM pgqrs_step_fail($run, $lease, 'b', '{}')"), 'RETRY', 'a failed step schedules a retry of the run');
 (undef, $lease) = split /\|/, sql("SELECT attempt, lease FROM pgqrs_dequeue('flow', $worker)");
-is(sql("SELECT should_execute, output FROM pgqrs_step_begin($run, $lease, 'a')"), 'f|"done"', 'a step that is done');
+is(sql("SELECT should_execute, output FROM pgqrs_step_begin($run, $lease, 'a')"), 'f|"done"', 'a step that is done returns its output instead of being executed');
 sql("SELECT pgqrs_complete_run($run, $lease, '\"output\"')");
-is(sql("SELECT status, output FROM pgqrs_result($run)"), 'SUCCESS|"output"', 'a result');
-like(sql('SELECT pgqrs_maintain()'), qr/"workers_stopped": 0/, 'a pass');
-is(sql("BEGIN; SELECT pgqrs_enqueue('jobs', '\"prepared\"') > 0; PREPARE TRANSACTION 'p'"), 't', 'a prepared transaction');
+is(sql("SELECT status, output FROM pgqrs_result($run)"), 'SUCCESS|"output"', 'pgqrs_result() returns status and output of the completed run');
+like(sql('SELECT pgqrs_maintain()'), qr/"workers_stopped": 0/, 'a pass of pgqrs_maintain() runs and stops no live worker');
+is(sql("BEGIN; SELECT pgqrs_enqueue('jobs', '\"prepared\"') > 0; PREPARE TRANSACTION 'p'"), 't', 'a transaction that sends a message can be prepared');
 $node->restart;
 sql("COMMIT PREPARED 'p'");
-is(sql("SELECT count(*) FROM pgqrs_peek('jobs') WHERE payload = '\"prepared\"'"), '1', 'is there');
-is(sql("SELECT pgqrs_stop_worker($worker)"), '0', 'a worker stops');
+is(sql("SELECT count(*) FROM pgqrs_peek('jobs') WHERE payload = '\"prepared\"'"), '1', 'a message of a prepared transaction is claimable after a restart and COMMIT PREPARED');
+is(sql("SELECT pgqrs_stop_worker($worker)"), '0', 'a worker without messages stops and releases none');
 
 # Settings.
 is(sql("LOAD 'pgqrs'; SELECT string_agg(name || '=' || setting || coalesce(unit, ''), ' ' ORDER BY name) FROM pg_settings
 	WHERE name IN ('pgqrs.worker_timeout', 'pgqrs.heartbeat_flush', 'pgqrs.payload_warn', 'pgqrs.payload_max', 'pgqrs.clock_offset')"),
 	'pgqrs.clock_offset=0ms pgqrs.heartbeat_flush=10000ms pgqrs.payload_max=2097152B pgqrs.payload_warn=1048576B pgqrs.worker_timeout=60000ms',
-	'settings and their defaults');
+	'after LOAD the settings have their defaults');
 is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.payload_max = '1 MB'"), '55P02', 'none is a session\'s');
 is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.nonsense = '1'"), '42602', 'others do not exist');
 is(sqlstate($node, "LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 B'"), '22023', 'values have bounds');
@@ -69,7 +69,7 @@ sql("LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 kB'");
 sql('SELECT pg_reload_conf()');
 $node->poll_query_until('postgres', "SELECT pgqrs_version() <> '' AND current_setting('pgqrs.payload_max') = '1kB'")
   or die 'the setting does not arrive';
-is(sqlstate($node, "SELECT pgqrs_enqueue('jobs', to_jsonb(repeat('x', 2000)))"), 'PQ008', 'one that is changed counts');
+is(sqlstate($node, "SELECT pgqrs_enqueue('jobs', to_jsonb(repeat('x', 2000)))"), 'PQ008', 'a changed payload_max limits the next message');
 sql("LOAD 'pgqrs'; ALTER SYSTEM RESET pgqrs.payload_max");
 $node->reload;
 
@@ -111,7 +111,7 @@ my @views = split /\n/, sql("SELECT relname FROM pg_class WHERE relkind = 'v' AN
 my $tested = join ' ', sort 'pgqrs_poll', 'pgqrs_wait', 'pgqrs_wait_any', 'pgqrs_wait_for_work', map { /^(\w+)/ } @writers, keys %readers;
 is(sql("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
 	WHERE proname LIKE 'pgqrs%' AND prorettype <> 'trigger'::regtype AND proname <> ALL ('{pgqrs_dequeue}')"),
-	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'every function is tested');
+	join(' ', grep { $_ ne 'pgqrs_dequeue' } split / /, $tested), 'each function of the extension is in one of the lists above');
 
 sub contents
 {
@@ -126,7 +126,7 @@ for my $call (@writers)
 {
 	is(sqlstate($node, "BEGIN READ ONLY; SELECT $call"), '25006', "read only: $call");
 }
-is(contents($node), $before, 'read only: nothing was written');
+is(contents($node), $before, 'read only: refused calls have written no row');
 for my $call (sort keys %readers)
 {
 	my $query = 'SELECT ' . ($readers{$call} // $call);
@@ -138,13 +138,13 @@ is(sqlstate($node, "BEGIN READ ONLY; SELECT * FROM $_"), '', "read only: $_") fo
 sql('CREATE TABLE many AS SELECT g FROM generate_series(1, 10000) g; ALTER TABLE many SET (parallel_workers = 2); ANALYZE many');
 my $parallel = "SET force_parallel_mode = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0";
 $parallel =~ s/force_parallel_mode/debug_parallel_query/ if $node->pg_version >= 16;
-like(sql("$parallel; EXPLAIN SELECT count(*) FROM many"), qr/Gather/, 'a parallel plan');
-unlike(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_enqueue('jobs', '1') > 0"), qr/Gather/, 'none with a function of ours');
-is(sql("$parallel; SELECT count(pgqrs_enqueue('jobs', '1')) FROM many WHERE g <= 10"), '10', 'which works all the same');
-like(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), qr/Gather/, 'the clock may be read anywhere');
-is(sql("$parallel; SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), '10000', 'also in a worker');
+like(sql("$parallel; EXPLAIN SELECT count(*) FROM many"), qr/Gather/, 'the planner makes a parallel plan for a count');
+unlike(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_enqueue('jobs', '1') > 0"), qr/Gather/, 'the planner makes no parallel plan for a query that calls pgqrs_enqueue()');
+is(sql("$parallel; SELECT count(pgqrs_enqueue('jobs', '1')) FROM many WHERE g <= 10"), '10', 'that query sends its messages in the leader');
+like(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), qr/Gather/, 'the planner makes a parallel plan for a query that calls pgqrs_now()');
+is(sql("$parallel; SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), '10000', 'pgqrs_now() returns a time in parallel workers');
 is(sqlstate($node, "$parallel; SELECT * FROM $_"), '', "parallel: $_") for @views;
-is(sql("$parallel; SELECT (pgqrs_get_run($run)).status"), 'SUCCESS', 'parallel: get_run');
+is(sql("$parallel; SELECT (pgqrs_get_run($run)).status"), 'SUCCESS', 'pgqrs_get_run() answers where parallel plans are forced');
 
 # A standby.
 $node->backup('backup');
@@ -153,7 +153,7 @@ $standby->init_from_backup($node, 'backup', has_streaming => 1);
 $standby->start;
 $node->wait_for_catchup($standby);
 $before = contents($node);
-is(contents($standby), $before, 'standby: the same content');
+is(contents($standby), $before, 'standby: all tables have the rows of the primary');
 for my $call (@writers)
 {
 	is(sqlstate($standby, "SELECT $call"), '25006', "standby: $call");
@@ -169,26 +169,26 @@ is(sql("SELECT count(*) FROM $_", $standby), sql("SELECT count(*) FROM $_"), "st
 my $waits = sql("SELECT pgqrs_trigger('flow')");
 my $flow = sql("SELECT lease FROM pgqrs_dequeue('flow')");
 $node->wait_for_catchup($standby);
-is(sqlstate($standby, "CALL pgqrs_wait($waits, '50 ms')"), 'PQ012', 'standby: a run that has not ended');
+is(sqlstate($standby, "CALL pgqrs_wait($waits, '50 ms')"), 'PQ012', 'standby: pgqrs_wait() raises PQ012 when its run has not ended in time');
 my $waiter = start_client($standby, "CALL pgqrs_wait($waits);\n");
 sql("SELECT pgqrs_complete_run($waits, $flow, '1')");
-is(finish_client($waiter), 'SUCCESS|1|', 'standby: one that does');
-is(sqlstate($standby, "CALL pgqrs_poll(1)"), '25006', 'standby: pgqrs_poll');
-is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_poll(1)"), '25006', 'read only: pgqrs_poll');
-is(sqlstate($standby, "CALL pgqrs_wait_for_work('jobs')"), '25006', 'standby: pgqrs_wait_for_work');
-is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_wait_for_work('jobs')"), '25006', 'read only: pgqrs_wait_for_work');
-is(sql("SET default_transaction_read_only = on; CALL pgqrs_wait($waits)"), 'SUCCESS|1|', 'read only: pgqrs_wait');
+is(finish_client($waiter), 'SUCCESS|1|', 'standby: pgqrs_wait() returns the result of a run that ends on the primary');
+is(sqlstate($standby, "CALL pgqrs_poll(1)"), '25006', 'standby: pgqrs_poll() is refused since it writes');
+is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_poll(1)"), '25006', 'read only: pgqrs_poll() is refused since it writes');
+is(sqlstate($standby, "CALL pgqrs_wait_for_work('jobs')"), '25006', 'standby: pgqrs_wait_for_work() is refused since it writes');
+is(sqlstate($node, "SET default_transaction_read_only = on; CALL pgqrs_wait_for_work('jobs')"), '25006', 'read only: pgqrs_wait_for_work() is refused since it writes');
+is(sql("SET default_transaction_read_only = on; CALL pgqrs_wait($waits)"), 'SUCCESS|1|', 'read only: pgqrs_wait() returns the result of an ended run');
 
 # What a session of the standby remembers follows the primary.
 sql('CREATE ROLE tom');
 $node->wait_for_catchup($standby);
 my $tom = $standby->background_psql('postgres', on_error_stop => 0);
 $tom->query_safe('SET SESSION AUTHORIZATION tom');
-is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '', 'standby: no privilege and no queue');
+is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '', 'standby: a peek fails before the queue and the privilege arrive');
 sql("SELECT pgqrs_create_queue('later'), pgqrs_enqueue('later', '1'), pgqrs_grant('later', 'tom', 'work')");
 $node->wait_for_catchup($standby);
-is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '1', 'standby: until they arrive');
-is($tom->query('SELECT queue FROM pgqrs_queue_stats'), 'later', 'standby: in views too');
+is($tom->query("SELECT count(*) FROM pgqrs_peek('later')"), '1', 'standby: the same session peeks after queue and privilege have arrived');
+is($tom->query('SELECT queue FROM pgqrs_queue_stats'), 'later', 'standby: the views show the queue to the same session');
 
 # Promoted it goes on where the primary was.
 my $last = sql("SELECT pgqrs_enqueue('later', '2', priority => -5)");
@@ -196,10 +196,10 @@ my $held = sql("SELECT message_id || ', ' || lease FROM pgqrs_dequeue('later', v
 $node->wait_for_catchup($standby);
 $node->stop('immediate');
 $standby->promote;
-is(sqlstate($standby, "SELECT pgqrs_archive_message($held)"), '', 'promoted: a lease is what it was');
-cmp_ok(sql("SELECT pgqrs_enqueue('later', '3')", $standby), '>', $last, 'promoted: ids go on');
-is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '3', 'promoted: a session of the standby works');
-is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '2', 'promoted: on all there is');
+is(sqlstate($standby, "SELECT pgqrs_archive_message($held)"), '', 'promoted: a lease of the old primary archives its message');
+cmp_ok(sql("SELECT pgqrs_enqueue('later', '3')", $standby), '>', $last, 'promoted: a new message has a higher id than the last one of the old primary');
+is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '3', 'promoted: a session of the standby claims a new message');
+is($tom->query("SELECT payload FROM pgqrs_dequeue('later')"), '2', 'promoted: the same session claims a message of the old primary');
 $tom->quit;
 
 done_testing();

@@ -52,28 +52,28 @@ $listener->query_safe("LISTEN pgqrs_queue_$q; LISTEN pgqrs_queue_$wf; LISTEN pgq
 
 my $queue = qr/^pgqrs_queue_$q$/;
 sql("SELECT pgqrs_enqueue('q', '1')");
-is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a message');
+is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a message notifies the listeners of its queue');
 sql("SELECT pgqrs_enqueue('q', '2', delay => '500 ms')");
 await($queue);
-is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10, visibility_timeout => '500 ms')"), 2, 'a delay that has ended');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10, visibility_timeout => '500 ms')"), 2, 'the end of a delay notifies, and both messages are claimed');
 await($queue);
 # the second of them perhaps for itself
 sql('SELECT pg_sleep(0.1)');
 received();
-is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10)"), 2, 'leases that ran out');
-is(scalar(received()), 0, 'claims are nothing to tell of');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('q', batch_size => 10)"), 2, 'the end of leases notifies, and both messages are claimed again');
+is(scalar(received()), 0, 'a claim sends no notification');
 sql("SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek('q')");
 await($queue);
 sql("SELECT pgqrs_pause_queue('q')");
 sql("SELECT pgqrs_resume_queue('q')");
 await($queue);
-pass('messages that are moved, and a queue that is resumed');
+pass('moved messages and a resumed queue notify');
 sql("BEGIN; SELECT pgqrs_enqueue('q', '3'); ROLLBACK; SELECT pg_sleep(0.2)");
-is(scalar(received()), 0, 'nothing of what was rolled back');
+is(scalar(received()), 0, 'a rolled back message sends no notification');
 $node->command_ok([ 'pgbench', '-n', '-c', 8, '-t', 1250, '-f', write_script("SELECT pgqrs_enqueue('q', '1');"), $node->connstr('postgres') ],
-	'10,000 messages');
+	'clients send 10,000 messages');
 my $notifications = grep { /$queue/ } await($queue);
-cmp_ok($notifications, '<', 1000, 'are few notifications');
+cmp_ok($notifications, '<', 1000, '10,000 messages send less than 1,000 notifications');
 note("$notifications notifications");
 # What is left of them.
 sql('SELECT pg_sleep(0.1)');
@@ -101,7 +101,7 @@ my ($gone) = sql("BEGIN; SELECT pgqrs_create_queue('gone'); SELECT pgqrs_enqueue
 $listener->query_safe("LISTEN pgqrs_queue_$gone");
 sql("SELECT pgqrs_maintain(); SELECT pgqrs_enqueue('q', '4')");
 pause('off');
-is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a queue that is gone has no place');
+is_deeply([ await($queue) ], [ "pgqrs_queue_$q" ], 'a queue of a rolled back transaction is not notified');
 
 #
 # Runs
@@ -112,7 +112,7 @@ await(qr/^pgqrs_queue_$wf$/);
 $listener->query_safe("LISTEN workflow_run_$run");
 my (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('wf')");
 sql("SELECT pgqrs_complete_run($run, $lease)");
-is_deeply([ sort(await(qr/pgqrs_runs/)) ], [ "pgqrs_runs $run:SUCCESS", "workflow_run_$run SUCCESS" ], 'a run that ends');
+is_deeply([ sort(await(qr/pgqrs_runs/)) ], [ "pgqrs_runs $run:SUCCESS", "workflow_run_$run SUCCESS" ], 'the end of a run notifies on both channels with its status');
 
 # More of them at once than are remembered one by one.
 my $many = 20_000;
@@ -123,7 +123,7 @@ while (keys %told < $many)
 {
 	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
 }
-is(scalar(keys %told), $many, "$many runs that are cancelled");
+is(scalar(keys %told), $many, "each of $many cancelled runs is notified");
 
 #
 # F10
@@ -131,7 +131,7 @@ is(scalar(keys %told), $many, "$many runs that are cancelled");
 
 await(qr/./) if received();
 sql("BEGIN; SELECT pgqrs_enqueue('q', '1'), pgqrs_trigger('wf'); PREPARE TRANSACTION 'p'; SELECT pg_sleep(0.2)");
-is(scalar(received()), 0, 'nothing of a prepared transaction');
+is(scalar(received()), 0, 'a prepared transaction sends no notification');
 sql("COMMIT PREPARED 'p'");
 await(qr/^pgqrs_queue_$wf$/);
 $run = sql("SELECT message_id FROM pgqrs_dequeue('wf')");
@@ -139,7 +139,7 @@ $lease = sql("SELECT lease FROM pgqrs_messages WHERE message_id = $run");
 sql("BEGIN; SELECT pgqrs_complete_run($run, $lease); PREPARE TRANSACTION 'p'");
 sql("COMMIT PREPARED 'p'");
 await(qr/^pgqrs_runs $run:SUCCESS/);
-pass('but when it is committed');
+pass('COMMIT PREPARED sends the notification of the ended run');
 sql("SELECT pgqrs_trigger('wf') FROM generate_series(1, 100)");
 received();
 sql("BEGIN; SELECT pgqrs_cancel_runs('wf'); PREPARE TRANSACTION 'p'");
@@ -149,14 +149,14 @@ while (keys %told < 100)
 {
 	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
 }
-is(scalar(keys %told), 100, 'more runs than are remembered one by one');
+is(scalar(keys %told), 100, 'COMMIT PREPARED notifies of each of 100 cancelled runs');
 my ($kept, $ended);
 ($kept, $lease) = split /\|/, sql("SELECT pgqrs_trigger('wf'); SELECT message_id, lease FROM pgqrs_dequeue('wf')") =~ s/^\d+\n//r;
 sql("BEGIN; SELECT pgqrs_complete_run($kept, $lease); PREPARE TRANSACTION 'p'");
 sql("ROLLBACK PREPARED 'p'");
 ($ended, $lease) = split /\|/, sql("SELECT pgqrs_trigger('wf'); SELECT message_id, lease FROM pgqrs_dequeue('wf')") =~ s/^\d+\n//r;
 sql("SELECT pgqrs_complete_run($ended, $lease)");
-is_deeply([ grep { /^pgqrs_runs/ } await(qr/^pgqrs_runs $ended:SUCCESS/) ], [ "pgqrs_runs $ended:SUCCESS" ], 'and not when it is rolled back');
+is_deeply([ grep { /^pgqrs_runs/ } await(qr/^pgqrs_runs $ended:SUCCESS/) ], [ "pgqrs_runs $ended:SUCCESS" ], 'ROLLBACK PREPARED sends no notification of the ended run');
 sql("BEGIN; SELECT pgqrs_trigger('wf'); PREPARE TRANSACTION 'p'");
 $listener->quit;
 $node->restart;
@@ -167,7 +167,7 @@ sql('SELECT pg_sleep(0.2)');
 received();
 sql("COMMIT PREPARED 'p'");
 await(qr/^pgqrs_queue_$wf$/);
-pass('also after a restart');
+pass('COMMIT PREPARED after a restart notifies');
 
 #
 # A signal that comes while its run parks: neither sees the other, the worker
@@ -185,9 +185,9 @@ for my $order ('sender first', 'run first')
 	$handler->query_safe("BEGIN; SELECT received FROM pgqrs_await_signal($signalled, $held, 'step', 's')");
 	$_->query_safe('COMMIT') for $order eq 'sender first' ? ($sender, $handler) : ($handler, $sender);
 	my $before = time;
-	is(sql("CALL pgqrs_wait_for_work('wf', timeout => '50 s')"), 't', "a run that parks while its signal comes, $order");
-	cmp_ok(time - $before, '<', 20, 'is woken soon');
-	is(sql("SELECT run_id FROM pgqrs_dequeue('wf')"), $signalled, 'and claimed');
+	is(sql("CALL pgqrs_wait_for_work('wf', timeout => '50 s')"), 't', "$order: a run that begins to wait while its signal comes is woken");
+	cmp_ok(time - $before, '<', 20, '$order: the run is woken within 20 seconds');
+	is(sql("SELECT run_id FROM pgqrs_dequeue('wf')"), $signalled, '$order: the run is claimed after that');
 	$_->quit for $sender, $handler;
 	sql("SELECT pgqrs_cancel_run($signalled)");
 }
@@ -215,7 +215,7 @@ $node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting AND pid <> $te
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'locker'");
 finish_client($locker);
 await(qr/^pgqrs_runs $run:SUCCESS/);
-pass('a worker that is terminated loses nothing');
+pass('a background worker that is terminated in a pass loses no notification');
 $sender->quit;
 sql("SELECT pgqrs_cancel_run($signalled)");
 
@@ -238,17 +238,17 @@ for (1 .. 3)
 {
 	cmp_ok(cancel_many(), '>=', 5000, 'a session that ends runs does not notice that no client can be notified');
 }
-ok($node->wait_for_log(qr/LOG:  pgqrs cannot send notifications/, $offset), 'the log does');
-cmp_ok(cancel_many(), '>=', 5000, 'and it goes on');
+ok($node->wait_for_log(qr/LOG:  pgqrs cannot send notifications/, $offset), 'the log tells that notifications cannot be sent');
+cmp_ok(cancel_many(), '>=', 5000, 'a session ends runs after that report');
 rename $node->data_dir . '/pg_notify_away', $node->data_dir . '/pg_notify' or die;
-ok($node->wait_for_log(qr/LOG:  pgqrs can send notifications again/, $offset), 'until it can');
-is(scalar(() = slurp_file($node->logfile, $offset) =~ /pgqrs cannot send notifications/g), 1, 'it says so once');
+ok($node->wait_for_log(qr/LOG:  pgqrs can send notifications again/, $offset), 'the log tells when notifications can be sent again');
+is(scalar(() = slurp_file($node->logfile, $offset) =~ /pgqrs cannot send notifications/g), 1, 'the log reports the failure once');
 %told = ();
 while (keys %told < 20_000)
 {
 	$told{$_} = 1 for grep { /^pgqrs_runs \d+:CANCELLED/ } await(qr/pgqrs_runs/);
 }
-pass('and what could not be sent is sent');
+pass('notifications that could not be sent are sent later');
 $stuck->query_safe('COMMIT');
 $_->quit for $stuck, $listener;
 $node->stop;

@@ -46,24 +46,24 @@ SELECT count(*) FROM (
 };
 is(sql($rights), '0', 'default privileges open nothing of the extension');
 is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), '0|t', 'pgqrs_health finds nothing open');
-is(sql(q{SELECT ok FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), 't', 'nor does pgqrs_verify()');
+is(sql(q{SELECT ok FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), 't', 'pgqrs_verify() reports no open table');
 
 # Given afterwards, also by a grantee, and to a column.
 sql(q{SELECT jobs.pgqrs_create_queue('a.q'), jobs.pgqrs_grant('a.*', 'worker', 'work'); SELECT jobs.pgqrs_sync_grants()});
 my $granted = sql($rights);
-cmp_ok($granted, '>', 20, 'pgqrs_grant() gives rights');
+cmp_ok($granted, '>', 20, 'pgqrs_grant() grants rights on tables');
 sql(q{
 GRANT ALL ON ALL TABLES IN SCHEMA jobs TO anon, worker; GRANT ALL ON ALL SEQUENCES IN SCHEMA jobs TO anon;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA jobs TO anon, worker; GRANT USAGE ON TYPE jobs.pgqrs_run TO anon;
 GRANT SELECT ON jobs.pgqrs_messages TO anon WITH GRANT OPTION; SET ROLE anon; GRANT SELECT ON jobs.pgqrs_messages TO reader; RESET ROLE;
 });
 like(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), qr/^\d{2}\|f$/, 'pgqrs_health tells of tables that were opened');
-like(sql(q{SELECT detail FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), qr/ to anon/, 'and pgqrs_verify() to which role');
+like(sql(q{SELECT detail FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), qr/ to anon/, 'pgqrs_verify() names the role with rights on tables');
 sql('SELECT jobs.pgqrs_sync_grants()');
 is(sql($rights), $granted, 'pgqrs_sync_grants() leaves what pgqrs_grant() gave');
-is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), '0|t', 'and nothing is open any more');
+is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), '0|t', 'pgqrs_health reports no open table any more');
 is(sqlstate($node, 'SET ROLE worker; SELECT * FROM jobs.pgqrs_dequeue(\'a.q\')'), '', 'a grantee works on');
-is(sqlstate($node, 'SET ROLE worker; UPDATE jobs.pgqrs_runs SET attempt = 0'), '42501', 'but cannot write a view');
+is(sqlstate($node, 'SET ROLE worker; UPDATE jobs.pgqrs_runs SET attempt = 0'), '42501', 'a role with the privilege work cannot write a view');
 sql(q{GRANT SELECT (payload) ON jobs.pgqrs_messages TO anon});
 is(sql(q{SELECT detail FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), '1: SELECT of pgqrs_messages to anon', 'a column counts, too');
 

@@ -46,8 +46,8 @@ sql("SELECT pgqrs_complete_run($run, $lease, '{\"n\": 2}')");
 is(ends($run), $done, 'a run that is completed by two calls sends one event');
 is(sql(q{SELECT payload - 'data' - 'time' - 'id' FROM pgqrs_peek('out')}),
 	qq({"type": "$done", "source": "/pgqrs/postgres/a%20job", "subject": "$run", "specversion": "1.0", "datacontenttype": "application/json"}), 'the event has the attributes of a CloudEvent');
-is(sql(q{SELECT payload->>'id' = message_id::text FROM pgqrs_peek('out')}), 't', 'its id is that of the message');
-is(sql(q{SELECT (payload->>'time')::timestamptz = completed_at AND payload->'data'->>'completed_at' = payload->>'time' FROM pgqrs_peek('out'), pgqrs_runs}), 't', 'its time when the run ended');
+is(sql(q{SELECT payload->>'id' = message_id::text FROM pgqrs_peek('out')}), 't', 'the id of the event is that of the message');
+is(sql(q{SELECT (payload->>'time')::timestamptz = completed_at AND payload->'data'->>'completed_at' = payload->>'time' FROM pgqrs_peek('out'), pgqrs_runs}), 't', 'the time of the event is that of the end of the run');
 is(sql(q{SELECT (payload->'data') - '{created_at,started_at,completed_at}'::text[] FROM pgqrs_peek('out')}),
 	qq({"tags": {"t": 1}, "output": {"n": 1}, "run_id": $run, "status": "SUCCESS", "workflow": "a job", "idempotency_key": "k"}), 'the data of the event has the columns of the run');
 
@@ -102,11 +102,11 @@ for my $finder ("pgqrs_dequeue('a job')", 'pgqrs_maintain()')
 	($run, $lease) = start();
 	sql("UPDATE pgqrs_messages SET visible_after = clock_timestamp() - interval '1 s', exhausted_at = clock_timestamp() - interval '1 s' WHERE message_id = $run");
 	sql("SELECT count(*) FROM $finder");
-	is(ends($run), $failed, "crashed too often, found by $finder");
+	is(ends($run), $failed, "a run that crashed too often sends an event when $finder ends it");
 	$run = sql("SELECT pgqrs_trigger('a job', timeout => '1 h')");
 	sql("UPDATE pgqrs_messages SET deadline_at = clock_timestamp() - interval '1 s' WHERE message_id = $run");
 	sql("SELECT count(*) FROM $finder");
-	is(ends($run), $failed, "past its deadline, found by $finder");
+	is(ends($run), $failed, "a run past its deadline sends an event when $finder ends it");
 }
 
 # Large values are left out where they would be too much for a message.
@@ -123,9 +123,9 @@ my $events = sql(q{SELECT payload FROM pgqrs_messages JOIN pgqrs_queues USING (q
 my $verdicts = '';
 IPC::Run::run([ 'python3', dirname(__FILE__) . '/../cloudevents/validate.py' ], '<', \"$events\n{\"id\": \"\"}\n", '>', \$verdicts) or die;
 my @verdicts = split /\n/, $verdicts;
-isnt(pop @verdicts, 'valid', 'the schema refuses what is no event');
+isnt(pop @verdicts, 'valid', 'the schema refuses an object that is no event');
 is(scalar(@verdicts), scalar(split /\n/, $events), 'the validator judges each event');
-is((grep { $_ ne 'valid' } @verdicts), 0, 'all events are valid') or diag($verdicts);
+is((grep { $_ ne 'valid' } @verdicts), 0, 'the schema accepts all events') or diag($verdicts);
 
 # An ordinary queue: worked off, paused.
 is(sql(q{WITH d AS (SELECT message_id, lease FROM pgqrs_dequeue('out')) SELECT count(pgqrs_archive_message(message_id, lease)) FROM d}), 1, 'events are worked off like any message');
@@ -139,10 +139,10 @@ sql("SELECT pgqrs_resume_queue('out')");
 sql(q{CREATE ROLE ada; SELECT pgqrs_grant('ada.*', 'ada', 'admin'), pgqrs_create_queue('own'), pgqrs_create_queue('ada.out')});
 for my $call ("pgqrs_create_workflow('ada.job', outbox_queue => '%s')", "pgqrs_alter_workflow('ada.job', outbox_queue => '%s')")
 {
-	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'own')), 'PQ001', "$call: a queue of others");
-	is(sqlstate($node, "SELECT " . sprintf($call, 'nowhere')), 'PQ001', "$call: no queue");
-	is(sqlstate($node, "SELECT " . sprintf($call, 'a job')), 'PQ016', "$call: a workflow's");
-	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'ada.out')), '', "$call: one's own");
+	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'own')), 'PQ001', "$call: a queue without the privilege is refused as absent");
+	is(sqlstate($node, "SELECT " . sprintf($call, 'nowhere')), 'PQ001', "$call: a missing queue is refused");
+	is(sqlstate($node, "SELECT " . sprintf($call, 'a job')), 'PQ016', "$call: the queue of a workflow is refused");
+	is(sqlstate($node, "SET ROLE ada; SELECT " . sprintf($call, 'ada.out')), '', "$call: a queue with the privilege admin is accepted");
 }
 sql(q{CREATE ROLE bob; SELECT pgqrs_grant('ada.job', 'bob', 'trigger'), pgqrs_grant('ada.job', 'bob', 'work')});
 $run = sql(q{SET ROLE bob; SELECT pgqrs_trigger('ada.job')});

@@ -11,7 +11,7 @@ use Test::More;
 my $root = "$FindBin::Bin/../..";
 my ($version) = slurp_file("$root/pgqrs.control") =~ /^default_version = '(.*)'/m;
 my $meta = eval { JSON::PP->new->utf8->decode(slurp_file("$root/META.json")) };
-is($@, '', 'META.json is JSON');
+is($@, '', 'META.json can be read as JSON');
 
 # What PGXN's specification 1.0.0 requires, and the kinds of what else there is.
 my %kind = (
@@ -44,7 +44,7 @@ for my $key (qw(file docfile))
 {
 	ok(-e "$root/$provided->{$key}", "the $key of the extension is there");
 }
-like($meta->{prereqs}{runtime}{requires}{PostgreSQL}, qr/^15\.0\.0$/, 'it needs PostgreSQL 15');
+like($meta->{prereqs}{runtime}{requires}{PostgreSQL}, qr/^15\.0\.0$/, 'META.json requires PostgreSQL 15');
 
 my ($newest) = slurp_file("$root/debian/changelog") =~ /^pgqrs \((\S+)-\d+\) /;
 is($newest, $version, 'the newest entry of the Debian changelog has the version, too');

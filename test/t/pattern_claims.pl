@@ -46,10 +46,10 @@ my %cost = (
 cmp_ok($cost{$_}, '<', 10 * $cost{name}, "a claim from all queues, each with a message, costs as much as one by name: $_") for qw(pattern worker);
 
 sql("SELECT count(*) FROM pgqrs_dequeue('*', batch_size => 10000)") for 1 .. 4;
-is(sql("SELECT count(*) FROM pgqrs_dequeue('*')"), '0', 'all is claimed');
+is(sql("SELECT count(*) FROM pgqrs_dequeue('*')"), '0', 'claims by pattern leave no message');
 $cost{empty} = cost(q{pgqrs_dequeue(''*'')}, 30);
 $cost{empty_worker} = cost("pgqrs_dequeue(worker_id => $worker)", 30);
-cmp_ok($cost{$_}, '<', 1000, "one from as many queues that are empty less than a millisecond: $_") for qw(empty empty_worker);
+cmp_ok($cost{$_}, '<', 1000, "a claim by pattern over $queues empty queues takes less than a millisecond ($_)") for qw(empty empty_worker);
 $session->quit;
 note(join ', ', map { sprintf '%s %.0f us', $_, $cost{$_} } sort keys %cost);
 
@@ -83,10 +83,10 @@ for my $way (@ways)
 	my ($name, $before, $after) = @$way;
 	sql("DROP TABLE IF EXISTS h; $before");
 	sql($all) unless $name =~ /rolled back|that ran out/;
-	is(sql("$after; $all") =~ s/.*\n//sr, '1', "after $name a claim by pattern finds it");
+	is(sql("$after; $all") =~ s/.*\n//sr, '1', "after $name a claim by pattern finds the message");
 }
 is(sql("BEGIN; $all; SELECT pgqrs_enqueue('q93', '1') > 0; $all; ROLLBACK"), "0\nt\n1", 'a transaction finds what it has sent itself');
-is(sql($all), '0', 'and others do not');
+is(sql($all), '0', 'the next claim by pattern finds none');
 is_well($node, 'in the end');
 $node->stop;
 done_testing();

@@ -36,12 +36,12 @@ sub await
 
 # Without pg_cron, or the privilege.
 sql('CREATE EXTENSION pgqrs; CREATE ROLE owner; CREATE ROLE other');
-is(sqlstate($node, 'SELECT pgqrs_install_cron()'), '55000', 'pg_cron is not in this database');
+is(sqlstate($node, 'SELECT pgqrs_install_cron()'), '55000', 'pgqrs_install_cron() is refused in a database without pg_cron');
 my (undef, undef, $err) = $node->psql('postgres', 'SELECT pgqrs_install_cron()');
-like($err, qr/HINT:  Create it here with CREATE EXTENSION pg_cron/, 'the hint');
+like($err, qr/HINT:  Create it here with CREATE EXTENSION pg_cron/, 'the hint names CREATE EXTENSION pg_cron');
 sql('CREATE EXTENSION pg_cron; GRANT EXECUTE ON FUNCTION pgqrs_install_cron() TO other');
-is(sqlstate($node, 'SET ROLE other; SELECT pgqrs_install_cron()'), '42501', 'not the owner');
-is(jobs(), '', 'no job yet');
+is(sqlstate($node, 'SET ROLE other; SELECT pgqrs_install_cron()'), '42501', 'pgqrs_install_cron() is refused for a role that does not own the extension');
+is(jobs(), '', 'refused calls leave no job');
 
 # Work for every duty, with none of it done but by the job.
 sql(<<'SQL');
@@ -65,20 +65,20 @@ my $old = $node->background_psql('postgres');
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 my $pid = $old->query_safe('SELECT pg_backend_pid()');
 my @installed = split /\n/, sql('SELECT pgqrs_install_cron()');
-is($installed[0] =~ s/(?:1 second|\* \* \* \* \*)$/often/r, 'pgqrs_maintain: often', 'the pass');
-is($installed[1], 'pgqrs_history: 13 * * * *', 'the history');
+is($installed[0] =~ s/(?:1 second|\* \* \* \* \*)$/often/r, 'pgqrs_maintain: often', 'pgqrs_install_cron() installs the job of passes');
+is($installed[1], 'pgqrs_history: 13 * * * *', 'pgqrs_install_cron() installs the job that cuts the history');
 my $jobs = jobs();
 my $user = sql('SELECT current_user');
-is($jobs, "pgqrs_history $user, pgqrs_maintain $user", 'two jobs of the owner');
+is($jobs, "pgqrs_history $user, pgqrs_maintain $user", 'both jobs belong to the owner of the extension');
 
-await(q{EXISTS (SELECT FROM pgqrs_runs WHERE workflow = 'nightly')}, 'the schedule fires');
-await(q{status = 'ERROR' AND error->>'type' = 'timeout' FROM pgqrs_runs WHERE workflow = 'flow'}, 'the deadline holds');
-await(q{status = 'STOPPED' FROM pgqrs_workers}, 'the silent worker is stopped');
-await(q{EXISTS (SELECT FROM pgqrs_dead_letters WHERE payload = '"held"')}, 'what it held is dead');
-await(q{NOT EXISTS (SELECT FROM pgqrs_archive WHERE payload = '"old"')}, 'what was kept long enough is gone');
-is(sql("SELECT backend_xmin IS NOT NULL FROM pg_stat_activity WHERE pid = $pid"), 't', 'the snapshot is still there');
+await(q{EXISTS (SELECT FROM pgqrs_runs WHERE workflow = 'nightly')}, 'the job fires the schedule');
+await(q{status = 'ERROR' AND error->>'type' = 'timeout' FROM pgqrs_runs WHERE workflow = 'flow'}, 'the job ends the run at its deadline');
+await(q{status = 'STOPPED' FROM pgqrs_workers}, 'the job stops the silent worker');
+await(q{EXISTS (SELECT FROM pgqrs_dead_letters WHERE payload = '"held"')}, 'the job makes a dead letter of the message that the stopped worker held');
+await(q{NOT EXISTS (SELECT FROM pgqrs_archive WHERE payload = '"old"')}, 'the job removes a message whose retention is over');
+is(sql("SELECT backend_xmin IS NOT NULL FROM pg_stat_activity WHERE pid = $pid"), 't', 'the older snapshot was open all the time');
 $old->quit;
-is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succeeded', 'pg_cron is content');
+is(sql("SELECT status FROM cron.job_run_details ORDER BY runid LIMIT 1"), 'succeeded', 'pg_cron has recorded success');
 
 # What others create where the owner would find it is not called.
 sql(q{CREATE FUNCTION format(text, name) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$});
@@ -89,16 +89,16 @@ for my $job ('pgqrs_maintain', 'pgqrs_history')
 sql('DROP FUNCTION format(text, name)');
 
 # Again, by another superuser, for another owner.
-is(sql("SELECT string_agg(j, ', ') FROM pgqrs_install_cron() j"), join(', ', @installed), 'again');
-is(jobs(), $jobs, 'no further jobs');
+is(sql("SELECT string_agg(j, ', ') FROM pgqrs_install_cron() j"), join(', ', @installed), 'a second pgqrs_install_cron() names the same jobs');
+is(jobs(), $jobs, 'a second pgqrs_install_cron() adds no job');
 sql("INSERT INTO cron.job_run_details (jobid, runid, username, end_time) SELECT jobid, 1000000, username, now() - interval '2 days' FROM cron.job WHERE jobname = 'pgqrs_maintain'");
 $node->safe_psql('postgres', sql("SELECT command FROM cron.job WHERE jobname = 'pgqrs_history'"));
-is(sql('SELECT count(*) FROM cron.job_run_details WHERE runid = 1000000'), '0', 'its history is forgotten');
+is(sql('SELECT count(*) FROM cron.job_run_details WHERE runid = 1000000'), '0', 'the job of the history removes old records of the pass');
 
 # DROP EXTENSION; the jobs are run by hand.
 my @commands = map { sql("SELECT command FROM cron.job WHERE jobname = '$_'") } qw(pgqrs_maintain pgqrs_history);
 sql('DROP EXTENSION pgqrs');
 sql($_) for @commands;
-is(jobs(), '', 'the jobs remove themselves');
+is(jobs(), '', 'after DROP EXTENSION each job removes itself when it runs');
 
 done_testing();

@@ -52,7 +52,7 @@ $new->append_conf('postgresql.conf', 'pgqrs.paused = on');
 $new->start;
 is($new->safe_psql('postgres', $rows), $before, 'rows, storage parameters and sequences are as they were');
 is($new->safe_psql('postgres', 'SELECT pgqrs_archive_message(message_id, lease) FROM held'), 't', 'a lease from before is good');
-is($new->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('shop.mail')"), '"ready"', 'what was ready can be claimed');
+is($new->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('shop.mail')"), '"ready"', 'the upgraded server delivers a message that was ready');
 is($new->safe_psql('postgres', "SELECT s.should_execute, s.output FROM pgqrs_dequeue('shop.flow') d, pgqrs_step_begin(d.run_id, d.lease, 'first') s"),
 	'f|"kept"', 'a step from before is not executed again');
 is($new->safe_psql('postgres', "SET ROLE shop; SELECT pgqrs_trigger('shop.flow', idempotency_key => 'once') = run_id FROM pgqrs_runs"),

@@ -80,27 +80,27 @@ sub whole_poll
 	my $a = poll($worker, q('60 s'));
 	is(ids($a), $id, "$what: a message that is due is claimed at once");
 	is(lease_of($id), "$a->{work}[0]{lease}|0", "$what: under the lease that the answer names");
-	is(archive($a->{work}[0]), 't', "$what: which is good");
+	is(archive($a->{work}[0]), 't', "$what: a message is archived under the lease of the answer");
 
 	my $client = sleeping_poll($worker, q('60 s'));
 	my $since = time;
 	$id = send_message();
 	$a = finish($client);
 	is(ids($a), $id, "$what: a message that comes ends the sleep");
-	cmp_ok(time - $since, '<', 5, "$what: soon");
+	cmp_ok(time - $since, '<', 5, "$what: the poll returns within 5 seconds of the message");
 
 	$client = sleeping_poll($worker, q('60 s'), 0, holding($a->{work}[0]));
 	$since = time;
 	archive($a->{work}[0]);
 	is(states(finish($client)), 'gone', "$what: the end of a message that is held ends the sleep");
-	cmp_ok(time - $since, '<', 5, "$what: soon");
+	cmp_ok(time - $since, '<', 5, "$what: the poll returns within 5 seconds of the end");
 
 	my $older = sleeping_poll($worker, q('60 s'));
 	my $newer = sleeping_poll($worker, q('60 s'));
 	is_deeply(finish($older), { work => [], held => [], status => 'READY' }, "$what: a newer poll ends the older one, with nothing");
 	$id = send_message();
 	$a = finish($newer);
-	is(ids($a), $id, "$what: and gets what comes");
+	is(ids($a), $id, "$what: the newer poll claims the next message");
 	archive($a->{work}[0]);
 	return;
 }
@@ -145,7 +145,7 @@ sql("SELECT pgqrs_release_message($run, $lease)");
 $a = poll($worker, q('0'), 10, holding($by_id{$message}));
 is(join(' ', sort keys %{ $a->{work}[0]{steps} }), 'big2 big3 big4 big5 big6 done failed',
 	'of more than 4 MB the steps that began last are left out');
-ok($a->{work}[0]{steps_truncated}, 'which the answer says');
+ok($a->{work}[0]{steps_truncated}, 'the answer says that steps are left out');
 
 # The steps of many runs are no more than an answer can hold.
 sql(qq(CREATE TABLE many AS SELECT pgqrs_trigger('wf') AS run_id FROM generate_series(1, 13);
@@ -169,21 +169,21 @@ $lease = poll($worker, q('0'), 10, holding($by_id{$message}))->{work}[0]{lease};
 sql("SELECT pgqrs_complete_run($run, $lease)");
 archive($by_id{$message});
 
-is(poll($worker, q('0'), 0)->{status}, 'READY', 'with batch_size 0 it answers');
+is(poll($worker, q('0'), 0)->{status}, 'READY', 'a poll with batch_size 0 returns the status of the worker');
 my $id = send_message();
-is(ids(poll($worker, q('200 ms'), 0)), '', 'and claims nothing');
-is(ids($a = poll($worker, q('0'))), $id, 'the next one claims it');
+is(ids(poll($worker, q('200 ms'), 0)), '', 'a poll with batch_size 0 claims no message');
+is(ids($a = poll($worker, q('0'))), $id, 'the next poll with a batch_size claims that message');
 archive($a->{work}[0]);
 
 my $limited = sql("SELECT pgqrs_register_worker('limited', '{q}', max_concurrent => 2)");
 send_message() for 1 .. 3;
 my $first = poll($limited, q('0'), 10);
-is(scalar @{ $first->{work} }, 2, 'it claims no more than max_concurrent');
+is(scalar @{ $first->{work} }, 2, 'a poll claims no more than max_concurrent messages');
 my $client = sleeping_poll($limited, q('60 s'), 10, holding(@{ $first->{work} }));
 archive($first->{work}[0]);
 $a = finish($client);
-is(states($a), 'gone extended', 'a slot that becomes free wakes it');
-is(scalar @{ $a->{work} }, 1, 'and is used in the same call');
+is(states($a), 'gone extended', 'the end of a held message wakes a poll at max_concurrent');
+is(scalar @{ $a->{work} }, 1, 'that poll claims one more message');
 archive($_) for $first->{work}[1], @{ $a->{work} };
 
 #
@@ -196,9 +196,9 @@ my $other = sql("SELECT lease FROM pgqrs_dequeue('q', $worker)");
 my ($kept, $lost) = @{ $a->{work} };
 poll($worker, q('0'), 0, holding($kept));
 is(lease_of($kept->{message_id}), "$kept->{lease}|0", 'a claim that the next poll names stays');
-is(lease_of($lost->{message_id}), 'none|0', 'one that it does not name was lost: released without a failure');
+is(lease_of($lost->{message_id}), 'none|0', 'a claim that the next poll does not name is released without a failure');
 is(lease_of($ids[2]), "$other|0", 'a claim of pgqrs_dequeue() stays');
-is(ids($a = poll($worker, q('0'), 10, holding($kept))), $lost->{message_id}, 'the lost one is claimed again');
+is(ids($a = poll($worker, q('0'), 10, holding($kept))), $lost->{message_id}, 'the next poll claims the released message again');
 
 # Another transaction has the message: it is not waited for.
 my $holder = $node->background_psql('postgres');
@@ -244,7 +244,7 @@ for (@ends)
 	my $since = time;
 	sql('SELECT ' . sprintf($statement, $id, $lease));
 	is(states(finish($client)), 'gone', "a run that $end ends the sleep");
-	cmp_ok(time - $since, '<', 5, "a run that $end: soon");
+	cmp_ok(time - $since, '<', 5, "a run that $end ends the sleep within 5 seconds");
 	sql('SELECT pgqrs_purge_queue(\'wf\')');
 }
 
@@ -253,8 +253,8 @@ send_message();
 my $claim = poll($worker, q('0'))->{work}[0];
 $client = sleeping_poll($worker, q('60 s'), 0, holding($claim));
 sql("SELECT pgqrs_extend_lease($claim->{message_id}, $claim->{lease}, '1 ms')");
-is(sql("SELECT message_id FROM pgqrs_dequeue('q')"), $claim->{message_id}, 'a lease that expired goes to another');
-is(states(finish($client)), 'gone', 'which ends the sleep');
+is(sql("SELECT message_id FROM pgqrs_dequeue('q')"), $claim->{message_id}, 'another worker claims a message whose lease expired');
+is(states(finish($client)), 'gone', 'that claim ends the sleep of the poll, which reports the lease as gone');
 sql(q(SELECT pgqrs_delete_queue('q', true), pgqrs_create_queue('q', visibility_timeout => '1 hour')));
 
 # A lease that is taken away, and whose message the same poll claims again
@@ -267,8 +267,8 @@ for (1 .. 5)
 	my $answer = finish($sleeper);
 	is(states($answer), 'gone', 'a lease that an operator ends is gone, also if its message is claimed at once');
 	$answer = poll($worker, q('0')) unless @{ $answer->{work} };
-	is(ids($answer), $sent, 'and its message is claimed again');
-	is(archive($answer->{work}[0]), 't', 'under a lease of its own');
+	is(ids($answer), $sent, 'the message of the ended lease is claimed again');
+	is(archive($answer->{work}[0]), 't', 'the new claim archives the message');
 }
 
 ($run, $lease, $claim) = held_run();
@@ -279,14 +279,14 @@ is(states(finish($client)), 'cancel_requested', 'a run that is asked to stop end
 # In one session it is told once; another that was not told tells it at once.
 my $session = $node->background_psql('postgres');
 my $call = 'CALL ' . call($worker, q('300 ms'), 1, holding($claim));
-is(states(answer($session->query_safe($call))), 'cancel_requested', 'another session tells it');
+is(states(answer($session->query_safe($call))), 'cancel_requested', 'a poll of another session reports the request at once');
 my $since = time;
-is(states(answer($session->query_safe($call))), 'cancel_requested', 'and again');
-cmp_ok(time - $since, '>=', 0.29, 'but what it has told does not end its next sleep');
+is(states(answer($session->query_safe($call))), 'cancel_requested', 'the next poll of that session reports it too');
+cmp_ok(time - $since, '>=', 0.29, 'a request that a session has reported does not end its next sleep');
 $session->quit;
 sql("SELECT pgqrs_acknowledge_cancel($run, $lease)");
-is(states(poll($worker, q('60 s'), 1, holding($claim))), 'gone', 'what is gone already is told at once');
-is(states(poll($worker, q('60 s'), 1, q('{1}'), q('{1}'))), 'gone', 'what never was its own is gone');
+is(states(poll($worker, q('60 s'), 1, holding($claim))), 'gone', 'a poll reports a lease that has ended already at once');
+is(states(poll($worker, q('60 s'), 1, q('{1}'), q('{1}'))), 'gone', 'a poll reports a lease that the worker never held as gone');
 
 #
 # Extending
@@ -300,7 +300,7 @@ poll($worker, q('0'), 0, holding($claim));
 is(sql($until), $before, 'a lease that has most of its time left is not written');
 sql("SELECT pgqrs_extend_lease($claim->{message_id}, $claim->{lease}, '30 min')");
 poll($worker, q('0'), 0, holding($claim));
-cmp_ok(sql("$until") , 'gt', $before, 'one that has less is');
+cmp_ok(sql("$until") , 'gt', $before, 'a poll extends a lease that has less of its time left');
 archive($claim);
 
 sql("SELECT pgqrs_create_queue('short', visibility_timeout => '3 s')");
@@ -310,12 +310,12 @@ $claim = poll($brief, q('0'))->{work}[0];
 $since = time;
 for (1 .. 4)
 {
-	is(states(poll($brief, q('60 s'), 1, holding($claim))), 'extended', 'a lease is kept');
+	is(states(poll($brief, q('60 s'), 1, holding($claim))), 'extended', 'a poll extends a short lease');
 }
 cmp_ok(time - $since, '<', 8, 'a poll sleeps for no more than a third of the shortest lease');
-cmp_ok(time - $since, '>', 3, 'but does sleep');
+cmp_ok(time - $since, '>', 3, 'polls sleep between extensions');
 is(sql("SELECT lease, failures FROM pgqrs_messages WHERE message_id = $claim->{message_id}"), "$claim->{lease}|0",
-	'for longer than it would have lasted');
+	'the message has its lease for longer than its visibility timeout');
 archive($claim);
 
 #
@@ -324,31 +324,31 @@ archive($claim);
 
 $client = sleeping_poll($worker, q('60 s'));
 sql("SELECT pgqrs_suspend_worker($worker)");
-is_deeply(finish($client), { work => [], held => [], status => 'SUSPENDED' }, 'a worker that is suspended is told');
+is_deeply(finish($client), { work => [], held => [], status => 'SUSPENDED' }, 'suspending a worker ends the sleep of its poll');
 $id = send_message();
-is_deeply(poll($worker, q('200 ms')), { work => [], held => [], status => 'SUSPENDED' }, 'and claims nothing');
+is_deeply(poll($worker, q('200 ms')), { work => [], held => [], status => 'SUSPENDED' }, 'a poll of a suspended worker claims nothing');
 $client = sleeping_poll($worker, q('60 s'));
 sql("SELECT pgqrs_resume_worker($worker)");
 $a = finish($client);
-is(ids($a) . " $a->{status}", "$id READY", 'until it is resumed');
+is(ids($a) . " $a->{status}", "$id READY", 'resuming a worker ends the sleep, and its poll claims a message');
 archive($a->{work}[0]);
 my $stopped = sql("SELECT pgqrs_register_worker('stopped', '{q}')");
 $client = sleeping_poll($stopped, q('60 s'));
 sql("SELECT pgqrs_stop_worker($stopped)");
-is(finish($client)->{error}, 'PQ014', 'one that is stopped is told by an error');
-is(sqlstate($node, 'CALL ' . call($stopped, q('0'))), 'PQ014', 'and again');
-is(sqlstate($node, 'CALL ' . call(4711, q('0'))), 'PQ005', 'a worker that is not there');
+is(finish($client)->{error}, 'PQ014', 'stopping a worker ends the sleep of its poll with PQ014');
+is(sqlstate($node, 'CALL ' . call($stopped, q('0'))), 'PQ014', 'a poll of a stopped worker raises PQ014');
+is(sqlstate($node, 'CALL ' . call(4711, q('0'))), 'PQ005', 'a poll of an unknown worker raises PQ005');
 
 #
 # Arguments and places
 #
 
-is(sqlstate($node, 'CALL ' . call($worker, q('0'), -1)), '22023', 'a negative batch_size');
-is(sqlstate($node, 'CALL ' . call($worker, q('-1 s'))), '22023', 'a negative timeout');
-is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,2}'), q('{1}'))), '22023', 'arrays of different lengths');
-is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,1}'), q('{1,2}'))), '22023', 'a message twice');
-is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,NULL}'), q('{1,2}'))), '22004', 'a NULL among the ids');
-is(sqlstate($node, 'BEGIN; CALL ' . call($worker, q('0'))), '25001', 'a transaction block');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), -1)), '22023', 'a poll with a negative batch_size is refused');
+is(sqlstate($node, 'CALL ' . call($worker, q('-1 s'))), '22023', 'a poll with a negative timeout is refused');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,2}'), q('{1}'))), '22023', 'a poll with more ids than leases is refused');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,1}'), q('{1,2}'))), '22023', 'a poll that names a message twice is refused');
+is(sqlstate($node, 'CALL ' . call($worker, q('0'), 1, q('{1,NULL}'), q('{1,2}'))), '22004', 'a poll with a NULL among the ids is refused');
+is(sqlstate($node, 'BEGIN; CALL ' . call($worker, q('0'))), '25001', 'a poll in a transaction block is refused');
 
 #
 # A client that is gone
@@ -360,7 +360,7 @@ $id = send_message();
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = '$client->{name}'")
   or die 'the backend stays';
 is(lease_of($id), 'none|0', 'a poll whose client has disconnected claims nothing');
-is(ids($a = poll($worker, q('60 s'))), $id, 'the next poll does');
+is(ids($a = poll($worker, q('60 s'))), $id, 'the next poll of the worker claims that message');
 archive($a->{work}[0]);
 is_well($node, 'after all this');
 
@@ -389,7 +389,7 @@ sql("SELECT $big, $big");
 ok($node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pgqrs_peek('q', 100) WHERE leased"),
 	'a claim is committed before its answer is sent');
 is_deeply(poll($worker, q('0'), 0), { work => [], held => [], status => 'READY' }, 'the next poll does not wait for the client that does not read');
-is(sql("SELECT count(*) FROM pgqrs_peek('q', 100) WHERE leased"), '0', 'and releases what that did not receive');
+is(sql("SELECT count(*) FROM pgqrs_peek('q', 100) WHERE leased"), '0', 'the next poll releases the claims that the client did not receive');
 $client->{harness}->kill_kill;
 sql(q(SELECT pgqrs_purge_queue('q')));
 

@@ -25,11 +25,11 @@ sub stopped
 clock($standby, '11 min');
 is(sqlstate($standby, "SELECT pgqrs_dequeue('jobs', 1)"), '25006', 'a standby takes no calls');
 (undef, undef, my $err) = $standby->psql('postgres', "SELECT pgqrs_dequeue('jobs', 1)");
-like($err, qr{ERROR:  cannot execute pgqrs_dequeue\(\) during recovery\nHINT:  Connect to the primary}, 'and says so');
+like($err, qr{ERROR:  cannot execute pgqrs_dequeue\(\) during recovery\nHINT:  Connect to the primary}, 'a claim on a standby names recovery and hints at the primary');
 $standby->promote;
-is(stopped(), '0', 'once promoted it gives its workers time to call');
-is($standby->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs', 1)"), '1', 'one does and goes on');
+is(stopped(), '0', 'a pass after the promotion stops no worker before worker_timeout');
+is($standby->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs', 1)"), '1', 'a worker claims on the promoted server');
 clock($standby, '22 min');
-is(stopped(), '2', 'then silence counts');
+is(stopped(), '2', 'a pass after worker_timeout stops the silent workers');
 
 done_testing();

@@ -27,22 +27,22 @@ sub gone
 
 	$session->{stderr} = '';
 	$session->query("\\set VERBOSITY verbose\nSELECT pgqrs_set_visibility($id, '2100-01-01')");
-	like($session->{stderr}, qr/PQ004/, "not found $when");
+	like($session->{stderr}, qr/PQ004/, "a moved row that has ended is not found $when");
 	$session->{stderr} = '';
 }
 
 my $first = $node->safe_psql('postgres', "SELECT pgqrs_enqueue('jobs', '1')");
 my ($id) = claim_and_end();
-is($id, $first, 'claimed');
+is($id, $first, 'the session claims the message that was sent');
 gone($id, 'though its last version is still there');
 
 $node->safe_psql('postgres', 'VACUUM (TRUNCATE off) pgqrs_messages');
 my $place = $node->safe_psql('postgres', q{
 	SELECT pgqrs_enqueue('jobs', '2') FROM generate_series(1, 3);
 	SELECT ctid FROM pgqrs_messages WHERE ctid = '(0,1)'});
-like($place, qr/\(0,1\)$/, 'another message took the place');
+like($place, qr/\(0,1\)$/, 'another message took the place of the ended one');
 gone($id, 'where another message is');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pgqrs_messages WHERE visible_after = '2100-01-01'}), 0, 'no other message was changed');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pgqrs_messages WHERE visible_after = '2100-01-01'}), 0, 'the refused call has changed no other message');
 
 $node->safe_psql('postgres', q{
 	SELECT pgqrs_purge_queue('jobs');
@@ -59,9 +59,9 @@ for my $turn (1 .. 5)
 	my $hour = "2100-01-01 0$turn:00:00+00";
 
 	$node->safe_psql('postgres', "SELECT pgqrs_set_visibility($id, '$hour')");
-	is($session->query("SELECT visible_after = '$hour' FROM pgqrs_peek('jobs')"), 't', "seen, move $turn");
+	is($session->query("SELECT visible_after = '$hour' FROM pgqrs_peek('jobs')"), 't', "move $turn: the session sees the time that it has set");
 	$session->query("SELECT pgqrs_set_visibility($id, 'now')");
-	is($node->safe_psql('postgres', "SELECT visible_after < '$hour' FROM pgqrs_messages"), 't', "changed, move $turn");
+	is($node->safe_psql('postgres', "SELECT visible_after < '$hour' FROM pgqrs_messages"), 't', "move $turn: the session changes the row at its new place");
 }
 
 $node->safe_psql('postgres', 'VACUUM FULL pgqrs_messages');

@@ -79,23 +79,23 @@ for my $table (sort keys %uses)
 	{
 		my ($name, $add, $remove) = @$addition;
 		sql(sprintf $add, $table, $keys{$table});
-		is(join(' ', map { state_in_session("SELECT $_") } @{ $uses{$table} }), join(' ', ('55000') x @{ $uses{$table} }), "$name on $table");
+		is(join(' ', map { state_in_session("SELECT $_") } @{ $uses{$table} }), join(' ', ('55000') x @{ $uses{$table} }), "calls are refused with $name on $table");
 		sql(sprintf $remove, $table);
-		is(state_in_session("BEGIN; SELECT $uses{$table}[0]; ROLLBACK"), '', "$name on $table no more");
+		is(state_in_session("BEGIN; SELECT $uses{$table}[0]; ROLLBACK"), '', "calls succeed without $name on $table");
 	}
 }
-is(counts(), $before, 'nothing was written');
+is(counts(), $before, 'refused calls have written no row');
 
 sql('ALTER TABLE pgqrs_messages ENABLE ROW LEVEL SECURITY');
 my (undef, undef, $err) = $node->psql('postgres', "SELECT pgqrs_enqueue('jobs', '3')");
-like($err, qr/ERROR:  table "pgqrs_messages" has row-level security\nDETAIL:  .*\nHINT:  ./, 'the error says what and what to do');
+like($err, qr/ERROR:  table "pgqrs_messages" has row-level security\nDETAIL:  .*\nHINT:  ./, 'the error names the table and has a detail and a hint');
 sql('ALTER TABLE pgqrs_messages DISABLE ROW LEVEL SECURITY');
 
 # In the middle of a transaction.
 is(state_in_session("BEGIN; SELECT pgqrs_enqueue('jobs', '3'); ALTER TABLE pgqrs_messages ENABLE ROW LEVEL SECURITY; SELECT pgqrs_enqueue('jobs', '3')"),
-	'55000', 'seen by the next call of a transaction');
+	'55000', 'the next call of the same transaction is refused');
 $session->query('ROLLBACK');
-is(counts(), $before, 'which writes nothing at all');
+is(counts(), $before, 'that transaction writes no row');
 
 # What may be added, as nothing is bypassed by it: an index, a privilege,
 # statistics, a parent.
@@ -119,12 +119,12 @@ $session->query("BEGIN; SELECT pgqrs_enqueue('jobs', '\"undone\"'), pgqrs_trigge
 $session->query("BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue('jobs', '\"undone\"', idempotency_key => 'undone'); ROLLBACK TO s; COMMIT");
 my $decoded = sql("SELECT data FROM pg_logical_slot_get_changes('decoded', NULL, NULL)");
 like($decoded, qr/table public\.pgqrs_messages: DELETE: message_id\[bigint\]:$m\b/, 'a message that is archived is decoded');
-like($decoded, qr/table public\.pgqrs_archive: INSERT: message_id\[bigint\]:$m\b.*outcome\[pgqrs_outcome\]:'DONE'/, 'as done');
-is(scalar(() = $decoded =~ /pgqrs_messages: INSERT: message_id\[bigint\]:$keyed\b.*idempotency_key\[text\]:'key'/g), 1, 'one with a key is decoded once');
-like($decoded, qr/pgqrs_workflow_runs: INSERT: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'QUEUED'/, 'a run');
-like($decoded, qr/pgqrs_workflow_runs: UPDATE: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'SUCCESS'/, 'and its end');
-like($decoded, qr/pgqrs_workflow_steps: INSERT: run_id\[bigint\]:$one\b.*step_id\[text\]:'s'/, 'and its step');
-unlike($decoded, qr/undone/, 'nothing that was rolled back');
+like($decoded, qr/table public\.pgqrs_archive: INSERT: message_id\[bigint\]:$m\b.*outcome\[pgqrs_outcome\]:'DONE'/, 'the decoded archive row has outcome DONE');
+is(scalar(() = $decoded =~ /pgqrs_messages: INSERT: message_id\[bigint\]:$keyed\b.*idempotency_key\[text\]:'key'/g), 1, 'a message with a key is decoded once');
+like($decoded, qr/pgqrs_workflow_runs: INSERT: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'QUEUED'/, 'the insert of a run is decoded');
+like($decoded, qr/pgqrs_workflow_runs: UPDATE: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'SUCCESS'/, 'the end of a run is decoded');
+like($decoded, qr/pgqrs_workflow_steps: INSERT: run_id\[bigint\]:$one\b.*step_id\[text\]:'s'/, 'the step of a run is decoded');
+unlike($decoded, qr/undone/, 'no row of a rolled back transaction is decoded');
 sql("SELECT pg_drop_replication_slot('decoded')");
 
 # A copy by logical replication, into tables of an extension of its own, is
@@ -139,7 +139,7 @@ $node->wait_for_catchup('copied');
 for my $table ('pgqrs_messages', 'pgqrs_archive', 'pgqrs_workflow_runs', 'pgqrs_workflow_steps', 'pgqrs_queues')
 {
 	my $query = "SELECT t FROM $table t ORDER BY t::text";
-	is($copy->safe_psql('postgres', $query), sql($query), "replicated: $table");
+	is($copy->safe_psql('postgres', $query), sql($query), "the subscriber has the rows of $table");
 }
 $copy->safe_psql('postgres', 'DROP SUBSCRIPTION copied');
 is($copy->safe_psql('postgres', "SELECT payload FROM pgqrs_dequeue('jobs')"), '"later"', 'a copy can be claimed from');

@@ -58,6 +58,6 @@ END
 \$\$;
 SELECT count(*) FILTER (WHERE state = 'ok' AND count > 100), COALESCE(string_agg(DISTINCT state, ' ') FILTER (WHERE state NOT IN ('ok', 'PQ007', 'PQ016')), 'nothing else') FROM answers;
 SQL
-is(finish_client($dying), 't', 'the message died again and again');
-is(finish_client($replaying), '1|nothing else', 'and was replayed or still alive');
+is(finish_client($dying), 't', 'the message became a dead letter again and again');
+is(finish_client($replaying), '1|nothing else', 'a replay succeeds or finds the message alive');
 done_testing();

@@ -95,14 +95,14 @@ for my $frame (@frames)
 	browse('--window-size=' . ($frame->{width} < 500 ? 500 : $frame->{width}) . ",$height", "--screenshot=$ENV{PGQRS_SCREENSHOTS}/$frame->{name}.png",
 		frames({ %$frame, height => $height }));
 }
-unlike($log, qr/CONSOLE/, 'nothing in the console');
+unlike($log, qr/CONSOLE/, 'the browser logs no message of the report');
 
 # The check finds what it looks for: a page that is too wide and complains.
 append_to_file("$dir/bad.html", '<!DOCTYPE html><html><body style="width: 2000px"><p>wide</p><script>console.error("complaint")</script></body></html>');
 ($dom, $log) = browse('--window-size=1400,1600', '--virtual-time-budget=1000', '--dump-dom',
 	frames({ name => 'bad', file => abs_path($dir) . '/bad.html', width => 360, height => 1600, scheme => 'light' }));
-like($dom, qr/bad width 360 scroll \d{4} .* wide P /, 'what is too wide is seen');
-like($log, qr/CONSOLE.*complaint/, 'what is complained of is heard');
+like($dom, qr/bad width 360 scroll \d{4} .* wide P /, 'the check finds an element that is too wide');
+like($log, qr/CONSOLE.*complaint/, 'the check finds a message of the console');
 
 $node->stop;
 done_testing();

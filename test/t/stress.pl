@@ -122,7 +122,7 @@ sub finish_load
 		$running = sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'stress'");
 		sleep 0.05 if $running;
 	}
-	is($running, 0, 'all clients come to their end');
+	is($running, 0, 'all clients end');
 	check_errors(@clients);
 	return;
 }
@@ -138,7 +138,7 @@ sub check_errors
 			$strange{$1}++ if $line =~ /((?:ERROR|FATAL|PANIC):  (\w{5}).*)/ && $2 !~ $expected;
 		}
 	}
-	is(join("\n", sort keys %strange), '', 'no error but those that are expected');
+	is(join("\n", sort keys %strange), '', 'clients raise no unexpected error');
 	return;
 }
 

@@ -45,9 +45,9 @@ sub claimed_again
 	$holder->query_safe('TRUNCATE pgqrs_messages');
 	$holder->query_safe(q{SELECT pgqrs_enqueue('jobs', '"again"')});
 	$holder->query_safe("BEGIN; $begin SELECT FROM pgqrs_dequeue('jobs')");
-	is($claimer->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '', "$end: nothing before");
+	is($claimer->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '', "$end: a claim finds no message before the end of the transaction that claimed");
 	$holder->query_safe($end);
-	is($claimer->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '"again"', "$end: there at once");
+	is($claimer->query_safe(q{SELECT payload FROM pgqrs_dequeue('jobs')}), '"again"', "$end: a claim finds the message at once after that");
 	$holder->query_safe('COMMIT') if $end =~ /TO/;
 	return;
 }

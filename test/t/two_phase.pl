@@ -132,7 +132,7 @@ for my $restart (0, 1)
 	is(claim_all('jobs'), 0, 'no further message is delivered while earlier ones are prepared');
 	commit('early');
 	rollback('early claim');
-	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')"), '"early"', 'what was prepared is delivered all the same');
+	is(sql("SELECT payload FROM pgqrs_dequeue('jobs')"), '"early"', 'a message is delivered after COMMIT PREPARED though later ones were claimed before');
 	sql('SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_messages WHERE lease IS NOT NULL');
 }
 
@@ -176,7 +176,7 @@ my $run = sql("SELECT pgqrs_trigger('flow')");
 prepare('step', "SELECT pgqrs_step_complete($run, $lease, 'a', '1')");
 clock($node, '2 h');
 is(claim('flow'), '', 'a run with a prepared step is passed over by claims');
-is(sql("SELECT extended FROM pgqrs_extend_lease($run, $lease, '1 us')"), 't', 'but an extend does not wait for the step');
+is(sql("SELECT extended FROM pgqrs_extend_lease($run, $lease, '1 us')"), 't', 'the extension of a lease does not wait for a prepared step');
 commit('step');
 my ($run2, $lease2, $attempt2) = split /\|/, claim('flow', '1 hour');
 is("$run2 $attempt2", "$run 2", 'the next claim after COMMIT PREPARED delivers the run');
@@ -194,7 +194,7 @@ for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 		{
 			(my $keyed = $call) =~ s/KEY/$level $outcome/;
 			my $first_id = prepare('key', "SELECT $keyed");
-			is(sqlstate($node, "SET lock_timeout = '10ms'; SELECT $keyed"), '55P03', "$function $level: waits for a key");
+			is(sqlstate($node, "SET lock_timeout = '10ms'; SELECT $keyed"), '55P03', "$function $level: a second call waits for the prepared key");
 			my $client = start_client($node, "SET application_name = 'second';
 				BEGIN ISOLATION LEVEL $level; SELECT 1 \\g /dev/null\nSELECT $keyed; COMMIT;");
 			waits_for_lock($node, 'second');
@@ -202,14 +202,14 @@ for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 			my $second_id = finish_client($client);
 			if ($outcome eq 'COMMIT')
 			{
-				is($second_id, $first_id, "$function $level: committed, there is one");
+				is($second_id, $first_id, "$function $level: after COMMIT PREPARED the second call returns the id of the first");
 			}
 			else
 			{
-				like($second_id, qr/^\d+$/, "$function $level: rolled back, there is another");
-				isnt($second_id, $first_id, "$function $level: of its own");
+				like($second_id, qr/^\d+$/, "$function $level: after ROLLBACK PREPARED the second call returns an id");
+				isnt($second_id, $first_id, "$function $level: that id is not the one that was rolled back");
 			}
-			is(sql("SELECT $keyed"), $second_id, "$function $level: and from then on it is that");
+			is(sql("SELECT $keyed"), $second_id, "$function $level: a third call returns the id of the second");
 		}
 	}
 }

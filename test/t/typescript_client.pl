@@ -20,7 +20,7 @@ sub compiles
 }
 
 compiles('.', 'the client compiles');
-compiles('test', 'its tests compile');
+compiles('test', 'the tests of the client compile');
 my $page = slurp_file("$FindBin::RealBin/../../docs/clients/typescript.md");
 append_to_file("$dir/example/page.ts", join "\n", $page =~ /^```ts\n(.*?)^```/msg);
 compiles('example', 'the example and the program of the page compile, with the types of the package');

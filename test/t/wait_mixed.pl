@@ -67,7 +67,7 @@ for my $round (1 .. 25)
 $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_messages") or diag(sql('SELECT count(*) FROM pgqrs_messages') . ' are left');
 is(sql('SELECT count(*) FROM pgqrs_messages'), 1, 'all messages but the one that is held are done');
 my $longest = sql('SELECT round(extract(epoch FROM max(dequeued_at - enqueued_at)), 2) FROM pgqrs_archive');
-cmp_ok($longest, '<', 4, 'none of them lay there while a waiter that could take it slept');
+cmp_ok($longest, '<', 4, 'no message stayed for 4 seconds while a waiter that could claim it slept');
 note("the longest: $longest s");
 is(sql("SELECT count(*) FROM pgqrs_archive WHERE worker_id = $worker{off}"), 0, 'a suspended worker has claimed nothing');
 
@@ -92,10 +92,10 @@ for (1 .. 5)
 	sql("SELECT pgqrs_enqueue('b.1', '1')");
 	is(finish_client($waiter), 't', 'a waiter for one queue, beside ten that wait for many others');
 	$slowest = time - $start if time - $start > $slowest;
-	is(sql("$asleep AND xact_start > '$before'"), 0, 'none of those is woken for it');
+	is(sql("$asleep AND xact_start > '$before'"), 0, 'the message wakes no waiter of another queue');
 	sql("SELECT count(*) FROM pgqrs_dequeue('b.1', batch_size => 10)");
 }
-cmp_ok($slowest, '<', 5, 'wakes at once');
+cmp_ok($slowest, '<', 5, 'a message wakes its waiter within 5 seconds');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'wide'");
 eval { $_->{harness}->finish } for @clients;
 $node->stop;

@@ -127,8 +127,8 @@ sub all_reasons
 	  or diag('left: ' . sql('SELECT string_agg(name, $$ $$) FROM loops WHERE NOT done'));
 	cmp_ok(time - $start, '<', 10, "$when: a wait ends soon after its reason");
 	note(time - $start);
-	is(sql("SELECT string_agg(name || ' ' || n, ', ') FROM loops WHERE n > 2"), '', "$when: and no wait answers true for nothing");
-	is(finish_client($_), '', "$when: a worker's loop") for @clients;
+	is(sql("SELECT string_agg(name || ' ' || n, ', ') FROM loops WHERE n > 2"), '', "$when: at most two waits of a worker return true without a claim");
+	is(finish_client($_), '', "$when: the loop of a worker ends without an error") for @clients;
 	$_->quit for values %holders;
 	return;
 }

@@ -57,7 +57,7 @@ sub is_woken
 {
 	my ($run, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok($node->poll_query_until('postgres', "$is_woken$run"), "$name is woken");
+	return ok($node->poll_query_until('postgres', "$is_woken$run"), "$name is delivered to a worker");
 }
 
 sub is_not_woken

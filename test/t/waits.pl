@@ -137,13 +137,13 @@ my %ends = (
 for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql("SELECT pgqrs_trigger('wf')") . ')',
 	"pgqrs_wait_any('{" . sql("SELECT pgqrs_trigger('wf')") . "}')")
 {
-	is(sqlstate($node, "$ends{statement_timeout}[0]; CALL $call"), '57014', "statement_timeout: $call");
+	is(sqlstate($node, "$ends{statement_timeout}[0]; CALL $call"), '57014', "statement_timeout ends $call with 57014");
 	for my $end (qw(cancel terminate))
 	{
 		$client = sleeper($call);
 		sql("SELECT $ends{$end}[1](pid) FROM pg_stat_activity WHERE application_name = '$client->{name}'");
 		$client->{harness}->finish;
-		like(slurp_file($client->{err}), qr/(?:ERROR|FATAL):  $ends{$end}[2]:/, "$end: $call");
+		like(slurp_file($client->{err}), qr/(?:ERROR|FATAL):  $ends{$end}[2]:/, "the end of $call by $end is reported by its SQLSTATE");
 	}
 }
 
@@ -154,12 +154,12 @@ for my $call ("pgqrs_wait_for_work('q', timeout => '60 s')", "pgqrs_wait(" . sql
 my %inner = ('pgqrs_wait(1)' => q{pgqrs_wait(1, '1 s', s, o, e)}, q{pgqrs_wait_any('{}')} => q{pgqrs_wait_any('{}', '1 s', r, s, o, e)}, q{pgqrs_wait_for_work('q')} => q{pgqrs_wait_for_work('q', available => a)});
 for my $call (sort keys %inner)
 {
-	is(sqlstate($node, "BEGIN; CALL $call"), '25001', "a transaction block: $call");
-	is(sqlstate($node, "SELECT 1\\; CALL $call"), '25001', "several statements at once: $call");
+	is(sqlstate($node, "BEGIN; CALL $call"), '25001', "$call is refused in a transaction block");
+	is(sqlstate($node, "SELECT 1\\; CALL $call"), '25001', "$call is refused among several statements of one message");
 	is(sqlstate($node, "CREATE FUNCTION pg_temp.f() RETURNS void LANGUAGE plpgsql AS \$\$DECLARE r bigint; s text; o jsonb; e jsonb; a boolean;
-		BEGIN CALL $inner{$call}; END\$\$; SELECT pg_temp.f()"), '25001', "a function: $call");
+		BEGIN CALL $inner{$call}; END\$\$; SELECT pg_temp.f()"), '25001', "$call is refused in a function");
 	is(sqlstate($node, "DO \$\$DECLARE r bigint; s text; o jsonb; e jsonb; a boolean;
-		BEGIN BEGIN CALL $inner{$call}; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"), '25001', "a subtransaction: $call");
+		BEGIN BEGIN CALL $inner{$call}; EXCEPTION WHEN division_by_zero THEN NULL; END; END\$\$"), '25001', "$call is refused in a subtransaction");
 }
 is(sqlstate($node, "DO 'DECLARE a boolean; BEGIN
 	CALL pgqrs_wait_for_work(''q'', timeout => ''50 ms'', available => a); ASSERT NOT a;
@@ -185,8 +185,8 @@ sub wakes
 	start;
 	sql($statement);
 	is(finish_client($sleeper), $answer, $name);
-	cmp_ok(passed(), '<', $max // 5, "$name: soon");
-	cmp_ok(passed(), '>=', $min // 0, "$name: not too early");
+	cmp_ok(passed(), '<', $max // 5, "$name: the wait ends within ${\($max // 5)} s");
+	cmp_ok(passed(), '>=', $min // 0, "$name: the wait ends no earlier than ${\($min // 0)} s");
 	return;
 }
 
