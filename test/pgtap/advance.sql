@@ -32,10 +32,10 @@ SELECT is(pg_temp.answer(format('SELECT pgqrs_advance(%s, ''1 s'')', :run)),
 	'PQ016 The status is RUNNING, under a lease.', 'a run under a lease does not wait');
 SELECT pg_temp.due(:run);
 SELECT is(pg_temp.answer(format('SELECT pgqrs_advance(%s, ''1 s'')', :run)),
-	'PQ016 The status is RUNNING, under a lease.', 'nor does a run whose lease has expired');
+	'PQ016 The status is RUNNING, under a lease.', 'a run whose lease has expired does not wait');
 SELECT pgqrs_complete_run(:run, pg_temp.lease(:run)) \g /dev/null
 SELECT is(pg_temp.answer(format('SELECT pgqrs_advance(%s, ''1 s'')', :run)), 'PQ016 The status is SUCCESS.',
-	'nor does a run that has ended');
+	'a run that has ended does not wait');
 
 -- A sleep.
 SELECT * FROM pg_temp.start('job') \gset
@@ -64,11 +64,12 @@ SELECT pgqrs_advance(:run, '50 min') \g /dev/null
 SELECT is(pg_temp.claimed(:run), true, 'a wait that has timed out is delivered');
 SELECT is(pgqrs_await_signal(:run, pg_temp.lease(:run), 'sign', 'go', '1 hour')::text, '(f,t,,)',
 	'the handler learns that the wait has timed out');
-SELECT is(pgqrs_await_signal(:run, pg_temp.lease(:run), 'again', 'go')::text, '(f,f,,)', 'it waits without a time-out');
+SELECT is(pgqrs_await_signal(:run, pg_temp.lease(:run), 'again', 'go')::text, '(f,f,,)',
+	'the next wait of the run has no time-out');
 SELECT is(pgqrs_advance(:run, '1 hour'), 'infinity', 'a wait without a time-out stays infinite');
 SELECT is(pg_temp.claimed(:run), false, 'a wait without a time-out is not delivered');
 SELECT pgqrs_signal(:run, 'go', '1') \g /dev/null
-SELECT is(pg_temp.claimed(:run), true, 'its signal wakes the run as ever');
+SELECT is(pg_temp.claimed(:run), true, 'the signal wakes a run that waits without a time-out');
 
 -- A retry.
 SELECT * FROM pg_temp.start('job') \gset
@@ -87,7 +88,7 @@ SELECT pgqrs_await_child(:run, :lease, 'child') \g /dev/null
 SELECT is(pgqrs_advance(:run, '1 hour'), 'infinity', 'a wait for a child ends with the child');
 SELECT is(:'deadline'::timestamptz - deadline_at, interval '1 hour', 'the deadline of a run comes earlier')
 	FROM pgqrs_get_run(:run);
-SELECT is(m.deadline_at, r.deadline_at, 'its message has the same deadline') FROM pgqrs_messages m
+SELECT is(m.deadline_at, r.deadline_at, 'the message of the run has the same deadline') FROM pgqrs_messages m
 	JOIN pgqrs_workflow_runs r ON r.run_id = m.run_id WHERE m.run_id = :run;
 SELECT is(deadline_at, :'deadline'::timestamptz, 'a child keeps its deadline') FROM pgqrs_get_run(:child);
 SELECT pgqrs_advance(:run, '1 hour') \g /dev/null

@@ -28,7 +28,8 @@ SELECT is(pg_temp.state(:run), 'PAUSED, any of first', 'the run waits without a 
 SELECT is((waiting_for, visible_after > clock_timestamp() + '59 min')::text, '("any of first",t)',
 	'the message waits until the time-out') FROM pgqrs_messages WHERE run_id = :run;
 SELECT is(concat_ws(' ', kind, status, input - 'deadline'), format('ANY PAUSED {"run_ids": [%s], "signals": '
-	'["yes", "no"], "children": ["c"]}', :child), 'the step is listed with what it waits for') FROM pgqrs_list_steps(:run)
+	'["yes", "no"], "children": ["c"]}', :child),
+		'the step is listed with what it waits for') FROM pgqrs_list_steps(:run)
 	WHERE step_id = 'first';
 SELECT pgqrs_signal(:run, 'other') \g /dev/null
 SELECT is(pg_temp.state(:run), 'PAUSED, any of first', 'a signal of another name does not wake the run');
@@ -84,7 +85,7 @@ SELECT is(pg_temp.step(:run, 'now'), 'ANY SUCCESS 1 {"source": "timeout"} '
 SELECT pgqrs_signal(:run, 'x', '1') \g /dev/null
 SELECT is(pgqrs_await_any(:run, :lease, 'now', '{x}')::text, '(t,timeout,,)', 'a later signal does not change it');
 SELECT is(pgqrs_await_any(:run, :lease, 'there', '{x}', timeout => '0')::text, '(t,signal,x,1)',
-	'what is there wins over a time-out that has passed');
+	'a signal that is there wins over a time-out that has passed');
 SELECT is(pgqrs_await_any(:run, :lease, 'pause', '{z}', timeout => '1 h')::text, '(f,,,)', 'the run waits');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT is(pgqrs_await_any(:run, :lease, 'pause', '{z}', timeout => '0')::text, '(f,,,)',
@@ -99,7 +100,8 @@ SELECT is(pgqrs_await_any(:run, :lease, 'only', timeout => '1 h')::text, '(f,,,)
 SELECT pg_temp.claim(:run) AS lease \gset
 UPDATE pgqrs_workflow_steps SET input = input || '{"deadline": "2020-01-01T00:00:00+00:00"}'
 	WHERE run_id = :run AND step_id = 'only';
-SELECT is(pgqrs_await_any(:run, :lease, 'only', timeout => '1 h')::text, '(t,timeout,,)', 'and ends with it');
+SELECT is(pgqrs_await_any(:run, :lease, 'only', timeout => '1 h')::text, '(t,timeout,,)',
+	'a wait for a time alone ends with its time-out');
 -- The same of pgqrs_await_signal().
 SELECT is(pgqrs_await_signal(:run, :lease, 'one', 'w', '1 h')::text, '(f,f,,)', 'a wait for one signal waits');
 UPDATE pgqrs_workflow_steps SET input = input || '{"deadline": "2020-01-01T00:00:00+00:00"}'
@@ -128,11 +130,13 @@ $$ SELECT concat_ws(' ', source, name, coalesce(payload->>'output', payload::tex
 SELECT is(ARRAY[pg_temp.next(:run, :lease, '1'), pg_temp.next(:run, :lease, '2'), pg_temp.next(:run, :lease, '3'),
 	pg_temp.next(:run, :lease, '4'), pg_temp.next(:run, :lease, '5')],
 	'{signal a 1,child m[3] three,signal b 2,child m[1] one,timeout}',
-	'of several the one that was sent or ended first comes first, each once');
+	'each signal and child is returned once, the one that was sent or ended first before the others');
 UPDATE pgqrs_run_signals SET consumed_by = NULL, sent_at = '2026-01-01' WHERE run_id = :run;
-SELECT is(pg_temp.next(:run, :lease, '6'), 'signal a 1', 'of two sent at the same time the one with the lower id');
+SELECT is(pg_temp.next(:run, :lease, '6'), 'signal a 1',
+	'of two signals of the same time the one with the lower id is returned');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'', children => ''{m}'')', :run, :lease)),
-	'PQ016 The children were started with pgqrs_start_children().', 'the step of all children is that of none');
+	'PQ016 The children were started with pgqrs_start_children().',
+		'the step of pgqrs_start_children() names no child');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'', children => ''{m[2],nothing}'')', :run,
 	:lease)), 'PQ016 No call has started a child under this step id.', 'a child that was not started is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'', children => ''{1}'')', :run, :lease)),
@@ -205,7 +209,7 @@ SELECT is(failures, 0, 'crashes count no more after a wait that has ended') FROM
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'')', :run, :lease)), '22023',
 	'a wait for nothing is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'', NULL, NULL, NULL)', :run, :lease)), '22023',
-	'NULLs are the defaults: nothing');
+	'a wait whose arguments are NULL is refused as a wait for nothing');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_any(%s, %s, ''s'', ''{a,a}'')', :run, :lease)) ~ '^22023', true,
 	'a name that is given twice is refused');
 SELECT pgqrs_cancel_run(:run) \g /dev/null

@@ -177,7 +177,8 @@ SELECT results_eq(format('SELECT run_id, parent_step_id, input FROM pgqrs_runs W
 SELECT is(pg_temp.answer(format('SELECT pgqrs_await_child(%s, %s, ''m'')', :run, :lease)),
 	'PQ016 The children were started with pgqrs_start_children().', 'waiting for many children as for one is refused');
 SELECT is(pg_temp.answer(format('SELECT pgqrs_start_child(%s, %s, ''m'', ''child'')', :run, :lease)),
-	'PQ016 The children were started with pgqrs_start_children().', 'starting one child at the step of many is refused');
+	'PQ016 The children were started with pgqrs_start_children().',
+		'starting one child at the step of many is refused');
 SELECT is(pgqrs_await_children(:run, :lease, 'm')::text, '(f,)',
 	'waiting for children that go on says that they have not ended');
 SELECT is(pg_temp.state(:run), 'PAUSED, all children m', 'a parent that waits for its children is suspended');
@@ -628,7 +629,7 @@ SELECT ok(pg_temp.is_due(:run), 'the parent is due once the child has stopped');
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT child AS anew FROM pg_temp.start_again(:run, :lease) \gset
 SELECT isnt(:anew::bigint, :child::bigint, 'the parent starts another child with the key');
-SELECT is(array_agg(run_id), ARRAY[:anew::bigint], 'of the children of one step one is alive') FROM pgqrs_runs
+SELECT is(array_agg(run_id), ARRAY[:anew::bigint], 'one child of the step is alive') FROM pgqrs_runs
 	WHERE parent_run_id = :run AND parent_step_id = 'c' AND status NOT IN ('SUCCESS', 'ERROR', 'CANCELLED');
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 

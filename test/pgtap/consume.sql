@@ -49,7 +49,7 @@ TRUNCATE effects;
 SELECT pgqrs_enqueue('jobs', '1') AS a, pgqrs_enqueue('jobs', '{"fail": "XX123"}') AS b, pgqrs_enqueue('jobs',
 	'2') AS c \gset
 SELECT is(pgqrs_consume('jobs', 'handle', 10), 2, 'pgqrs_consume() does not count a message whose handler failed');
-SELECT is(pg_temp.effects(), '1 2', 'what a failed handler wrote is undone, what the others wrote is not');
+SELECT is(pg_temp.effects(), '1 2', 'rows of a failed handler are undone, rows of the other handlers stay');
 SELECT is(pg_temp.state(:b), 'live 1 1', 'a message whose handler failed stays with one failure');
 SELECT is(last_error, '{"type": "XX123", "message": "failed as told"}',
 	'a message whose handler failed has the error of the handler') FROM pg_temp.message(:b);

@@ -112,9 +112,10 @@ SELECT is(array_agg(extended), '{f,f}', 'their leases are not extended')
 	FROM pgqrs_extend_leases(ARRAY[:held, :run], ARRAY[:held_lease, :run_lease]);
 SELECT is(count(*), 0::bigint, 'a worker holds nothing of them any more') FROM pgqrs_extend_worker(:worker)
 	WHERE extended;
-SELECT is(count(*), 0::bigint, 'no claim gets anything of them') FROM pgqrs_dequeue('*', batch_size => 100)
+SELECT is(count(*), 0::bigint,
+	'a claim by pattern returns no message of the deleted queues') FROM pgqrs_dequeue('*', batch_size => 100)
 	WHERE queue LIKE 'lost%';
-SELECT is(count(*), 0::bigint, 'nor for a worker of all queues')
+SELECT is(count(*), 0::bigint, 'a claim for a worker of all queues returns no message of the deleted queues')
 	FROM pgqrs_dequeue(worker_id => :worker, batch_size => 100) WHERE queue LIKE 'lost%';
 SELECT is(pg_temp.answer(call), expected, 'by its name it is absent: ' || call) FROM (VALUES
 	('pgqrs_enqueue(''lost queue'', ''1'')', 'PQ001'), ('pgqrs_enqueue_batch(''lost queue'', ''{1}'')', 'PQ001'),
@@ -155,10 +156,11 @@ SELECT is(pgqrs_create_queue('lost queue') > :q AND pgqrs_create_workflow('lost 
 	'both are created again at once');
 SELECT is((SELECT count(*) FROM pgqrs_peek('lost queue')) + (SELECT count(*) FROM pgqrs_list_runs('lost flow'))
 	+ (SELECT count(*) FROM pgqrs_dead_letters), 0::bigint,
-	'the new ones are empty');
+	'the new queue and workflow are empty');
 SELECT is(pgqrs_find_run('lost flow', 'k'), NULL, 'the key of a run is free');
 SELECT is(pgqrs_trigger('lost flow', idempotency_key => 'k') > :run
-	AND pgqrs_enqueue('lost queue', '1', idempotency_key => 'k') > :keyed, true, 'keys are free');
+	AND pgqrs_enqueue('lost queue', '1', idempotency_key => 'k') > :keyed, true,
+		'the keys of the deleted queue and workflow are free');
 SELECT is(count(*), 0::bigint, 'the new workflow has no schedules') FROM pgqrs_schedule_list;
 SELECT is(outbox_queue, NULL, 'the new queue is no outbox') FROM pgqrs_workflows WHERE name = 'parent';
 SET ROLE lost_sender;
@@ -179,11 +181,12 @@ SELECT lease AS parent_lease FROM pgqrs_dequeue('parent') \gset
 SELECT is(pgqrs_await_child(:parent, :parent_lease, 'c')::text LIKE '(t,CANCELLED,%', true,
 	'the parent of a deleted run is woken and told that it was cancelled');
 SELECT pg_temp.empty_deleted();
-SELECT is(pg_temp.left_over(), 0::bigint, 'nothing is left of what was deleted');
+SELECT is(pg_temp.left_over(), 0::bigint, 'retention leaves no row of the deleted queues');
 SELECT is((SELECT count(*) FROM pgqrs_messages WHERE queue_id IN (:q, :w))
-	+ (SELECT count(*) FROM pgqrs_workflow_runs WHERE workflow_id = :w), 0::bigint, 'their rows are gone');
+	+ (SELECT count(*) FROM pgqrs_workflow_runs WHERE workflow_id = :w), 0::bigint,
+		'messages and runs of the deleted queues are removed');
 SELECT is((SELECT count(*) FROM pgqrs_peek('lost queue')) + (SELECT count(*) FROM pgqrs_peek('lost flow')), 3::bigint,
-	'those of the new ones stay');
+	'messages of the new queues stay');
 SELECT is(string_agg(check_name, ' '), NULL, 'verify finds nothing wrong afterwards') FROM pgqrs_verify() WHERE NOT ok;
 
 -- Batches
@@ -195,10 +198,11 @@ SELECT is(pgqrs_apply_retention() - 'runs_removed', '{"messages_removed": 1000, 
 	'a batch of retention ends a thousand live messages of deleted queues');
 CREATE TEMP TABLE batches AS SELECT g, pgqrs_apply_retention() AS removed FROM generate_series(1, 3) g;
 SELECT is((removed->>'messages_removed', removed->>'runs_removed', removed->>'more')::text, '(500,500,true)',
-	'the next one ends the rest and as many runs, and removes those') FROM batches WHERE g = 1;
-SELECT is((removed->>'runs_removed', removed->>'more')::text, '(200,false)', 'then the last runs are removed')
+	'the next batch removes the other messages and as many runs') FROM batches WHERE g = 1;
+SELECT is((removed->>'runs_removed', removed->>'more')::text, '(200,false)',
+	'the batch after that removes the last runs')
 	FROM batches WHERE g = 2;
-SELECT is(pg_temp.left_over(), 0::bigint, 'and at last the queues');
+SELECT is(pg_temp.left_over(), 0::bigint, 'the last batch removes the queues');
 
 -- A transaction that had sent to the queue before it was deleted, and is prepared.
 SELECT pgqrs_create_queue('sent to'), pgqrs_create_workflow('sent to flow') \g /dev/null
@@ -206,17 +210,19 @@ BEGIN;
 SELECT pgqrs_enqueue('sent to', '1'), pgqrs_trigger('sent to flow', idempotency_key => 'k') \g /dev/null
 PREPARE TRANSACTION 'pgqrs deleted_queues';
 SELECT is(pgqrs_delete_queue('sent to', force => true) AND pgqrs_delete_workflow('sent to flow', force => true), true,
-	'with force no sender is waited for');
+	'with force a delete does not wait for senders');
 SELECT pgqrs_create_queue('sent to'), pgqrs_create_workflow('sent to flow') \g /dev/null
 SELECT pgqrs_maintain() \g /dev/null
 SELECT is(count(*), 2::bigint, 'the deleted queues wait for their senders') FROM pgqrs_queues
 	WHERE deleted_at IS NOT NULL;
 COMMIT PREPARED 'pgqrs deleted_queues';
-SELECT is(count(*), 0::bigint, 'what was sent is not delivered') FROM pgqrs_dequeue('*', batch_size => 100)
+SELECT is(count(*), 0::bigint,
+	'a message that was sent to a deleted queue is not delivered') FROM pgqrs_dequeue('*', batch_size => 100)
 	WHERE queue LIKE 'sent to%';
-SELECT is(pgqrs_find_run('sent to flow', 'k'), NULL, 'nor found by its key');
+SELECT is(pgqrs_find_run('sent to flow', 'k'), NULL,
+	'a run that was sent to a deleted workflow is not found by its key');
 SELECT pg_temp.empty_deleted();
-SELECT is(pg_temp.left_over(), 0::bigint, 'it is removed with its queue');
+SELECT is(pg_temp.left_over(), 0::bigint, 'retention removes that message and run with their queues');
 
 SELECT pgqrs_revoke('lost queue', 'lost_sender', 'trigger');
 DROP ROLE lost_sender;

@@ -242,7 +242,7 @@ SELECT bag_eq('SELECT name FROM pgqrs_queues WHERE deleted_at IS NULL', 'SELECT 
 	'the table has each name as it was given');
 SELECT count(pgqrs_enqueue(name, to_jsonb(name))) FROM names;
 SELECT is(count(*) FILTER (WHERE payload = to_jsonb(queue)), (SELECT count(*) FROM names),
-	'one pattern claims from each queue what was sent to it') FROM pgqrs_dequeue('*', batch_size => 1000);
+	'a claim by one pattern returns the message of each queue') FROM pgqrs_dequeue('*', batch_size => 1000);
 SELECT count(pgqrs_enqueue(name, '1')) FROM names;
 SELECT is(array_agg(queue ORDER BY queue COLLATE "C"), (SELECT array_agg(name ORDER BY name COLLATE "C") FROM names
 	WHERE starts_with(name, 'a.')),

@@ -104,7 +104,7 @@ SELECT message_id AS a, lease AS a_lease FROM pgqrs_next(queue => 'one') \gset
 SELECT is(pg_temp.rows_of('pgqrs_next(queue => ''one'')'), 'nothing', 'next claims no more than max_in_flight allows');
 SELECT is(pg_temp.rows_of(format('pgqrs_next(queue => ''one'', batch_size => 5, done_ids => ''{%s}'',
 	done_leases => ''{%s}'')', :a, :a_lease)), 'claimed 2',
-	'what next ends makes room under max_in_flight for its claim');
+	'an item that next ends makes room under max_in_flight for its claim');
 SELECT message_id AS a, lease AS a_lease FROM pgqrs_next(:single, 'q') \gset
 SELECT is(pg_temp.rows_of(format('pgqrs_next(%s)', :single)), 'nothing',
 	'next claims no more than max_concurrent allows');
@@ -113,7 +113,7 @@ SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', done_ids => ''{%s}'', do
 SELECT pgqrs_enqueue('q', '7') \g /dev/null
 SELECT is(pg_temp.rows_of(format('pgqrs_next(%s, ''q'', batch_size => 5, done_ids => ''{%s}'',
 	done_leases => ''{%s}'')',
-	:single, :a, :a_lease)), 'claimed 7', 'what next ends makes room under max_concurrent for its claim');
+	:single, :a, :a_lease)), 'claimed 7', 'an item that next ends makes room under max_concurrent for its claim');
 
 -- Suspended and stopped workers.
 SELECT pgqrs_enqueue('q', '8'), pgqrs_suspend_worker(:single) \g /dev/null
@@ -206,7 +206,7 @@ SELECT is((SELECT concat_ws(' ', r.status, r.attempt, r.tags, m.worker_id, s.hea
 	format('RUNNING 1 {"t": 1} %s {"h": 1} {"run_id": %s}', :worker, (SELECT run_id FROM started)),
 	'a run that was started is RUNNING, held by the worker');
 SELECT ok(visible_after BETWEEN clock_timestamp() + interval '59 min' AND clock_timestamp() + interval '1 hour',
-	'its lease lasts as long as the workflow says') FROM started;
+	'the lease of a start lasts for the visibility timeout of the workflow') FROM started;
 SELECT ok((pgqrs_step_begin(run_id, lease, 'a')).should_execute, 'the lease of a start is good for steps') FROM started;
 SELECT is(pgqrs_complete_run(run_id, lease, '1'), true,
 	'the lease of a start is good to complete the run') FROM started;
@@ -221,7 +221,8 @@ SELECT is((SELECT (to_jsonb(s) - '{message_id,run_id,queue,workflow}'::text[]) =
 		AND attname <> ALL ('{message_id,run_id,queue,workflow}')) AND message_id = :run AND run_id = :run
 		AND queue = 'flow' AND workflow = 'flow' FROM pgqrs_start('flow', '2', :worker, 'key') s), true,
 	'a start whose key is taken returns the id of the run that has it, without a lease');
-SELECT is((SELECT lease FROM pgqrs_messages WHERE message_id = :run), :lease, 'that run keeps its lease');
+SELECT is((SELECT lease FROM pgqrs_messages WHERE message_id = :run), :lease,
+	'the run that has the key keeps its lease');
 SELECT is((SELECT count(*)::int FROM pgqrs_start('flow', '2', :worker, 'key', on_duplicate => 'null')), 0,
 	'on_duplicate null: no row if the key is taken');
 SELECT is((SELECT count(lease)::int FROM pgqrs_start('flow', '2', :worker, 'other', on_duplicate => 'null')), 1,

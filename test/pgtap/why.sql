@@ -45,7 +45,8 @@ SELECT pgqrs_enqueue('limited', '1') AS first, pgqrs_enqueue('limited', '2') AS 
 SELECT lease FROM pgqrs_dequeue('limited', :w) \gset
 SELECT is(pg_temp.why('limited'), 'max_in_flight,ready,in flight', 'a limit that is used up keeps a due message');
 SELECT matches(pg_temp.detail('limited', 'max_in_flight'),
-	format('^the limit of 1 is used up: %s by "w" until ', :first), 'what uses up the limit is named');
+	format('^the limit of 1 is used up: %s by "w" until ', :first),
+		'the detail names the message that uses up the limit');
 SELECT pgqrs_alter_queue('limited', reset => '{max_in_flight}') \g /dev/null
 SELECT lease FROM pgqrs_dequeue('limited', :w) \gset
 SELECT is(pg_temp.why('limited'), 'max_concurrent,in flight', 'a worker that holds all it may claims nothing');
@@ -72,9 +73,10 @@ DELETE FROM pgqrs_messages WHERE message_id = :broken;
 -- more than can be looked at
 SELECT cardinality(pgqrs_enqueue_batch('limited', array_fill('1'::jsonb, '{10000}'))),
 	pgqrs_enqueue('limited', '1') \g /dev/null
-SELECT is(pg_temp.why('limited'), 'ready,many messages', 'of a long backlog the first 10000 messages are looked at');
+SELECT is(pg_temp.why('limited'), 'ready,many messages',
+	'pgqrs_why() looks at the first 10000 messages of a long backlog');
 SELECT matches(pg_temp.detail('limited', 'ready'), '^10000 messages \(\d+, \d+, \d+, …\) claimable',
-	'of many messages three are named');
+	'the detail names three of many messages');
 
 -- privileges
 CREATE ROLE why_reader;
