@@ -27,13 +27,17 @@ compiles('example', 'the example and the program of the page compile, with the t
 
 SKIP:
 {
-	skip 'npm is not there', 1 unless `npm --version 2>/dev/null`;
+	skip 'npm is not there', 2 unless `npm --version 2>/dev/null`;
 	local $ENV{npm_config_cache} = "$dir/cache";
 	my ($ok, $out) = run_in($dir, qw(npm pack --offline --ignore-scripts --silent));
 	my $files = $ok ? `tar -tzf $dir/pgqrs-*.tgz` : $out;
 	is_deeply([ grep { $files !~ m{^package/\Q$_\E$}m } qw(dist/index.js dist/index.d.ts dist/testing.d.ts package.json README.md) ],
 		[], 'npm packs what a program needs, without a network')
 	  or diag($files);
+	my $program = "$dir/program/node_modules";
+	my ($runs, $said) = run_in($dir, 'sh', '-c', "mkdir -p $program && tar -xzf pgqrs-*.tgz -C $program && mv $program/package $program/pgqrs && "
+		  . qq{cd program && node --input-type=module -e "import { App } from 'pgqrs'; import { drain } from 'pgqrs/testing'; new App(); drain.call"});
+	ok($runs, 'a program imports what was packed') or diag($said);
 }
 
 my $node = new_node('typescript', "fsync = off\npgqrs.paused = off\n");

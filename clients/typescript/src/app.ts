@@ -1,13 +1,14 @@
 // An app: what a program runs and calls.
 import type pg from 'pg';
 
-import { call, Connection, Database, Duration, Queryable, row, Row } from './database.js';
-import { isConnectionLost, PgqrsError, typed } from './errors.js';
+import { Connection, Database, Duration, interval, Queryable, row, Row, rows } from './database.js';
+import { describe, isConnectionLost, PgqrsError, retryOf, typed } from './errors.js';
 import { Handle, SignalOptions } from './handle.js';
-import { Codec, fromJson, toJson } from './json.js';
+import { Codec, fromJson, Stored, toJson } from './json.js';
 import { backOff } from './lease.js';
 import { Queue, QueueHandler, QueueOptions, SendOptions } from './queue.js';
 import { nameOf } from './run.js';
+import { delivery, Headers, outgoing } from './trace.js';
 import { Worker, WorkerOptions } from './worker.js';
 import { StartOptions, Workflow, WorkflowHandler, WorkflowOptions } from './workflow.js';
 
@@ -37,6 +38,11 @@ export interface ScheduleOptions {
 	enabled?: boolean;
 }
 
+export interface ConsumeOptions {
+	batchSize?: number;
+	visibilityTimeout?: Duration;
+}
+
 interface Schedule {
 	name: string;
 	cron: string;
@@ -44,7 +50,10 @@ interface Schedule {
 	options: ScheduleOptions;
 }
 
+/** Of a call whose connection was lost, where that does no harm. */
 const TRIES = 8;
+/** Connections of calls, and of those that wait. */
+const MOST = { calls: 10, waits: 100 };
 
 export class App {
 	readonly workflows = new Map<string, Workflow<any, any>>();
@@ -54,7 +63,7 @@ export class App {
 	readonly log: Log;
 	readonly database: Database;
 	readonly #schedules: Schedule[] = [];
-	#pool: pg.Pool | undefined;
+	readonly #pools = new Map<string, pg.Pool>();
 
 	constructor(options: AppOptions = {}) {
 		this.name = options.name;
@@ -94,19 +103,22 @@ export class App {
 
 	/** Makes the workflows, queues and schedules as they are declared here, in one transaction.  What exists gets these settings. */
 	async install(): Promise<void> {
+		const select = this.database.select.bind(this.database);
 		const client = this.database.client();
 		await client.connect();
 		try {
 			await client.query('BEGIN');
 			for (const { name, options } of sorted(this.workflows.values()))
-				await this.#call(client, 'pgqrs_create_workflow', [name], { ...options, replace: true });
+				await row(client, select('pgqrs_create_workflow', [name], { ...options, replace: true }));
 			for (const { name, options } of sorted(this.queues.values()))
-				await this.#call(client, 'pgqrs_create_queue', [name], { ...options, replace: true });
+				await row(client, select('pgqrs_create_queue', [name], { ...options, replace: true }));
 			for (const { name, cron, workflow, options } of sorted(this.#schedules)) {
 				const { input, ...rest } = options;
-				await this.#call(client, 'pgqrs_schedule', [name, cron, workflow, this.encode(input)], rest);
+				await row(client, select('pgqrs_schedule', [name, cron, workflow, this.encode(input)], rest));
 			}
 			await client.query('COMMIT');
+		} catch (error) {
+			throw typed(error);
 		} finally {
 			await client.end();
 		}
@@ -123,9 +135,7 @@ export class App {
 
 	/** Triggers a run. */
 	async start<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: StartOptions = {}): Promise<Handle<O>> {
-		const { client, key, ...rest } = options;
-		const answer = await this.#call(client, 'pgqrs_trigger', [nameOf(workflow), this.encode(input)], { ...rest, idempotencyKey: key });
-		return new Handle<O>(this, answer['pgqrs_trigger']);
+		return new Handle<O>(this, await this.#send('pgqrs_trigger', [nameOf(workflow), this.encode(input)], options));
 	}
 
 	/** A run by its id. */
@@ -140,35 +150,60 @@ export class App {
 		return runId === null ? undefined : new Handle<O>(this, runId);
 	}
 
-	async signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
-		const { client, key, ...rest } = options;
-		const answer = await this.#call(client, 'pgqrs_signal', [runId, name, this.encode(payload)], { ...rest, idempotencyKey: key });
-		return answer['pgqrs_signal'];
+	signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
+		return this.#send('pgqrs_signal', [runId, name, this.encode(payload)], options);
 	}
 
 	/** Sends a message and answers its id. */
-	async enqueue(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
-		const { client, key, ...rest } = options;
-		const answer = await this.#call(client, 'pgqrs_enqueue', [nameOf(queue), this.encode(payload)], { ...rest, idempotencyKey: key });
-		return answer['pgqrs_enqueue'];
+	produce(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
+		return this.#send('pgqrs_enqueue', [nameOf(queue), this.encode(payload)], options);
+	}
+
+	/**
+	 * Claims messages and calls a handler with the payload of each, which then ends, or fails with its error; answers
+	 * how many there were.  Without a worker: their leases are not extended, see visibilityTimeout.
+	 */
+	async consume<P = unknown>(queue: Queue<P> | string, handler: (payload: Stored<P>) => unknown, options: ConsumeOptions = {}): Promise<number> {
+		const claim = this.database.select('pgqrs_dequeue', [nameOf(queue)], options);
+		const claims = await this.#run(false, () => rows(this.#pool('calls'), claim));
+		for (const { message_id: id, lease, payload, headers, attempt } of claims) {
+			try {
+				const value = this.decode(payload) as Stored<P>;
+				await delivery(`${nameOf(queue)} message`, headers ?? {}, { 'pgqrs.message_id': id, 'pgqrs.attempt': attempt }, async () => handler(value));
+			} catch (error) {
+				const { retryable, after } = retryOf(error);
+				this.log.warn(`pgqrs: message ${id} of ${nameOf(queue)} failed: ${describe(error).message}`);
+				await this.call('pgqrs_nack_message', [id, lease, JSON.stringify(describe(error)), interval(after), retryable]);
+				continue;
+			}
+			await this.#run(true, () => row(this.#pool('calls'), this.database.select('pgqrs_archive_message', [id, lease])));
+		}
+		return claims.length;
 	}
 
 	/** Any function of pgqrs that answers one row. */
 	call(name: string, args: unknown[], options?: object): Promise<Row> {
-		return this.#call(undefined, name, args, options);
+		return this.#run(false, () => row(this.#pool('calls'), this.database.select(name, args, options)));
 	}
 
-	#call(client: Queryable | undefined, name: string, args: unknown[], options?: object): Promise<Row> {
-		return call(client ?? this.#connections(), this.database.select(name, args, options));
+	/** Waits for the end of a run. */
+	wait(runId: number, timeout: string | null): Promise<Row> {
+		return this.#run(true, () => row(this.#pool('waits'), this.database.procedure('pgqrs_wait', [runId, timeout])));
 	}
 
-	/** Waits for the end of a run, on another connection if one is lost. */
-	async wait(runId: number, timeout: string | null): Promise<Row> {
+	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }): Promise<number> {
+		const { client, key, headers, ...rest } = options;
+		const statement = this.database.select(name, args, { ...rest, idempotencyKey: key, headers: outgoing(headers) });
+		return this.#run(key !== undefined && client === undefined, async () => (await row(client ?? this.#pool('calls'), statement))[name]);
+	}
+
+	/** A call, repeated on another connection if one is lost and that does no harm. */
+	async #run<T>(repeat: boolean, call: () => Promise<T>): Promise<T> {
 		for (let tries = 0; ; tries++) {
 			try {
-				return await row(this.#connections(), this.database.procedure('pgqrs_wait', [runId, timeout]));
+				return await call();
 			} catch (error) {
-				if (!isConnectionLost(error) || tries === TRIES) throw typed(error);
+				if (!repeat || !isConnectionLost(error) || tries === TRIES) throw typed(error);
 			}
 			await backOff(tries);
 		}
@@ -176,13 +211,15 @@ export class App {
 
 	/** Ends the connections. */
 	async close(): Promise<void> {
-		const pool = this.#pool;
-		this.#pool = undefined;
-		await pool?.end();
+		const pools = [...this.#pools.values()];
+		this.#pools.clear();
+		await Promise.all(pools.map((pool) => pool.end()));
 	}
 
-	#connections(): pg.Pool {
-		return (this.#pool ??= this.database.pool());
+	#pool(name: keyof typeof MOST): pg.Pool {
+		const pool = this.#pools.get(name) ?? this.database.pool(MOST[name]);
+		this.#pools.set(name, pool);
+		return pool;
 	}
 
 	encode(value: unknown): string {

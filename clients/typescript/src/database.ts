@@ -2,8 +2,7 @@
 import { userInfo } from 'node:os';
 import pg from 'pg';
 
-import { typed } from './errors.js';
-import { toJson } from './json.js';
+import { parseJson, toJson } from './json.js';
 
 /** Milliseconds, or an interval of PostgreSQL such as '5 min'. */
 export type Duration = number | string;
@@ -30,7 +29,7 @@ const JSONB = 3802;
 const types: pg.CustomTypesConfig = {
 	getTypeParser(oid: number, format?: any): any {
 		if (oid === INT8 && format !== 'binary') return Number;
-		if (oid === JSONB && format !== 'binary') return JSON.parse;
+		if (oid === JSONB && format !== 'binary') return parseJson;
 		return pg.types.getTypeParser(oid, format);
 	},
 };
@@ -92,19 +91,13 @@ export class Database {
 	}
 }
 
-/** The one row that a statement answers; its errors as they come from `pg`. */
-export async function row(on: Queryable, statement: Statement): Promise<Row> {
-	const { rows } = await on.query({ ...statement, types });
-	return rows[0] ?? {};
+/** What a statement answers; its errors as they come from `pg`. */
+export async function rows(on: Queryable, statement: Statement): Promise<Row[]> {
+	return (await on.query({ ...statement, types })).rows;
 }
 
-/** The same, for calls of an application. */
-export async function call(on: Queryable, statement: Statement): Promise<Row> {
-	try {
-		return await row(on, statement);
-	} catch (error) {
-		throw typed(error);
-	}
+export async function row(on: Queryable, statement: Statement): Promise<Row> {
+	return (await rows(on, statement))[0] ?? {};
 }
 
 /** The name and value of an argument of SQL for an option. */

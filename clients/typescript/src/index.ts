@@ -1,4 +1,4 @@
-export { App, type AppOptions, type Log, type ScheduleOptions } from './app.js';
+export { App, type AppOptions, type ConsumeOptions, type Log, type ScheduleOptions } from './app.js';
 export type { Connection, Duration, Queryable } from './database.js';
 export {
 	Cancelled, ChildFailed, Failure, Incompatible, InUse, InvalidState, InvalidStep, Leave, LeaseLost, MessageNotFound, NotSerializable, NoWorker, OtherNode,

@@ -1,4 +1,6 @@
 // Values in and out: what JSON and jsonb can hold.
+import { randomUUID } from 'node:crypto';
+
 import { NotSerializable } from './errors.js';
 
 /** Turns values into JSON and back: override both for encryption or another format. */
@@ -15,7 +17,9 @@ export type Stored<T> = 0 extends 1 & T
 	? T
 	: T extends undefined | void
 	? null
-	: T extends bigint | symbol | ((...args: never[]) => unknown)
+	: T extends bigint
+	? bigint | number
+	: T extends symbol | ((...args: never[]) => unknown)
 	? never
 	: T extends { toJSON(...args: never[]): infer U }
 	? U
@@ -32,8 +36,8 @@ const UNSTORABLE = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
 export function toJson(value: unknown, codec?: Codec): string {
 	let text: string;
 	try {
-		text = JSON.stringify(value, refuse) ?? 'null';
-		if (codec) text = JSON.stringify(codec.encode(JSON.parse(text)));
+		text = stringify(value);
+		if (codec) text = stringify(codec.encode(parseJson(text)));
 	} catch (error) {
 		if (error instanceof NotSerializable) throw error;
 		throw new NotSerializable(`the value cannot be stored: ${(error as Error).message}`, { cause: error });
@@ -42,10 +46,34 @@ export function toJson(value: unknown, codec?: Codec): string {
 	return text;
 }
 
+/** Begins a string that stands for an integer, where JSON.stringify() and JSON.parse() know no bigint. */
+const BIGINT = `bigint ${randomUUID()} `;
+const BIGINTS = new RegExp(`"${BIGINT}(-?\\d+)"`, 'g');
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+
+function stringify(value: unknown): string {
+	const text = JSON.stringify(value, storable) ?? 'null';
+	return text.includes(BIGINT) ? text.replace(BIGINTS, '$1') : text;
+}
+
+/** JSON.parse(), but an integer that a number does not hold is a bigint. */
+export function parseJson(text: string): any {
+	if (!/\d{16}/.test(text)) return JSON.parse(text);
+	const marked = text.replace(TOKEN, (token) => (/^-?\d{16,}$/.test(token) && digits(token) !== digits(`${Number(token)}`) ? `"${BIGINT}${token}"` : token));
+	if (marked === text) return JSON.parse(text);
+	return JSON.parse(marked, (_, value) => (typeof value === 'string' && value.startsWith(BIGINT) ? BigInt(value.slice(BIGINT.length)) : value));
+}
+
+/** Those of an integer without the zeros at its end, which may be written as 1e+20. */
+function digits(integer: string): string {
+	return integer.replace(/e.*|[.-]/g, '').replace(/0+$/, '');
+}
+
 /** JSON.stringify() asks this for each value. */
-function refuse(key: string, value: unknown): unknown {
+function storable(key: string, value: unknown): unknown {
+	if (typeof value === 'bigint') return `${BIGINT}${value}`;
 	const what =
-		typeof value === 'bigint' || typeof value === 'function' || typeof value === 'symbol'
+		typeof value === 'function' || typeof value === 'symbol'
 			? `a ${typeof value}`
 			: typeof value === 'number' && !Number.isFinite(value)
 			? String(value)

@@ -39,8 +39,8 @@ export class Queue<P> {
 	}
 
 	/** Sends a message and answers its id. */
-	send(payload: P, options?: SendOptions): Promise<number> {
-		return this.#app.enqueue(this.name, payload, options);
+	produce(payload: P, options?: SendOptions): Promise<number> {
+		return this.#app.produce(this.name, payload, options);
 	}
 }
 

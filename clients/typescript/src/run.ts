@@ -6,8 +6,9 @@ import { Duration, interval, Row } from './database.js';
 import {
 	Cancelled, ChildFailed, describe, InvalidState, InvalidStep, Leave, retryOf, SignalTimeout, StepFailed,
 } from './errors.js';
-import { Codec, fromJson, Stored, toJson } from './json.js';
+import { Codec, fromJson, parseJson, Stored, toJson } from './json.js';
 import type { Claim, Lease, StoredStep } from './lease.js';
+import { outgoing, span } from './trace.js';
 import type { StartOptions, Workflow } from './workflow.js';
 
 export interface StepOptions {
@@ -248,7 +249,8 @@ export class Run {
 			let text: string;
 			try {
 				const context = { signal: this.signal, key: `${this.id}/${id}` };
-				[stored, text] = await executing.run(this, () => execute(context, (output) => [id, output, startedAt]));
+				const work = (): Promise<[boolean, string]> => execute(context, (output) => [id, output, startedAt]);
+				[stored, text] = await executing.run(this, () => span(id, { 'pgqrs.run_id': this.id }, work));
 			} catch (error) {
 				if (error instanceof Leave) throw error;
 				if (this.signal.aborted && (error as Error | undefined)?.name === 'AbortError') throw this.signal.reason;
@@ -256,7 +258,7 @@ export class Run {
 			}
 			// What another call stored first stays.
 			const step = stored ? undefined : await this.#begin(id);
-			const outcome: StoredStep = step ?? { kind: 'FUNCTION', status: 'SUCCESS', output: JSON.parse(text), error: null };
+			const outcome: StoredStep = step ?? { kind: 'FUNCTION', status: 'SUCCESS', output: parseJson(text), error: null };
 			this.#steps.set(id, outcome);
 			return this.#outcome(outcome) as Stored<T>;
 		});
@@ -300,7 +302,8 @@ export class Run {
 
 	async #startChild(id: string, workflow: string, input: unknown, options: ChildOptions): Promise<void> {
 		const { id: _, key, ...rest } = options;
-		await this.#lease.call('pgqrs_start_child', [id, workflow, toJson(input, this.#codec)], { ...rest, idempotencyKey: key });
+		const named = { ...rest, idempotencyKey: key, headers: outgoing(rest.headers) };
+		await this.#lease.call('pgqrs_start_child', [id, workflow, toJson(input, this.#codec)], named);
 	}
 
 	async #awaitChild<O>(id: string): Promise<Stored<O>> {

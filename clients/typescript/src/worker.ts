@@ -3,12 +3,13 @@ import { hostname } from 'node:os';
 import type pg from 'pg';
 
 import type { App } from './app.js';
-import { Duration, interval, row, Row, Statement } from './database.js';
+import { Duration, interval, row, Row, rows, Statement } from './database.js';
 import { Cancelled, describe, ErrorObject, Incompatible, isPassing, LeaseLost, PgqrsError, retryOf, sqlstate, typed, WorkerNotFound, WorkerStopped } from './errors.js';
 import { fromJson, toJson } from './json.js';
-import { backOff, Claim, Lease, pause } from './lease.js';
+import { backOff, Claim, Lease, pause, StoredStep } from './lease.js';
 import { Message } from './queue.js';
 import { Run } from './run.js';
+import { delivery } from './trace.js';
 
 export interface WorkerOptions {
 	/** Runs and messages at once. */
@@ -238,8 +239,11 @@ export class Worker {
 		const codec = this.#app.codec;
 		try {
 			if (claim.cancel_requested && claim.steps_truncated) await this.#loadSteps(claim);
-			const output = await definition.handler(new Run(claim, lease, codec), fromJson(claim.input ?? null, codec) as never);
-			if (!lease.ended) await lease.end('pgqrs_complete_run', [toJson(output, codec)]);
+			const run = new Run(claim, lease, codec);
+			await delivery(run.workflow, run.headers, { 'pgqrs.run_id': run.id, 'pgqrs.attempt': run.attempt }, async () => {
+				const output = await definition.handler(run, fromJson(claim.input ?? null, codec) as never);
+				if (!lease.ended) await lease.end('pgqrs_complete_run', [toJson(output, codec)]);
+			});
 		} catch (error) {
 			await this.#giveUp(claim, lease, error, async ({ retryable, after }, described) => {
 				await lease.end('pgqrs_fail_run', [described, retryable, interval(after)]);
@@ -251,8 +255,11 @@ export class Worker {
 		const definition = this.#app.queues.get(claim.queue);
 		if (!definition) return this.#refuse(lease, 'pgqrs_nack_message', `this worker has no handler for queue "${claim.queue}"`);
 		try {
-			await definition.handler(fromJson(claim.payload, this.#app.codec) as never, new Message(claim, lease));
-			if (!lease.ended) await lease.end('pgqrs_archive_message');
+			const message = new Message(claim, lease);
+			await delivery(`${message.queue} message`, message.headers, { 'pgqrs.message_id': message.id, 'pgqrs.attempt': message.attempt }, async () => {
+				await definition.handler(fromJson(claim.payload, this.#app.codec) as never, message);
+				if (!lease.ended) await lease.end('pgqrs_archive_message');
+			});
 		} catch (error) {
 			await this.#giveUp(claim, lease, error, async ({ retryable, after }, described) => {
 				await lease.end('pgqrs_nack_message', [described, interval(after), retryable]);
@@ -287,9 +294,8 @@ export class Worker {
 
 	/** For an undo that has more steps than a poll brings: which were there before. */
 	async #loadSteps(claim: Claim): Promise<void> {
-		const { text, values } = this.#app.database.select('pgqrs_list_steps', [claim.run_id]);
-		const { rows } = await this.#pool.query(text, values);
-		claim.steps = Object.fromEntries(rows.filter((step) => ['SUCCESS', 'ERROR'].includes(step.status)).map((step) => [step.step_id, step]));
+		const steps = await rows(this.#pool, this.#app.database.select('pgqrs_list_steps', [claim.run_id]));
+		claim.steps = Object.fromEntries(steps.filter((step) => ['SUCCESS', 'ERROR'].includes(step['status'])).map((step) => [step['step_id'], step as StoredStep]));
 		claim.steps_truncated = false;
 	}
 }

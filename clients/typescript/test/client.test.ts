@@ -1,6 +1,7 @@
 // The client against a server of its own; the environment says where that is.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 
 import {
@@ -8,6 +9,7 @@ import {
 	StepFailed, WaitTimeout, WorkerStopped, WorkflowNotFound,
 } from '../src/index.js';
 import { drain } from '../src/testing.js';
+import { outgoing, telemetry } from '../src/trace.js';
 
 const db = new pg.Pool({ max: 3 });
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
@@ -28,7 +30,7 @@ async function until(condition: () => unknown, what: string): Promise<void> {
 	const deadline = Date.now() + 120_000;
 	while (!(await condition())) {
 		if (Date.now() > deadline) throw new Error(`this has not happened: ${what}`);
-		await new Promise((resolve) => setTimeout(resolve, 10));
+		await setTimeout(10);
 	}
 }
 
@@ -122,6 +124,138 @@ test('values come back as they were stored, whatever they are', async () => {
 	]);
 });
 
+test('integers of any size are stored as such, and come back without losing a digit', async () => {
+	const large = 9007199254740993n;
+	const numbers = [1e20, 1e23, -1.5e300, 2 ** 60, 5e-324, Number.MAX_SAFE_INTEGER];
+	const output = await outcome(async (run, input) => {
+		const stored = await run.step('bigint', () => ({ large, small: 5n, negative: -(10n ** 400n), text: `"${large}"` }));
+		return [input, stored, await run.step('numbers', () => numbers), typeof stored.small];
+	}, { large, list: [-large] });
+	assert.deepEqual(output, [
+		{ large, list: [-large] }, { large, small: 5, negative: -(10n ** 400n), text: `"${large}"` }, numbers, 'number',
+	]);
+	const app = newApp();
+	await query("SELECT pgqrs_create_workflow('foreign', replace => true)");
+	app.workflow<{ id: bigint; text: string }, unknown>('foreign', (run, { id, text }) => [typeof id, `${id}`, text.length, typeof run.id]);
+	const [{ id }] = await query(`SELECT pgqrs_trigger('foreign', '{"id": 12345678901234567890, "text": "${'x\\\\'.repeat(500_000)}"}') AS id`);
+	await drain(app);
+	assert.deepEqual(await app.handle(Number(id)).result(), ['bigint', '12345678901234567890', 1_000_000, 'number']);
+	await app.close();
+});
+
+test('jsonb is whatever it is: a scalar, null, nested, ten thousand keys, in any order', async () => {
+	const keys = Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`key ${9999 - n}`, n]));
+	for (const value of ['text', 0, false, null, { null: null, nested: [[[{}]]] }, keys, { __proto__: 1, '': 2 }])
+		assert.deepEqual(await outcome((run, input) => run.step('same', () => input), value), value);
+	assert.equal(await outcome(() => undefined), null);
+	assert.deepEqual(await outcome(() => ({ kept: 1, dropped: undefined, date: new Date(0) })), { kept: 1, date: '1970-01-01T00:00:00.000Z' });
+});
+
+test('a trace goes with runs, messages, children and signals', async () => {
+	const parent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+	const app = newApp();
+	const name = `trace${number}`;
+	const got: unknown[] = [];
+	const child = app.workflow<undefined, unknown>(`${name}.child`, async (run) => {
+		const { headers } = await run.receiveSignal('go');
+		return [run.headers['traceparent'], headers?.['traceparent']];
+	});
+	const queue = app.queue<number>(`${name}.q`, (_, message) => void got.push(message.headers));
+	const flow = app.workflow<undefined, unknown>(name, async (run) => {
+		const other = await run.step('start', async () => {
+			await queue.produce(1);
+			const { runId } = await child.start();
+			await app.signal(runId, 'go');
+			return runId;
+		});
+		const kid = await run.startChild(child);
+		await run.step('signal', async () => app.signal((await query("SELECT (input->>'run_id')::int AS id FROM pgqrs_list_steps($1) WHERE step_id = $2", run.id, kid.id))[0].id, 'go'));
+		return [await run.resultOf(kid), other];
+	});
+	await app.install();
+	const handle = await flow.start(undefined, { headers: { traceparent: parent, tracestate: 'a=b', mine: 1 } });
+	await drain(app);
+	const [ofChild, other] = (await handle.result({ timeout: '60 s' })) as [unknown, number];
+	assert.deepEqual(ofChild, [parent, parent]);
+	assert.deepEqual(await app.handle(other).result(), [parent, parent]);
+	assert.deepEqual(got, [{ traceparent: parent, tracestate: 'a=b' }]);
+	await app.close();
+});
+
+test('spans are made where OpenTelemetry is installed', async () => {
+	const spans: unknown[] = [];
+	const before = telemetry.api;
+	telemetry.api = {
+		SpanStatusCode: { ERROR: 2 },
+		context: { active: () => 'active' },
+		propagation: { inject: (_: unknown, carrier: any) => (carrier.traceparent = 'current'), extract: (_: unknown, headers: any) => headers.traceparent },
+		trace: {
+			getTracer: () => ({
+				startActiveSpan: (name: string, _: unknown, context: unknown, work: (span: object) => unknown) => {
+					spans.push([name, context]);
+					return work({ recordException: (error: Error) => spans.push(error.message), setStatus: () => undefined, end: () => spans.push(`end of ${name}`) });
+				},
+			}),
+		},
+	};
+	try {
+		const app = newApp();
+		const flow = app.workflow(`spans${number}`, { maxAttempts: 1 }, async (run) => {
+			await run.step('first', () => 1);
+			throw new Error('x');
+		});
+		await app.install();
+		await flow.start();
+		await drain(app);
+		await app.close();
+		assert.deepEqual(spans, [[flow.name, 'current'], ['first', 'active'], 'end of first', 'x', `end of ${flow.name}`]);
+		assert.deepEqual(outgoing({ traceparent: 'given' }), { traceparent: 'given' });
+	} finally {
+		telemetry.api = before;
+	}
+});
+
+test('a consumer without a worker ends what its handler took, and fails what it refused', async () => {
+	const app = newApp();
+	const queue = app.queue<{ n: number }>(`consumed${number}`, { maxAttempts: 1 }, () => undefined);
+	await app.install();
+	for (const n of [1, 2, 3]) await queue.produce({ n });
+	const got: number[] = [];
+	const take = ({ n }: { n: number }): void => {
+		if (n === 2) throw new Permanent('even', { type: 'even' });
+		got.push(n);
+	};
+	assert.deepEqual([await app.consume(queue, take, { batchSize: 2 }), await app.consume(queue, take), await app.consume(queue, take)], [2, 1, 0]);
+	assert.deepEqual(got, [1, 3]);
+	assert.deepEqual(await query("SELECT last_error->>'type' AS type FROM pgqrs_dead_letters WHERE queue = $1", queue.name), [{ type: 'even' }]);
+	await app.close();
+});
+
+test('a call with a key is repeated when its connection is lost, one without is not', async () => {
+	const app = newApp();
+	const workflow = app.workflow(`again${number}`, () => 1);
+	await app.install();
+	const lose = async (): Promise<void> => void (await app.call('pg_terminate_backend', [(await app.call('pg_backend_pid', []))['pg_backend_pid']]).catch(() => undefined));
+	await lose();
+	const first = await workflow.start(undefined, { key: 'k' });
+	await lose();
+	assert.equal((await workflow.start(undefined, { key: 'k' })).runId, first.runId);
+	await app.close();
+});
+
+test('many may wait for results, and calls go on beside them', async () => {
+	const app = newApp();
+	const workflow = app.workflow(`waited${number}`, () => 1);
+	await app.install();
+	const runs = await Promise.all(Array.from({ length: 15 }, () => workflow.start()));
+	const results = runs.map((run) => run.result({ timeout: '60 s' }));
+	await until(async () => (await query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'CALL pgqrs_wait%'", app.name))[0].n === 15, 'all wait');
+	assert.equal(await runs[0]!.status(), 'QUEUED');
+	await drain(app);
+	assert.deepEqual(await Promise.all(results), runs.map(() => 1));
+	await app.close();
+});
+
 test('signals, children and time-outs', async () => {
 	const app = newApp();
 	const double = app.workflow<number, number>(`double${number}`, { initialInterval: 10, maxAttempts: 1 }, (_, n) => {
@@ -206,7 +340,7 @@ test('bad input is a clear error of the run, and the worker goes on', async () =
 	const circular: any = {};
 	circular.self = circular;
 	const handlers: Record<string, [(run: Run) => unknown, string, RegExp]> = {
-		bigint: [() => ({ n: 1n }), 'NotSerializable', /bigint \(at "n"\) is no JSON/],
+		symbol: [() => ({ n: Symbol('s') }), 'NotSerializable', /symbol \(at "n"\) is no JSON/],
 		circular: [() => circular, 'NotSerializable', /circular/],
 		function: [() => () => 1, 'NotSerializable', /function is no JSON/],
 		map: [() => new Map(), 'NotSerializable', /Map is no JSON/],
@@ -358,6 +492,32 @@ test('a cancel aborts the signal, and the handler may clean up', async () => {
 	assert.equal(begun.length, 1);
 });
 
+test('calls that take an AbortSignal end with the run, or with the lease of a message', async () => {
+	const app = newApp();
+	const begun: string[] = [];
+	const ended: unknown[] = [];
+	const wait = async (what: string, signal: AbortSignal): Promise<void> => {
+		begun.push(what);
+		await setTimeout(300_000, undefined, { signal }).catch((error) => {
+			ended.push([what, error.name, signal.reason.name]);
+			throw error;
+		});
+	};
+	const workflow = app.workflow(`aborted${number}`, (run) => run.step('long', ({ signal }) => wait('step', signal)));
+	const queue = app.queue<number>(`abortedq${number}`, (_, message) => (message.attempt === 1 ? wait('message', message.signal) : undefined));
+	await withWorker(app, async () => {
+		const run = await workflow.start();
+		const id = await queue.produce(1);
+		await until(() => begun.length === 2, 'both have begun');
+		await run.cancel();
+		assert.ok((await errorOf(run.result({ timeout: '60 s' }))) instanceof RunCancelled);
+		await query('SELECT pgqrs_set_visibility($1, pgqrs_now())', id);
+		await until(async () => (await query('SELECT FROM pgqrs_peek($1)', queue.name)).length === 0, 'the message is taken again and ended');
+		await until(() => ended.length === 2, 'both have ended');
+		assert.deepEqual(ended, [['step', 'AbortError', 'Cancelled'], ['message', 'AbortError', 'LeaseLost']]);
+	});
+});
+
 test('work whose lease is lost is dropped, and its next call says so', async () => {
 	const app = newApp();
 	const reasons: unknown[] = [];
@@ -422,9 +582,9 @@ test('messages: archived with own writes, nacked after an error, dead if that is
 		await message.transaction((client) => client.query("INSERT INTO written VALUES ('mail')"));
 	});
 	await app.install();
-	await mail.send({ to: 'good' }, { key: 'k' });
-	await mail.send({ to: 'again' }, { key: 'k' });
-	await mail.send({ to: 'bad' });
+	await mail.produce({ to: 'good' }, { key: 'k' });
+	await mail.produce({ to: 'again' }, { key: 'k' });
+	await mail.produce({ to: 'bad' });
 	await drain(app);
 	assert.deepEqual(got, [['good', 1], ['bad', 1]]);
 	assert.equal((await query("SELECT FROM written WHERE what = 'mail'")).length, 1);

@@ -172,7 +172,7 @@ class Handler {
 			case 'cancel':
 				return app.handle(this.value(subject)).cancel(op['reason']);
 			case 'enqueue':
-				return app.enqueue(subject, this.value(op['payload']), { key: op['key'], ...op['options'] });
+				return app.produce(subject, this.value(op['payload']), { key: op['key'], ...op['options'] });
 			default:
 				throw new Error(`there is no operation ${verb}`);
 		}
