@@ -227,8 +227,8 @@ try_connect(PQExpBuffer message)
 	return code;
 }
 
-static void
-pg_attribute_noreturn() no_connection(int code, const char *message)
+pg_noreturn static void
+no_connection(int code, const char *message)
 {
 	pg_log_error("%s", message);
 	if (code == EXIT_NO_EXTENSION)

@@ -47,8 +47,8 @@ take_lease(void)
  * The exit of a command that has to leave: its run is another worker's, sleeps,
  * waits, has ended or is to be cancelled.
  */
-static void
-pg_attribute_noreturn() leave(int code)
+pg_noreturn static void
+leave(int code)
 {
 	notify_worker(code == EXIT_CANCELLED ? NOTICE_CANCELLED : NOTICE_GIVEN_UP);
 	exit(code);
