@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -115,6 +116,41 @@ foreach my $call ("SELECT pgqrs_step_begin($run, $run_lease, 'a');", map({ "SELE
 is($flushes, 4, 'a run of n steps by pgqrs_step_next and pgqrs_next is n + 1 flushes');
 is(sql("SELECT status FROM pgqrs_result($run)"), 'SUCCESS', 'that run has succeeded');
 is(flushed(q{SELECT count(*) FROM pgqrs_start('w');}), 't', 'the commit of a run by pgqrs_start() is flushed');
+
+# Ten runs of three steps by the Python client: what its worker flushes besides does not count.
+my $program = <<'PYTHON';
+import sys, pgqrs, pgqrs.testing
+app = pgqrs.App()
+
+@app.workflow(name='steps')
+def steps(ctx):
+    for i in range(3):
+        ctx.step(f'step {i}', lambda: i)
+
+app.install()
+for _ in range(int(sys.argv[1])):
+    app.start(steps)
+pgqrs.testing.drain(app, concurrency=1)
+app.close()
+PYTHON
+
+sub flushes_of
+{
+	my ($runs) = @_;
+	my $before = sql('SELECT wal_write FROM pg_stat_wal');
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres',
+		PYTHONDONTWRITEBYTECODE => 1, PYTHONPATH => "$FindBin::RealBin/../../clients/python");
+	system_or_bail('/usr/bin/python3', '-c', $program, $runs);
+	$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgqrs')})
+	  or die 'the client has connections still';
+	return sql('SELECT wal_write FROM pg_stat_wal') - $before;
+}
+flushes_of(0);
+my $idle = flushes_of(0);
+my $busy = flushes_of(10);
+is(sql(q{SELECT count(*) FROM pgqrs_runs WHERE workflow = 'steps' AND status = 'SUCCESS'}), 10, 'the Python client makes ten runs');
+# Once in many runs a sequence is flushed, too.
+cmp_ok(($busy - $idle) / 10, '<', 3 + 2.5, "which are n + 2 flushes each ($busy in all, $idle without runs)");
 
 # The user's setting.
 is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'synchronous_commit is on again after the commit of a claim');

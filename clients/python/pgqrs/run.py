@@ -16,8 +16,8 @@ from . import codec as codecs
 from . import trace
 from .connection import Array, Duration, call, interval
 from .driver import Awaiting, Blocking, Invoke, Pause, Statement, Together, in_step, operation
-from .errors import (LOST_LEASE, NOT_OURS, READ_ONLY, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidState,
-                     InvalidStep, LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
+from .errors import (LOST_LEASE, NOT_OURS, READ_ONLY, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidStep,
+                     LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
                      retry_of, typed)
 
 log = logging.getLogger('pgqrs')
@@ -247,13 +247,15 @@ class Run(Work):
     def receive_signal(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None,
                        result: Any = None) -> Generator:
         """receive(), as Signal(payload, headers)."""
-        return (yield from self._receive(signal, timeout, id, result))
+        return (yield from self._receive(signal, timeout, id, result, with_headers=True))
 
     @operation
     def pause(self, reason: Any = None, check_after: Optional[Duration] = None, id: Optional[str] = None,
               result: Any = None) -> Generator:
         """Gives the run back until it is resumed, and answers the output that came with that."""
         id = self._begin(id, 'pause', 'PAUSE')
+        if id in self.steps:
+            return self.loads(self.steps[id]['output'], result)
         stored = None if reason is None else self.dumps(reason)
         resumed, output = yield from self.call('pgqrs_pause_run', id, interval(check_after), stored)
         self._park_unless(resumed)
@@ -265,7 +267,7 @@ class Run(Work):
 
         Options are the arguments of pgqrs_start_child()."""
         id = self._begin(id, name_of(workflow), 'CHILD')
-        yield from self._start_child(id, workflow, input, options)
+        yield self._start_child(id, workflow, input, options)
         return id
 
     @operation
@@ -279,14 +281,10 @@ class Run(Work):
         """Runs another workflow and answers its output; ChildFailed."""
         id = self._begin(id, name_of(workflow), 'CHILD')
         result = result or getattr(workflow, 'output_type', None)
-        if self.attempt > 1:
-            # Most likely it was started before: then this is one call instead of two.
-            try:
-                return (yield from self._await_child(id, result))
-            except InvalidState:
-                pass
-        yield from self._start_child(id, workflow, input, options)
-        return (yield from self._await_child(id, result))
+        if self.steps.get(id, {}).get('status') == 'SUCCESS' and options.get('on_duplicate') != 'null':
+            return self.loads(self.steps[id]['output'], result)
+        child = yield from self._start_and('pgqrs_await_child', id, self._start_child(id, workflow, input, options))
+        return self._output_of(child, result)
 
     @operation
     def children(self, workflow: Any, inputs: Sequence, id: Optional[str] = None, result: Any = None,
@@ -296,17 +294,13 @@ class Run(Work):
         Options are the arguments of pgqrs_start_children()."""
         id = self._begin(id, name_of(workflow), 'CHILD')
         result = result or getattr(workflow, 'output_type', None)
-        yield self.statement('pgqrs_start_children', [id, name_of(workflow), Array([self.dumps(i) for i in inputs])], options)
-        done, results = yield from self.call('pgqrs_await_children', id)
-        self._park_unless(done)
+        start = self.statement('pgqrs_start_children', [id, name_of(workflow), Array([self.dumps(i) for i in inputs])], options)
         outputs: List = []
-        for n, child in enumerate(results, 1):
-            if child['status'] != 'SUCCESS':
-                raise ChildFailed(child['status'], child.get('error'))
-            if child.get('truncated'):
+        for n, child in enumerate((yield from self._start_and('pgqrs_await_children', id, start))['results'], 1):
+            if child['status'] == 'SUCCESS' and child.get('truncated'):
                 outputs.append((yield from self._await_child(f'{id}[{n}]', result)))
             else:
-                outputs.append(self.loads(child.get('output'), result))
+                outputs.append(self._output_of(child, result))
         return outputs
 
     @operation
@@ -433,24 +427,40 @@ class Run(Work):
         if id not in self.steps:
             self._park_unless((yield from self.call('pgqrs_sleep', id, duration, until))[0])
 
-    def _receive(self, signal: str, timeout: Optional[Duration], id: Optional[str], result: Any) -> Generator:
+    def _receive(self, signal: str, timeout: Optional[Duration], id: Optional[str], result: Any,
+                 with_headers: bool = False) -> Generator:
         id = self._begin(id, signal, 'SIGNAL')
-        received, late, payload, headers = yield from self.call('pgqrs_await_signal', id, signal, interval(timeout))
-        self._park_unless(received or late)
+        headers = None
+        if id in self.steps and not with_headers:
+            payload, late = self.steps[id]['output'], self.steps[id]['error'] is not None
+        else:
+            received, late, payload, headers = yield from self.call('pgqrs_await_signal', id, signal, interval(timeout))
+            self._park_unless(received or late)
         if late:
             raise SignalTimeout(f'signal {signal!r} did not come in time')
         return Signal(self.loads(payload, result), headers)
 
-    def _start_child(self, id: str, workflow: Any, input: Any, options: Mapping) -> Generator:
+    def _start_child(self, id: str, workflow: Any, input: Any, options: Mapping) -> Statement:
         options = {**options, 'headers': trace.outgoing(options.get('headers'))}
-        yield self.statement('pgqrs_start_child', [id, name_of(workflow), self.dumps(input)], options)
+        return self.statement('pgqrs_start_child', [id, name_of(workflow), self.dumps(input)], options)
+
+    def _start_and(self, wait: str, id: str, start: Statement) -> Generator:
+        """Starts what was not started before, and waits for it, in one round trip: what the wait answers."""
+        call = self.statement(wait, [id])
+        first, second = (s.sql.replace('SELECT * FROM ', '', 1) for s in (start, call))
+        answer = (yield Statement(f'SELECT {first}, to_jsonb({second})', [*start.args, *call.args]))[1]
+        self._park_unless(answer['done'])
+        return answer
 
     def _await_child(self, id: str, result: Any) -> Generator:
         done, status, output, error = yield from self.call('pgqrs_await_child', id)
         self._park_unless(done)
-        if status != 'SUCCESS':
-            raise ChildFailed(status, error)
-        return self.loads(output, result)
+        return self._output_of({'status': status, 'output': output, 'error': error}, result)
+
+    def _output_of(self, child: dict, result: Any) -> Any:
+        if child['status'] != 'SUCCESS':
+            raise ChildFailed(child['status'], child.get('error'))
+        return self.loads(child.get('output'), result)
 
 
 class Context(Blocking, Run):

@@ -75,9 +75,7 @@ class Handle:
     @operation
     def result(self, timeout: Duration = 300) -> Generator:
         """Waits for the run's end: its output, or RunFailed, RunCancelled or WaitTimeout."""
-        status, output, error = yield self.app.statement('pgqrs_result', [self.run_id])
-        if status not in ('SUCCESS', 'ERROR', 'CANCELLED'):
-            status, output, error = yield self.app.wait(self.run_id, interval(timeout))
+        status, output, error = yield self.app.wait(self.run_id, interval(timeout))
         if status == 'CANCELLED':
             raise RunCancelled(error or {'type': 'cancelled', 'message': f'run {self.run_id} was cancelled'})
         if status != 'SUCCESS':
