@@ -34,6 +34,6 @@ CREATE TYPE pgqrs_overlap AS ENUM
 COMMENT ON TYPE pgqrs_overlap IS 'what a schedule does while its previous run is live';
 
 CREATE TYPE pgqrs_privilege AS ENUM
-	('trigger', 'work', 'admin');
+	('monitor', 'read', 'trigger', 'work', 'admin');
 COMMENT ON TYPE pgqrs_privilege IS 'privilege that pgqrs_grant() gives on a pattern of names';
 

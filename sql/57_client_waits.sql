@@ -4,13 +4,13 @@ CREATE PROCEDURE pgqrs_wait(run_id bigint, timeout interval = '300 s', INOUT sta
 	INOUT output jsonb = NULL, INOUT error jsonb = NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'sql_wait';
 COMMENT ON PROCEDURE pgqrs_wait(bigint, interval, text, jsonb, jsonb) IS
-'waits until the run has ended and returns the result of pgqrs_result(). Only in autocommit mode: it commits before it sleeps, and holds no snapshot and no lock then. Needs any privilege on the run''s workflow. Without the library preloaded, and on a standby, it polls at growing intervals of up to 1 s. Errors: PQ012 the run did not end within timeout, PQ003 no such run, 25001 in a transaction block or a function, 22004, 22023.';
+'waits until the run has ended and returns the result of pgqrs_result(). Only in autocommit mode: it commits before it sleeps, and holds no snapshot and no lock then. Needs read on the run''s workflow. Without the library preloaded, and on a standby, it polls at growing intervals of up to 1 s. Errors: PQ012 the run did not end within timeout, PQ003 no such run, 25001 in a transaction block or a function, 22004, 22023, 42501.';
 
 CREATE PROCEDURE pgqrs_wait_any(run_ids bigint[], timeout interval = '300 s', INOUT run_id bigint = NULL,
 	INOUT status text = NULL, INOUT output jsonb = NULL, INOUT error jsonb = NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'sql_wait_any';
 COMMENT ON PROCEDURE pgqrs_wait_any(bigint[], interval, bigint, text, jsonb, jsonb) IS
-'like pgqrs_wait() for up to 10000 runs: waits until one of them has ended, and returns its id and its result. Of several that have ended, the first by the time of its end, then by its place in run_ids. Without run_ids: NULLs at once. Errors: PQ012 none of the runs ended within timeout, PQ003 one of the runs does not exist, before it sleeps, 25001 in a transaction block or a function, 22004, 22023.';
+'like pgqrs_wait() for up to 10000 runs: waits until one of them has ended, and returns its id and its result. Of several that have ended, the first by the time of its end, then by its place in run_ids. Without run_ids: NULLs at once. Errors: PQ012 none of the runs ended within timeout, PQ003 one of the runs does not exist, before it sleeps, 25001 in a transaction block or a function, 22004, 22023, 42501.';
 
 CREATE PROCEDURE pgqrs_wait_for_work(queue text = NULL, worker_id bigint = NULL, timeout interval = '30 s',
 	INOUT available boolean = NULL)

@@ -1,5 +1,5 @@
--- Reading.  A role reads the queues and workflows on which it has any privilege;
--- for these functions, others do not exist.
+-- Reading needs read, which trigger, work and admin include; queues and workflows on
+-- which a role has no privilege do not exist for these functions.
 -- They read the newest committed state, at every isolation level.
 
 CREATE TYPE pgqrs_run AS (
@@ -72,19 +72,19 @@ CREATE FUNCTION pgqrs_get_run(run_id bigint) RETURNS pgqrs_run
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_get_run';
 COMMENT ON FUNCTION pgqrs_get_run(bigint) IS
-'A workflow run, also a deleted one. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'A workflow run, also a deleted one. Needs read on its workflow. Errors: 22004, 42501, PQ003.';
 
 CREATE FUNCTION pgqrs_find_run(workflow text, idempotency_key text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_find_run';
 COMMENT ON FUNCTION pgqrs_find_run(text, text) IS
-'The id of the run that has an idempotency key, so that a trigger with this key would start no other run; NULL if no run has it. Needs any privilege on the workflow. Errors: 22004, 22023, PQ002.';
+'The id of the run that has an idempotency key, so that a trigger with this key would start no other run; NULL if no run has it. Needs read on the workflow. Errors: 22004, 22023, 42501, PQ002.';
 
 CREATE FUNCTION pgqrs_result(run_id bigint, OUT status text, OUT output jsonb, OUT error jsonb)
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_result';
 COMMENT ON FUNCTION pgqrs_result(bigint) IS
-'The status of a run, its output in SUCCESS (in CANCELLED, that of the worker''s acknowledgement), its error in ERROR. Raises no error for a failed run. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'The status of a run, its output in SUCCESS (in CANCELLED, that of the worker''s acknowledgement), its error in ERROR. Raises no error for a failed run. Needs read on its workflow. Errors: 22004, 42501, PQ003.';
 
 CREATE FUNCTION pgqrs_list_runs(
 	workflow text = NULL, status text = NULL, tags jsonb = NULL,
@@ -93,7 +93,7 @@ CREATE FUNCTION pgqrs_list_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 50
 AS 'MODULE_PATHNAME', 'sql_list_runs';
 COMMENT ON FUNCTION pgqrs_list_runs(text, text, jsonb, bigint, integer) IS
-'A page of runs, newest first, without deleted ones. workflow: a pattern; status: of the runs; tags: contained in the runs'' tags; before_run_id: the last id of the previous page; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows on which the role has any privilege. An index finds the page, also if few of many runs have the status or the tags. Errors: 22004, 22023, PQ008 (tags too large).';
+'A page of runs, newest first, without deleted ones. workflow: a pattern; status: of the runs; tags: contained in the runs'' tags; before_run_id: the last id of the previous page; NULL does not restrict. page_size: 0 to 10000. Lists the runs of workflows that the role may read. An index finds the page, also if few of many runs have the status or the tags. Errors: 22004, 22023, PQ008 (tags too large).';
 
 CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,
@@ -104,7 +104,7 @@ CREATE FUNCTION pgqrs_list_steps(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_list_steps';
 COMMENT ON FUNCTION pgqrs_list_steps(bigint) IS
-'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. Needs any privilege on its workflow. Errors: 22004, PQ003.';
+'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. Needs read on its workflow. Errors: 22004, 42501, PQ003.';
 
 CREATE FUNCTION pgqrs_peek(
 	queue text, n integer = 10, OUT message_id bigint, OUT priority integer,
@@ -115,7 +115,7 @@ CREATE FUNCTION pgqrs_peek(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_peek';
 COMMENT ON FUNCTION pgqrs_peek(text, integer) IS
-'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased message is the end of its lease, which may have passed. Needs any privilege on the queue. Errors: 22004, 22023, PQ001.';
+'The first n messages of a queue in the order of claims, those that are delayed or leased included; n: 0 to 10000. visible_after of a leased message is the end of its lease, which may have passed. Needs read on the queue. Errors: 22004, 22023, 42501, PQ001.';
 
 CREATE FUNCTION pgqrs_why(
 	queue text, OUT reason text, OUT detail text, OUT hint text
@@ -123,7 +123,7 @@ CREATE FUNCTION pgqrs_why(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 5
 AS 'MODULE_PATHNAME', 'sql_why';
 COMMENT ON FUNCTION pgqrs_why(text) IS
-'Why nothing of a queue or workflow is delivered, the most decisive reasons first, each with what to do. reason: paused, max_in_flight, no worker, suspended, max_concurrent, open transaction, damaged, ready (claimable: nothing stands in the way), many messages (more than were looked at), empty, in flight, backing off, delayed, waiting, background work. Looks at the first 10000 messages in the order of claims and at all workers. Another role''s session is named only to its members and those of pg_read_all_stats. Needs any privilege on the queue. Errors: 22004, PQ001.';
+'Why nothing of a queue or workflow is delivered, the most decisive reasons first, each with what to do. reason: paused, max_in_flight, no worker, suspended, max_concurrent, open transaction, damaged, ready (claimable: nothing stands in the way), many messages (more than were looked at), empty, in flight, backing off, delayed, waiting, background work. Looks at the first 10000 messages in the order of claims and at all workers. Another role''s session is named only to its members and those of pg_read_all_stats. Needs monitor on the queue. Errors: 22004, 42501, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT

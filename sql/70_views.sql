@@ -6,9 +6,10 @@
 SET LOCAL search_path = '';
 
 -- Views: the readable part of the tables.  Each shows a role the rows of the
--- queues and workflows on which it has any privilege, by way of pgqrs_queues,
--- whose rows are few: pgqrs_readable_queues() is called once per query, and a
--- condition on an id still uses the index.  security_barrier: no function in
+-- queues and workflows that it may read, views of figures those that it may
+-- monitor, by way of pgqrs_queues, whose rows are few: pgqrs_readable_queues() is
+-- called once per query, and a condition on an id still uses the index.
+-- security_barrier: no function in
 -- a reader's condition gets to see other rows.  Leases are secrets between
 -- pgqrs and their holders, so no view shows them.
 --
@@ -21,13 +22,19 @@ CREATE FUNCTION @extschema@.pgqrs_readable_queues() RETURNS bigint[]
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_readable_queues';
 COMMENT ON FUNCTION @extschema@.pgqrs_readable_queues() IS
-'The ids of the queues and workflows on which the current role has any privilege.';
+'The ids of the queues and workflows that the current role may read. Needs read.';
+
+CREATE FUNCTION @extschema@.pgqrs_may_monitor(queue_id bigint) RETURNS boolean
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_may_monitor';
+COMMENT ON FUNCTION @extschema@.pgqrs_may_monitor(bigint) IS
+'Whether the current role sees the name and figures of a queue or workflow: has monitor or another privilege on it; false if it does not exist. Needs monitor. Errors: 22004.';
 
 CREATE FUNCTION @extschema@.pgqrs_queue_name(queue_id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT COST 1000
 AS 'MODULE_PATHNAME', 'sql_queue_name';
 COMMENT ON FUNCTION @extschema@.pgqrs_queue_name(bigint) IS
-'The name of a queue or workflow; NULL if it does not exist or the current role has no privilege on it. Errors: 22004.';
+'The name of a queue or workflow; NULL if it does not exist or the current role may not read it. Needs read. Errors: 22004.';
 
 -- A row that was written by hand may have infinite instants; only this function
 -- subtracts them.
@@ -42,7 +49,7 @@ CREATE FUNCTION @extschema@.pgqrs_run_crashes(run_id bigint) RETURNS integer
 LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_run_crashes';
 COMMENT ON FUNCTION @extschema@.pgqrs_run_crashes(bigint) IS
-'The crashes of a run; NULL if the run does not exist or the current role has no privilege on its workflow. Errors: 22004.';
+'The crashes of a run; NULL if the run does not exist or the current role may not read its workflow. Needs read. Errors: 22004.';
 
 -- ORDER BY, and the absence of joins, let an index find the newest runs, also
 -- those of one workflow or status.  Inside of a security barrier the planner does
@@ -245,7 +252,7 @@ CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = m.queue_id
 		LEFT JOIN @extschema@.pgqrs_workers AS w ON w.worker_id = m.worker_id
 	WHERE m.lease IS NOT NULL
-		AND q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+		AND @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_in_flight IS 'messages and runs under a lease';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.message_id IS 'of a run: the id of the run';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.queue IS 'the queue of the message; of a run: the workflow''s';
@@ -268,7 +275,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_messages(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_count_messages';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_messages(bigint) IS
-'The columns of pgqrs_queue_stats for one queue; NULLs if it does not exist. Needs any privilege on it. Errors: 22004.';
+'The columns of pgqrs_queue_stats for one queue; NULLs if it does not exist. Needs monitor on it. Errors: 22004.';
 
 CREATE FUNCTION @extschema@.pgqrs_count_runs(
 	workflow_id bigint, OUT queued bigint, OUT running bigint, OUT paused bigint,
@@ -279,7 +286,7 @@ CREATE FUNCTION @extschema@.pgqrs_count_runs(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_count_runs';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_runs(bigint) IS
-'The columns of pgqrs_workflow_stats for one workflow; NULLs if it does not exist. Needs any privilege on it. Errors: 22004.';
+'The columns of pgqrs_workflow_stats for one workflow; NULLs if it does not exist. Needs monitor on it. Errors: 22004.';
 
 CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
@@ -316,7 +323,7 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 			WHERE n.age <= n.seconds
 			GROUP BY n.queue_id, n.seconds
 		) AS i ON i.queue_id = q.queue_id
-	WHERE @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
+	WHERE @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'counts of queues and of the queues of workflows; the cost depends on live messages, not on ended ones';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue IS 'the name';
@@ -350,7 +357,7 @@ CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(q.queue_id) AS c
 	WHERE q.is_workflow
-		AND @extschema@.pgqrs_queue_name(q.queue_id) IS NOT NULL;
+		AND @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_workflow_stats IS 'live runs of workflows, and the results of the newest 100 ended runs; the cost depends on live runs, not on ended ones';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow_id IS 'also the id of the workflow''s queue';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.workflow IS 'the name';
@@ -375,29 +382,42 @@ AS 'MODULE_PATHNAME', 'sql_role_of';
 COMMENT ON FUNCTION @extschema@.pgqrs_role_of(bigint, name) IS
 'OID of the role of a row of pgqrs_grants, pgqrs_workers or pgqrs_schedules, by the row''s role id and name, also after a renaming of the role; NULL if the role does not exist. Errors: none.';
 
+CREATE FUNCTION @extschema@.pgqrs_readable_workers() RETURNS bigint[]
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_readable_workers';
+COMMENT ON FUNCTION @extschema@.pgqrs_readable_workers() IS
+'The ids of the workers that serve a queue or workflow which the current role may read. Needs read.';
+
+-- Of a worker of another role only what tells whether its queues are served.
 CREATE VIEW @extschema@.pgqrs_worker_stats WITH (security_barrier) AS
 	SELECT w.worker_id,
 		w.name COLLATE pg_catalog."default" AS worker,
-		w.owner::pg_catalog.text AS owner,
+		CASE WHEN v.is_own THEN w.owner::pg_catalog.text END AS owner,
 		w.status::pg_catalog.text AS status,
-		w.queues COLLATE pg_catalog."default" AS queues,
+		CASE WHEN v.is_own THEN w.queues COLLATE pg_catalog."default" END AS queues,
 		(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m
-			WHERE m.worker_id = w.worker_id AND m.visible_after > (SELECT @extschema@.pgqrs_now())) AS in_flight,
-		(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m
-			WHERE m.worker_id = w.worker_id AND m.visible_after <= (SELECT @extschema@.pgqrs_now())) AS expired,
-		w.max_concurrent,
-		w.hostname,
-		w.port,
+			WHERE m.worker_id = w.worker_id AND m.visible_after > (SELECT @extschema@.pgqrs_now())
+				AND (v.is_own OR @extschema@.pgqrs_queue_name(m.queue_id) IS NOT NULL)) AS in_flight,
+		CASE WHEN v.is_own THEN (SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m
+			WHERE m.worker_id = w.worker_id AND m.visible_after <= (SELECT @extschema@.pgqrs_now())) END AS expired,
+		CASE WHEN v.is_own THEN w.max_concurrent END AS max_concurrent,
+		CASE WHEN v.is_own THEN w.hostname END AS hostname,
+		CASE WHEN v.is_own THEN w.port END AS port,
 		w.version,
-		w.labels,
-		w.created_at,
+		CASE WHEN v.is_own THEN w.labels END AS labels,
+		CASE WHEN v.is_own THEN w.created_at END AS created_at,
 		w.heartbeat_at,
-		w.stopped_at
+		CASE WHEN v.is_own THEN w.stopped_at END AS stopped_at
 	FROM @extschema@.pgqrs_workers AS w
-	WHERE (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
-		OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
-		OR pg_catalog.pg_has_role(@extschema@.pgqrs_role_of(w.owner_id, w.owner), 'USAGE');
-COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers of the roles that the current role is a member of; all workers for the extension''s owner and members of pg_read_all_stats; stopped ones included';
+		CROSS JOIN LATERAL (
+			SELECT (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+				OR (SELECT pg_catalog.pg_has_role(e.extowner, 'USAGE') FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs')
+				OR COALESCE(pg_catalog.pg_has_role(@extschema@.pgqrs_role_of(w.owner_id, w.owner), 'USAGE'), false) AS is_own
+			OFFSET 0
+		) AS v
+	WHERE (w.stopped_at IS NULL OR w.stopped_at > (SELECT @extschema@.pgqrs_now()) - interval '1 hour')
+		AND (v.is_own OR w.worker_id = ANY ((SELECT @extschema@.pgqrs_readable_workers())::pg_catalog.int8[]));
+COMMENT ON VIEW @extschema@.pgqrs_worker_stats IS 'workers of the roles that the current role is a member of, and of those that serve a queue which it may read the name, version, status, leases and heartbeat; all of all workers for the extension''s owner and members of pg_read_all_stats; without workers that stopped more than an hour ago';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker_id IS 'as pgqrs_register_worker() returned it';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.worker IS 'the name';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.owner IS 'the role that registered the worker; none if it was dropped';
@@ -413,6 +433,12 @@ COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.labels IS 'given at the registr
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.created_at IS 'when the worker registered';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.heartbeat_at IS 'the last call of the worker, written at most once per pgqrs.heartbeat_flush';
 COMMENT ON COLUMN @extschema@.pgqrs_worker_stats.stopped_at IS 'when the worker was stopped';
+
+CREATE FUNCTION @extschema@.pgqrs_schedule_may_fire(schedule_id bigint) RETURNS boolean
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_schedule_may_fire';
+COMMENT ON FUNCTION @extschema@.pgqrs_schedule_may_fire(bigint) IS
+'Whether the owner of a schedule exists and has trigger on its workflow; NULL if the schedule does not exist or the current role has no privilege on its workflow. Needs monitor. Errors: 22004.';
 
 CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 	SELECT s.schedule_id,
@@ -432,16 +458,7 @@ CREATE VIEW @extschema@.pgqrs_schedule_list WITH (security_barrier) AS
 		s.input,
 		s.tags,
 		s.owner::pg_catalog.text AS owner,
-		EXISTS (
-			SELECT FROM pg_catalog.pg_roles AS o
-			WHERE o.oid = @extschema@.pgqrs_role_of(s.owner_id, s.owner)
-				AND (pg_catalog.pg_has_role(o.oid, (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pgqrs'), 'USAGE')
-					OR EXISTS (
-						SELECT FROM @extschema@.pgqrs_grants AS g
-						WHERE g.privilege IN ('trigger', 'admin')
-							AND (g.pattern IN ('*', s.workflow) OR g.pattern LIKE '%.*' AND pg_catalog.starts_with(s.workflow, pg_catalog.left(g.pattern, -1)))
-							AND (g.grantee = 'public' OR pg_catalog.pg_has_role(o.oid, @extschema@.pgqrs_role_of(g.grantee_id, g.grantee), 'USAGE'))))
-		) AS may_fire
+		@extschema@.pgqrs_schedule_may_fire(s.schedule_id) AS may_fire
 	FROM @extschema@.pgqrs_schedules AS s
 		LEFT JOIN @extschema@.pgqrs_queues AS q ON q.name = s.workflow
 		LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.last_run_id AND r.workflow_id = q.queue_id

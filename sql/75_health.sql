@@ -1,4 +1,5 @@
--- The health of pgqrs, for roles with any privilege: none of it is secret.  ok is
+-- The health of pgqrs, for roles with any privilege; what concerns queues, of
+-- those that the role may monitor.  ok is
 -- NULL if it is not known; if it is false, the hint says what to do.
 
 CREATE FUNCTION @extschema@.pgqrs_floor_stats(
@@ -9,7 +10,7 @@ CREATE FUNCTION @extschema@.pgqrs_floor_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_floor_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_floor_stats() IS
-'Statistics of the floors at which claims start. preloaded: whether the library is; if not, all else is NULL. floors of max_floors are in use, by all databases. displaced_at: the last time that a floor which was used within a minute made room for the floor of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised a floor and pgqrs_maintain() lowered one; looked and claimed, how many index entries claims read for how many messages. Needs any privilege.';
+'Statistics of the floors at which claims start. preloaded: whether the library is; if not, all else is NULL. floors of max_floors are in use, by all databases. displaced_at: the last time that a floor which was used within a minute made room for the floor of another queue, NULL if never. Of this database, since the server started: raised and lowered, how often claims raised a floor and pgqrs_maintain() lowered one; looked and claimed, how many index entries claims read for how many messages. Needs monitor.';
 
 CREATE FUNCTION @extschema@.pgqrs_background_stats(
 	OUT idle_reason text, OUT pid integer, OUT failures integer, OUT retry_at timestamptz,
@@ -20,7 +21,7 @@ CREATE FUNCTION @extschema@.pgqrs_background_stats(
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_background_stats';
 COMMENT ON FUNCTION @extschema@.pgqrs_background_stats() IS
-'The state of background work in this database. idle_reason: why no background work runs, or NULL (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: that of the background worker, which runs only while a duty is due; 0 for a role that is not a member of pg_read_all_stats. failures: consecutive ones of background workers, and when the next one is started. due: when a background worker is needed next, NULL if no duty is known to be due. Since the server started: last_pass, passes and their counts. failing: the duties whose last batch failed, each with its error and its retry, the error''s message only for the extension''s owner and members of pg_read_all_stats; NULL if none failed. went_back_by, went_back_at: the last step back of the clock that this server has seen, and the clock after it. realigning: whether the background worker still has to search for rows that were written while the clock was ahead. unconfirmed: time that this server has not seen pass, because it was down or the clock was set forward; retention does not count it before confirmed_at, NULL without such time. Needs any privilege.';
+'The state of background work in this database. idle_reason: why no background work runs, or NULL (not preloaded, standby, subscriber, not in pgqrs.databases, too many databases, paused, version, no launcher). pid: that of the background worker, which runs only while a duty is due; 0 for a role that is not a member of pg_read_all_stats. failures: consecutive ones of background workers, and when the next one is started. due: when a background worker is needed next, NULL if no duty is known to be due. Since the server started: last_pass, passes and their counts. failing: the duties whose last batch failed, each with its error and its retry, the error''s message only for the extension''s owner and members of pg_read_all_stats; NULL if none failed. went_back_by, went_back_at: the last step back of the clock that this server has seen, and the clock after it. realigning: whether the background worker still has to search for rows that were written while the clock was ahead. unconfirmed: time that this server has not seen pass, because it was down or the clock was set forward; retention does not count it before confirmed_at, NULL without such time. Needs monitor.';
 
 CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
 	pid integer, kind text, role text, application_name text, state text, query text,
@@ -29,7 +30,7 @@ CREATE FUNCTION @extschema@.pgqrs_old_sessions() RETURNS TABLE (
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_old_sessions';
 COMMENT ON FUNCTION @extschema@.pgqrs_old_sessions() IS
-'Sessions that keep vacuum of this database from removing rows that were deleted since they began: how many transactions ago that was, and when. The columns that identify a session are NULL except for members of its role and of pg_read_all_stats. Without this session and autovacuum workers. Needs any privilege.';
+'Sessions that keep vacuum of this database from removing rows that were deleted since they began: how many transactions ago that was, and when. The columns that identify a session are NULL except for members of its role and of pg_read_all_stats. Without this session and autovacuum workers. Needs monitor.';
 
 CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 	SELECT h.item, h.value, h.ok, CASE WHEN NOT h.ok THEN h.hint END AS hint
@@ -72,8 +73,9 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 		) AS r
 		CROSS JOIN (
 			SELECT pg_catalog.count(*) AS count, pg_catalog.min(l.name) AS name
-			FROM @extschema@.pgqrs_schedule_list AS l
-			WHERE l.enabled AND NOT l.may_fire
+			FROM @extschema@.pgqrs_schedules AS l
+				JOIN @extschema@.pgqrs_queues AS q ON q.name = l.workflow
+			WHERE l.enabled AND @extschema@.pgqrs_may_monitor(q.queue_id) AND NOT @extschema@.pgqrs_schedule_may_fire(l.schedule_id)
 		) AS l
 		LEFT JOIN LATERAL (
 			-- rows that were deleted since then are not removed
@@ -108,7 +110,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 				LIMIT 1000
 			) AS n
 			WHERE GREATEST(n.enqueued_at, n.dequeued_at) > @extschema@.pgqrs_now() + interval '5 s'
-				AND n.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::bigint[])
+				AND @extschema@.pgqrs_may_monitor(n.queue_id)
 		) AS w
 		CROSS JOIN LATERAL (
 			VALUES

@@ -4,7 +4,7 @@ CREATE FUNCTION @extschema@.pgqrs_grant(pattern text, role text, privilege text)
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_grant';
 COMMENT ON FUNCTION @extschema@.pgqrs_grant(text, text, text) IS
-'allows a role (or public) to trigger, work or admin on the queues and workflows that a pattern matches, also later ones; grants the role EXECUTE on the needed functions, SELECT on the views and USAGE on the schema; only the extension''s owner and superusers; 42704: no such role, 22023: no such privilege';
+'allows a role (or public) to monitor, read, trigger, work or admin on the queues and workflows that a pattern matches, also later ones; grants the role EXECUTE on the needed functions, SELECT on the views and USAGE on the schema; only the extension''s owner and superusers; 42704: no such role, 22023: no such privilege';
 
 CREATE FUNCTION @extschema@.pgqrs_revoke(pattern text, role text, privilege text) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

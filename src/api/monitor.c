@@ -54,7 +54,8 @@ sql_count_messages(PG_FUNCTION_ARGS)
 	PgqrsQueueStats stats;
 	NullableDatum row[CountMessages_natts];
 
-	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue))
+	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+							PRIVILEGE_MONITOR, &queue))
 		PG_RETURN_NULL();
 	pgqrs_stats_queue(queue.queue_id, &stats);
 	row[CountMessages_ready] = pgqrs_value(Int64GetDatum(stats.ready));
@@ -78,7 +79,8 @@ sql_count_runs(PG_FUNCTION_ARGS)
 	NullableDatum row[CountRuns_natts];
 	bool known;
 
-	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue) ||
+	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+							PRIVILEGE_MONITOR, &queue) ||
 		!queue.is_workflow)
 		PG_RETURN_NULL();
 	pgqrs_stats_workflow(queue.queue_id, &stats);
@@ -123,6 +125,15 @@ sql_readable_queues(PG_FUNCTION_ARGS)
 	/* callers ask for the statistics of one queue after another */
 	if (ids.count >= MANY_QUEUES)
 		pgqrs_queue_remember_all();
+	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
+}
+
+PG_FUNCTION_INFO_V1(sql_readable_workers);
+Datum
+sql_readable_workers(PG_FUNCTION_ARGS)
+{
+	PgqrsInt64List ids = pgqrs_workers_readable();
+
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }
 

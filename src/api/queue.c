@@ -73,7 +73,18 @@ sql_queue_name(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
 
-	if (!pgqrs_queue_visible(pgqrs_arg_int64(fcinfo, 0, "queue_id"), &queue))
+	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+							PRIVILEGE_READ, &queue))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(queue.name));
+}
+
+PG_FUNCTION_INFO_V1(sql_may_monitor);
+Datum
+sql_may_monitor(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+
+	PG_RETURN_BOOL(pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+									  PRIVILEGE_MONITOR, &queue));
 }

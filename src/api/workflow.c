@@ -118,6 +118,17 @@ sql_unschedule(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(pgqrs_schedule_drop(pgqrs_arg_name(fcinfo, 0, "name")));
 }
 
+PG_FUNCTION_INFO_V1(sql_schedule_may_fire);
+Datum
+sql_schedule_may_fire(PG_FUNCTION_ARGS)
+{
+	bool may_fire;
+
+	if (!pgqrs_schedule_may_fire(pgqrs_arg_int64(fcinfo, 0, "schedule_id"), &may_fire))
+		PG_RETURN_NULL();
+	PG_RETURN_BOOL(may_fire);
+}
+
 PG_FUNCTION_INFO_V1(sql_enable_schedule);
 Datum
 sql_enable_schedule(PG_FUNCTION_ARGS)

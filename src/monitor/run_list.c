@@ -7,8 +7,8 @@
  * of its rows under one snapshot, taken when it begins, so that a run matches
  * its message whatever other transactions change meanwhile.
  *
- * A role sees the rows of queues on which it has any privilege.  For other rows
- * it gets the same answer as for rows that do not exist.
+ * A role sees the rows of queues that it may read.  For rows of queues on which
+ * it has no privilege it gets the same answer as for rows that do not exist.
  */
 #include "monitor/run_list.h"
 
@@ -118,7 +118,8 @@ require_readable_run(PgqrsTable *runs, int64 run_id, TupleTableSlot *slot,
 					 PgqrsQueue *queue)
 {
 	if (!pgqrs_row_fetch_id(runs, run_id, slot) ||
-		!pgqrs_queue_visible(pgqrs_get_int64(slot, Runs_workflow_id), queue))
+		!pgqrs_queue_admits(pgqrs_get_int64(slot, Runs_workflow_id),
+							PRIVILEGE_READ, queue))
 		pgqrs_error_run_not_found(run_id);
 }
 
@@ -168,7 +169,7 @@ read_crashes(PgqrsTableId id, AttrNumber queue_id, AttrNumber column,
 
 	table->snapshot = GetActiveSnapshot();
 	found = pgqrs_row_fetch_id(table, run_id, slot) &&
-		pgqrs_queue_visible(pgqrs_get_int64(slot, queue_id), &queue);
+		pgqrs_queue_allows(pgqrs_get_int64(slot, queue_id), PRIVILEGE_READ, &queue);
 	if (found)
 		*crashes = DatumGetInt32(pgqrs_get(slot, column));
 	pgqrs_table_close(table);
@@ -256,7 +257,8 @@ pgqrs_read_find_run(const char *name, const char *key)
 	PgqrsWorkflow workflow;
 	int64 run_id = 0;
 
-	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_privileges_on(name) == 0 ||
+	if (!pgqrs_queue_by_name(name, &queue) ||
+		!pgqrs_queue_admits(queue.queue_id, PRIVILEGE_READ, &queue) ||
 		!pgqrs_workflow_by_id(queue.queue_id, &workflow))
 		pgqrs_error_workflow_not_found(name);
 
@@ -744,9 +746,7 @@ pgqrs_read_peek(const char *name, int n, Tuplestorestate *store, TupleDesc desc)
 	PgqrsQueue queue;
 	PgqrsKey key;
 
-	if (!pgqrs_queue_by_name(name, &queue) || pgqrs_privileges_on(name) == 0)
-		pgqrs_error_queue_not_found(name);
-
+	pgqrs_queue_require(name, PRIVILEGE_READ, &queue);
 	messages = pgqrs_table_open(TABLE_MESSAGES, false);
 	slot = pgqrs_table_slot(messages);
 	key = (PgqrsKey){1, BTEqualStrategyNumber, Int64GetDatum(queue.queue_id)};

@@ -418,8 +418,7 @@ pgqrs_why(const char *queue, PgqrsTellReason tell_reason, void *arg)
 {
 	Why why = {.tell = tell_reason, .arg = arg};
 
-	if (!pgqrs_queue_by_name(queue, &why.queue) || pgqrs_privileges_on(queue) == 0)
-		pgqrs_error_queue_not_found(queue);
+	pgqrs_queue_require(queue, PRIVILEGE_MONITOR, &why.queue);
 	why_open(&why);
 	look_at_messages(&why);
 	tell_paused(&why);

@@ -40,17 +40,20 @@
  * version are skipped; a function missing here is reserved for the extension's
  * owner.
  */
+#define MONITOR CAN_ALL
+#define READ	(CAN_ALL & ~CAN_MONITOR)
 #define TRIGGER (CAN_TRIGGER | CAN_ADMIN)
 #define WORK	(CAN_WORK | CAN_ADMIN)
 #define ADMIN	CAN_ADMIN
-#define READ	CAN_ALL
 #define OWNER	0
 
-static const struct
+typedef struct ObjectNeeds
 {
 	const char *name;
 	int needs;
-} functions[] = {
+} ObjectNeeds;
+
+static const ObjectNeeds functions[] = {
 	{"pgqrs_acknowledge_cancel", WORK},
 	{"pgqrs_advance", ADMIN},
 	{"pgqrs_advance_sequence", OWNER},
@@ -64,14 +67,14 @@ static const struct
 	{"pgqrs_await_child", WORK},
 	{"pgqrs_await_children", WORK},
 	{"pgqrs_await_signal", WORK},
-	{"pgqrs_background_stats", READ},
+	{"pgqrs_background_stats", MONITOR},
 	{"pgqrs_below_floors", OWNER},
 	{"pgqrs_cancel_run", TRIGGER},
 	{"pgqrs_cancel_runs", TRIGGER},
 	{"pgqrs_complete_run", WORK},
 	{"pgqrs_consume", WORK},
-	{"pgqrs_count_messages", READ},
-	{"pgqrs_count_runs", READ},
+	{"pgqrs_count_messages", MONITOR},
+	{"pgqrs_count_runs", MONITOR},
 	{"pgqrs_create_queue", ADMIN},
 	{"pgqrs_create_workflow", ADMIN},
 	{"pgqrs_delete_message", WORK},
@@ -80,7 +83,7 @@ static const struct
 	{"pgqrs_delete_workflow", ADMIN},
 	{"pgqrs_dequeue", WORK},
 	{"pgqrs_dismiss_dead_letter", ADMIN},
-	{"pgqrs_elapsed", READ},
+	{"pgqrs_elapsed", MONITOR},
 	{"pgqrs_enable_schedule", TRIGGER},
 	{"pgqrs_enqueue", TRIGGER},
 	{"pgqrs_enqueue_batch", TRIGGER},
@@ -89,7 +92,7 @@ static const struct
 	{"pgqrs_extend_worker", WORK},
 	{"pgqrs_fail_run", WORK},
 	{"pgqrs_find_run", READ},
-	{"pgqrs_floor_stats", READ},
+	{"pgqrs_floor_stats", MONITOR},
 	{"pgqrs_function_privileges", OWNER},
 	{"pgqrs_get_run", READ},
 	{"pgqrs_grant", OWNER},
@@ -106,12 +109,13 @@ static const struct
 	{"pgqrs_list_runs", READ},
 	{"pgqrs_list_steps", READ},
 	{"pgqrs_maintain", OWNER},
+	{"pgqrs_may_monitor", MONITOR},
 	{"pgqrs_messages_written", OWNER},
 	{"pgqrs_nack_message", WORK},
 	{"pgqrs_next", WORK},
-	{"pgqrs_next_firings", READ},
-	{"pgqrs_now", READ},
-	{"pgqrs_old_sessions", READ},
+	{"pgqrs_next_firings", MONITOR},
+	{"pgqrs_now", MONITOR},
+	{"pgqrs_old_sessions", MONITOR},
 	{"pgqrs_pause_queue", ADMIN},
 	{"pgqrs_pause_run", WORK},
 	{"pgqrs_peek", READ},
@@ -120,6 +124,7 @@ static const struct
 	{"pgqrs_purge_queue", ADMIN},
 	{"pgqrs_queue_name", READ},
 	{"pgqrs_readable_queues", READ},
+	{"pgqrs_readable_workers", READ},
 	{"pgqrs_register_worker", WORK},
 	{"pgqrs_release_message", WORK},
 	{"pgqrs_replay_message", ADMIN},
@@ -136,6 +141,7 @@ static const struct
 	{"pgqrs_role_of", READ},
 	{"pgqrs_run_crashes", READ},
 	{"pgqrs_schedule", TRIGGER},
+	{"pgqrs_schedule_may_fire", MONITOR},
 	{"pgqrs_set_progress", WORK},
 	{"pgqrs_set_visibility", ADMIN},
 	{"pgqrs_settings_written", OWNER},
@@ -157,23 +163,26 @@ static const struct
 	{"pgqrs_trigger_schedule", TRIGGER},
 	{"pgqrs_unschedule", TRIGGER},
 	{"pgqrs_verify", OWNER},
-	{"pgqrs_version", READ},
+	{"pgqrs_version", MONITOR},
 	{"pgqrs_wait", READ},
 	{"pgqrs_wait_any", READ},
 	{"pgqrs_wait_for_work", WORK},
-	{"pgqrs_why", READ},
+	{"pgqrs_why", MONITOR},
 };
 
 /*
- * Any privilege gives SELECT on the views, which show only rows that the reader
- * has a privilege on.
+ * The same for SELECT on the views, which show only rows of queues on which the
+ * reader has that privilege.
  */
-static const char *const views[] = {
-	"pgqrs_dead_letters",  "pgqrs_events",		   "pgqrs_health",
-	"pgqrs_in_flight",	   "pgqrs_live_runs",	   "pgqrs_queue_stats",
-	"pgqrs_queues_list",   "pgqrs_run_parents",	   "pgqrs_runs",
-	"pgqrs_schedule_list", "pgqrs_signals",		   "pgqrs_steps",
-	"pgqrs_worker_stats",  "pgqrs_workflow_stats", "pgqrs_workflows_list",
+static const ObjectNeeds views[] = {
+	{"pgqrs_dead_letters", READ},	{"pgqrs_events", READ},
+	{"pgqrs_health", MONITOR},		{"pgqrs_in_flight", MONITOR},
+	{"pgqrs_live_runs", READ},		{"pgqrs_queue_stats", MONITOR},
+	{"pgqrs_queues_list", READ},	{"pgqrs_run_parents", READ},
+	{"pgqrs_runs", READ},			{"pgqrs_schedule_list", READ},
+	{"pgqrs_signals", READ},		{"pgqrs_steps", READ},
+	{"pgqrs_worker_stats", READ},	{"pgqrs_workflow_stats", MONITOR},
+	{"pgqrs_workflows_list", READ},
 };
 
 /*
@@ -389,10 +398,15 @@ pgqrs_acl_sync(const char *grantee)
 	run_grant(false, OBJECT_ROUTINE, lists[false], "execute", grantee);
 	run_grant(true, OBJECT_ROUTINE, lists[true], "execute", grantee);
 
-	lists[mask != 0] = NIL;
+	lists[false] = lists[true] = NIL;
 	for (int i = 0; i < lengthof(views); i++)
-		lists[mask != 0] = add_view(lists[mask != 0], views[i], role, mask != 0);
-	run_grant(mask != 0, OBJECT_TABLE, lists[mask != 0], "select", grantee);
+	{
+		bool wanted = (views[i].needs & mask) != 0;
+
+		lists[wanted] = add_view(lists[wanted], views[i].name, role, wanted);
+	}
+	run_grant(false, OBJECT_TABLE, lists[false], "select", grantee);
+	run_grant(true, OBJECT_TABLE, lists[true], "select", grantee);
 
 	if (mask != 0)
 		grant_schema(grantee, role);
@@ -501,8 +515,8 @@ allowed_mode(const Member *m, Oid grantee)
 		return (pgqrs_privileges_for_function(m->name) & mask) != 0 ? ACL_EXECUTE :
 																	  0;
 	for (int i = 0; i < lengthof(views); i++)
-		if (strcmp(views[i], m->name) == 0)
-			return mask != 0 ? ACL_SELECT : 0;
+		if (strcmp(views[i].name, m->name) == 0)
+			return (views[i].needs & mask) != 0 ? ACL_SELECT : 0;
 	return 0;
 }
 

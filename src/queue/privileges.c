@@ -55,10 +55,15 @@ static struct
 static int
 row_mask(TupleTableSlot *slot)
 {
-	int privilege = pgqrs_enum_value(ENUM_PRIVILEGE,
-									 pgqrs_get(slot, Grants_privilege));
+	static const int masks[PRIVILEGE_COUNT] = {
+		[PRIVILEGE_MONITOR] = CAN_MONITOR,
+		[PRIVILEGE_READ] = CAN_READ | CAN_MONITOR,
+		[PRIVILEGE_TRIGGER] = CAN_TRIGGER | CAN_READ | CAN_MONITOR,
+		[PRIVILEGE_WORK] = CAN_WORK | CAN_READ | CAN_MONITOR,
+		[PRIVILEGE_ADMIN] = CAN_ALL,
+	};
 
-	return privilege == PRIVILEGE_ADMIN ? CAN_ALL : 1 << privilege;
+	return masks[pgqrs_enum_value(ENUM_PRIVILEGE, pgqrs_get(slot, Grants_privilege))];
 }
 
 static const PgqrsRoleColumns grantee_columns = {Grants_grantee_id, Grants_grantee};
@@ -259,7 +264,8 @@ pgqrs_readable_queue_ids(void)
 	{
 		char *name = TextDatumGetCString(pgqrs_get(slot, Queues_name));
 
-		if (pgqrs_is_null(slot, Queues_deleted_at) && pgqrs_privileges_on(name) != 0)
+		if (pgqrs_is_null(slot, Queues_deleted_at) &&
+			(pgqrs_privileges_on(name) & CAN_READ) != 0)
 			pgqrs_int64_list_add(&ids, pgqrs_get_int64(slot, Queues_queue_id));
 		pfree(name);
 	}

@@ -13,15 +13,18 @@
 /* The grantee that stands for all roles. */
 #define PGQRS_PUBLIC "public"
 
-/* Sets of privileges, as bits. */
+/*
+ * Sets of privileges, as bits.  admin includes all, trigger and work include
+ * read, which includes monitor: a set that is not empty has monitor.
+ */
+#define CAN_MONITOR (1 << PRIVILEGE_MONITOR)
+#define CAN_READ	(1 << PRIVILEGE_READ)
 #define CAN_TRIGGER (1 << PRIVILEGE_TRIGGER)
 #define CAN_WORK	(1 << PRIVILEGE_WORK)
 #define CAN_ADMIN	(1 << PRIVILEGE_ADMIN)
-#define CAN_ALL		(CAN_TRIGGER | CAN_WORK | CAN_ADMIN)
+#define CAN_ALL		(CAN_MONITOR | CAN_READ | CAN_TRIGGER | CAN_WORK | CAN_ADMIN)
 
-/*
- * The privileges of the current role on a name; admin includes the other two.
- */
+/* The privileges of the current role on a name, with those that they include. */
 extern int pgqrs_privileges_on(const char *name);
 
 /* The privileges of any role, or of an invalid role; not cached. */
@@ -37,7 +40,7 @@ extern void pgqrs_require_extension_owner(void);
 /* Raises 42501 unless the current role has the privilege on the name. */
 extern void pgqrs_require_privilege(const char *name, PgqrsPrivilege privilege);
 
-/* The ids of the queues on which the current role has any privilege. */
+/* The ids of the queues that the current role may read. */
 extern PgqrsInt64List pgqrs_readable_queue_ids(void);
 
 /* Whether the grantee is an existing role or "public". */

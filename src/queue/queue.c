@@ -220,13 +220,6 @@ check_privilege(const PgqrsQueue *queue, PgqrsPrivilege privilege)
 }
 
 bool
-pgqrs_queue_visible(int64 queue_id, PgqrsQueue *queue)
-{
-	return pgqrs_queue_by_id(queue_id, queue) &&
-		pgqrs_privileges_on(queue->name) != 0;
-}
-
-bool
 pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege, PgqrsQueue *queue)
 {
 	return pgqrs_queue_by_id(queue_id, queue) && check_privilege(queue, privilege);

@@ -57,10 +57,8 @@ extern void pgqrs_queue_require(const char *name, PgqrsPrivilege privilege,
 								PgqrsQueue *queue);
 
 /*
- * Reads a queue by id; false unless the current role has any privilege on it,
- * or this one.
+ * Reads a queue by id; false unless the current role has this privilege on it.
  */
-extern bool pgqrs_queue_visible(int64 queue_id, PgqrsQueue *queue);
 extern bool pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege,
 							   PgqrsQueue *queue);
 

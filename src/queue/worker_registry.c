@@ -25,6 +25,7 @@
 #include "base/name.h"
 #include "miscadmin.h"
 #include "queue/privileges.h"
+#include "queue/queue.h"
 #include "queue/roles.h"
 #include "shmem/heartbeats.h"
 #include "shmem/quarantine.h"
@@ -265,6 +266,65 @@ serves(TupleTableSlot *slot, const char *queue, List **refused)
 
 	list_free_deep(patterns);
 	return result;
+}
+
+/* A queue that the current role may read, and owners that may not claim from it. */
+typedef struct ReadableQueue
+{
+	PgqrsQueue queue;
+	List *refused;
+} ReadableQueue;
+
+static List *
+readable_queues(void)
+{
+	PgqrsInt64List ids = pgqrs_readable_queue_ids();
+	List *queues = NIL;
+
+	for (int i = 0; i < ids.count; i++)
+	{
+		ReadableQueue *readable = palloc0(sizeof(ReadableQueue));
+
+		if (pgqrs_queue_by_id(ids.values[i], &readable->queue))
+			queues = lappend(queues, readable);
+	}
+	return queues;
+}
+
+static bool
+serves_any(TupleTableSlot *slot, List *queues)
+{
+	ListCell *lc;
+
+	foreach(lc, queues)
+	{
+		ReadableQueue *readable = lfirst(lc);
+
+		if (serves(slot, readable->queue.name, &readable->refused))
+			return true;
+	}
+	return false;
+}
+
+PgqrsInt64List
+pgqrs_workers_readable(void)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	List *queues = readable_queues();
+	PgqrsInt64List ids = {0};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, workers);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (serves_any(slot, queues))
+			pgqrs_int64_list_add(&ids, pgqrs_get_int64(slot, Workers_worker_id));
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
+	return ids;
 }
 
 /*

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "base/catalog.h"
+#include "base/int64_list.h"
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "store/table.h"
@@ -68,6 +69,9 @@ extern int pgqrs_worker_count_serving(const char *queue, int max);
 
 /* Those workers, and suspended ones, as PgqrsWorker *. */
 extern List *pgqrs_workers_serving(const char *queue);
+
+/* The ids of the workers that serve a queue which the current role may read. */
+extern PgqrsInt64List pgqrs_workers_readable(void);
 
 /*
  * Changes the status of a worker of the current role (PQ005); false if it has

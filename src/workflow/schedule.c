@@ -11,10 +11,10 @@
  *
  * The owner of a schedule is the role that wrote it last.  A run is triggered
  * only if the owner has the privilege "trigger" at that moment.  A role sees the
- * schedules of the workflows on which it has any privilege.  It may change its
- * own schedules, given "trigger" on the workflow, and all schedules of a
- * workflow that it administers.  Creating a schedule requires "trigger" on the
- * schedule's name, too.
+ * schedules of the workflows that it may read.  It may change its own schedules,
+ * given "trigger" on the workflow, and all schedules of a workflow that it
+ * administers.  Creating a schedule requires "trigger" on the schedule's name,
+ * too.
  */
 #include "workflow/schedule.h"
 
@@ -398,6 +398,32 @@ typedef struct Tick
 	TimestampTz now;
 } Tick;
 
+static bool
+owner_may_trigger(TupleTableSlot *schedule, const char *workflow)
+{
+	Oid owner = pgqrs_role_of(schedule, owner_columns);
+
+	return (pgqrs_privileges_of_role(owner, workflow) & CAN_TRIGGER) != 0;
+}
+
+bool
+pgqrs_schedule_may_fire(int64 schedule_id, bool *may_fire)
+{
+	PgqrsTable *schedules = pgqrs_table_open(TABLE_SCHEDULES, false);
+	TupleTableSlot *slot = pgqrs_table_slot(schedules);
+	bool found = false;
+
+	if (pgqrs_row_fetch_id(schedules, schedule_id, slot))
+	{
+		char *workflow = text_column(slot, Schedules_workflow);
+
+		found = pgqrs_privileges_on(workflow) != 0;
+		*may_fire = found && owner_may_trigger(slot, workflow);
+	}
+	pgqrs_table_close(schedules);
+	return found;
+}
+
 /* The reason why no run can be triggered, or NULL. */
 static const char *
 reason_not_to_trigger(Tick *tick)
@@ -408,8 +434,7 @@ reason_not_to_trigger(Tick *tick)
 
 	if (!pgqrs_queue_by_name(workflow, &queue) || !queue.is_workflow)
 		return psprintf("Workflow \"%s\" does not exist.", workflow);
-	if ((pgqrs_privileges_of_role(pgqrs_role_of(tick->slot, owner_columns), workflow) &
-		 CAN_TRIGGER) == 0)
+	if (!owner_may_trigger(tick->slot, workflow))
 		return psprintf("The schedule's owner \"%s\" lacks privilege \"trigger\" on workflow \"%s\".",
 						owner, workflow);
 	return NULL;

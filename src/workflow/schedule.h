@@ -53,6 +53,12 @@ extern bool pgqrs_schedule_follow_roles(int max);
  */
 extern TimestampTz pgqrs_schedule_tick(int max, int64 *fired);
 
+/*
+ * Whether the owner of a schedule may trigger its workflow.  False if the schedule
+ * does not exist or the current role must not see its workflow.
+ */
+extern bool pgqrs_schedule_may_fire(int64 schedule_id, bool *may_fire);
+
 /* Whether a workflow has schedules. */
 extern bool pgqrs_schedule_exists_for(const char *workflow);
 

@@ -16,20 +16,32 @@ SELECT setval('pgqrs_queue_id_seq', 7100001), setval('pgqrs_message_id_seq', 720
 
 CREATE TEMP TABLE who (
 	role name PRIMARY KEY,
-	on_a text[] NOT NULL,		-- may do on tenant_a.*; admin brings the others
+	on_a text[] NOT NULL,		-- may do on tenant_a.*; a privilege brings those before it
 	anywhere text[] NOT NULL	-- may do on some name
 );
 INSERT INTO who VALUES
 	('nothing', '{}', '{}'),
-	('trigger_a', '{trigger}', '{trigger}'),
-	('work_a', '{work}', '{work}'),
-	('admin_a', '{trigger,work,admin}', '{trigger,work,admin}'),
-	('admin_b', '{}', '{trigger,work,admin}'),
-	('trigger_a_admin_b', '{trigger}', '{trigger,work,admin}'),
-	('work_a_admin_b', '{work}', '{trigger,work,admin}'),
-	('Group "A"''s member', '{trigger,work,admin}', '{trigger,work,admin}'),
-	('without_inherit', '{}', '{trigger,work,admin}');
+	('monitor_a', '{monitor}', '{monitor}'),
+	('read_a', '{monitor,read}', '{monitor,read}'),
+	('trigger_a', '{monitor,read,trigger}', '{monitor,read,trigger}'),
+	('work_a', '{monitor,read,work}', '{monitor,read,work}'),
+	('admin_a', '{monitor,read,trigger,work,admin}', '{monitor,read,trigger,work,admin}'),
+	('monitor_b', '{}', '{monitor}'),
+	('read_b', '{}', '{monitor,read}'),
+	('admin_b', '{}', '{monitor,read,trigger,work,admin}'),
+	('monitor_a_admin_b', '{monitor}', '{monitor,read,trigger,work,admin}'),
+	('read_a_admin_b', '{monitor,read}', '{monitor,read,trigger,work,admin}'),
+	('trigger_a_admin_b', '{monitor,read,trigger}', '{monitor,read,trigger,work,admin}'),
+	('work_a_admin_b', '{monitor,read,work}', '{monitor,read,trigger,work,admin}'),
+	('Group "A"''s member', '{monitor,read,trigger,work,admin}', '{monitor,read,trigger,work,admin}'),
+	('without_inherit', '{}', '{monitor,read,trigger,work,admin}');
 CREATE ROLE nothing;
+CREATE ROLE monitor_a;
+CREATE ROLE monitor_b;
+CREATE ROLE monitor_a_admin_b;
+CREATE ROLE read_a;
+CREATE ROLE read_b;
+CREATE ROLE read_a_admin_b;
 CREATE ROLE trigger_a;
 CREATE ROLE work_a;
 CREATE ROLE admin_a;
@@ -42,6 +54,14 @@ CREATE ROLE without_inherit NOINHERIT IN ROLE "Group ""A""";
 
 SELECT pgqrs_grant(pattern, role, privilege)
 	FROM (VALUES
+		('tenant_a.*', 'monitor_a', 'monitor'),
+		('tenant_b.*', 'monitor_b', 'monitor'),
+		('tenant_a.*', 'monitor_a_admin_b', 'monitor'),
+		('tenant_b.*', 'monitor_a_admin_b', 'admin'),
+		('tenant_a.*', 'read_a', 'read'),
+		('tenant_b.*', 'read_b', 'read'),
+		('tenant_a.*', 'read_a_admin_b', 'read'),
+		('tenant_b.*', 'read_a_admin_b', 'admin'),
 		('tenant_a.*', 'trigger_a', 'trigger'),
 		('tenant_a.*', 'work_a', 'work'),
 		('tenant_a.*', 'admin_a', 'admin'),
@@ -199,7 +219,7 @@ CREATE TEMP TABLE own AS
 
 CREATE TEMP TABLE matrix (
 	query text NOT NULL,
-	needs text NOT NULL,		-- 'any': one of the three; 'owner'
+	needs text NOT NULL,		-- a privilege, or 'owner'
 	hidden text NOT NULL DEFAULT '42501',
 	lacking text NOT NULL DEFAULT '42501',
 	allowed text NOT NULL DEFAULT '00000'
@@ -229,8 +249,8 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_extend_lease({run}, {run_lease})$$, 'work', '00000'),
 	($$SELECT * FROM pgqrs_extend_leases(ARRAY[{leased}], ARRAY[{lease}])$$, 'work', '00000'),
 	($$SELECT * FROM pgqrs_set_visibility({waiting}, now())$$, 'admin', 'PQ004'),
-	($$SELECT * FROM pgqrs_peek('{queue}')$$, 'any', 'PQ001'),
-	($$SELECT reason FROM pgqrs_why('{queue}')$$, 'any', 'PQ001'),
+	($$SELECT * FROM pgqrs_peek('{queue}')$$, 'read', 'PQ001'),
+	($$SELECT reason FROM pgqrs_why('{queue}')$$, 'monitor', 'PQ001'),
 	($$SELECT * FROM pgqrs_replay_message({dead})$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_replay_queue('{queue}')$$, 'admin', 'PQ001'),
 	($$SELECT * FROM pgqrs_dismiss_dead_letter({dead})$$, 'admin', 'PQ004'),
@@ -243,9 +263,9 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_trigger('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_trigger('{workflow}', NULL, 'key')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_trigger_batch('{workflow}', ARRAY['1', '2']::jsonb[])$$, 'trigger', 'PQ002'),
-	($$SELECT * FROM pgqrs_get_run({run})$$, 'any', 'PQ003'),
-	($$SELECT * FROM pgqrs_find_run('{workflow}', 'key')$$, 'any', 'PQ002'),
-	($$SELECT * FROM pgqrs_result({run})$$, 'any', 'PQ003'),
+	($$SELECT * FROM pgqrs_get_run({run})$$, 'read', 'PQ003'),
+	($$SELECT * FROM pgqrs_find_run('{workflow}', 'key')$$, 'read', 'PQ002'),
+	($$SELECT * FROM pgqrs_result({run})$$, 'read', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_begin({run}, {run_lease}, 'other')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_complete({run}, {run_lease}, 'step')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_step_next({run}, {run_lease}, 'step', '1', 'other')$$, 'work', 'PQ003'),
@@ -253,7 +273,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_complete_run({run}, {run_lease})$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_fail_run({run}, {run_lease}, '{}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_set_progress({run}, {run_lease}, '1')$$, 'work', 'PQ003'),
-	($$SELECT * FROM pgqrs_list_steps({run})$$, 'any', 'PQ003'),
+	($$SELECT * FROM pgqrs_list_steps({run})$$, 'read', 'PQ003'),
 	($$SELECT * FROM pgqrs_pause_run({run}, {run_lease}, 'other')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_resume_run({run})$$, 'trigger', 'PQ003'),
 	($$SELECT * FROM pgqrs_sleep({run}, {run_lease}, 'other', '1 s')$$, 'work', 'PQ003'),
@@ -263,7 +283,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT 1 FROM pgqrs_rerun({ended})$$, 'trigger', 'PQ003'),
 	($$SELECT * FROM pgqrs_await_child({run}, {run_lease}, 'child')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_await_children({run}, {run_lease}, 'children')$$, 'work', 'PQ003'),
-	($$SELECT * FROM pgqrs_await_any({run}, {run_lease}, 'any', '{go}')$$, 'work', 'PQ003'),
+	($$SELECT * FROM pgqrs_await_any({run}, {run_lease}, 'read', '{go}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_consume('{queue}', 'pg_temp.handler')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
@@ -302,41 +322,44 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 -- What is on no target, or shows or takes only what the role may have.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_dequeue('{pattern}')$$, 'work', '00000', '00000'),
-	($$SELECT * FROM pgqrs_list_runs('{workflow}')$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_list_runs('{pattern}')$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_version()$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_now()$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_next_firings('@daily')$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_readable_queues()$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_queue_name(1)$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_run_crashes(1)$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_background_stats()$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_old_sessions()$$, 'any', '00000', '00000'),
-	($$SELECT item FROM pgqrs_health$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_runs WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_steps WHERE run_id = {run}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_run_parents WHERE run_id = {run}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_events WHERE run_id = {run}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_schedule_list WHERE name = '{schedule}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_in_flight WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_live_runs WHERE run_id = {run}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_signals WHERE run_id = {run}$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_queues_list WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_workflows_list WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_queue_stats WHERE queue = '{queue}'$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_workflow_stats WHERE workflow = '{workflow}'$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_worker_stats$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_count_messages(1)$$, 'any', '00000', '00000'),
-	($$SELECT 1 FROM pgqrs_count_runs(1)$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_list_runs('{workflow}')$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_list_runs('{pattern}')$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_version()$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_now()$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_next_firings('@daily')$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_readable_queues()$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_queue_name(1)$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_run_crashes(1)$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_readable_workers()$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_may_monitor(1)$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_schedule_may_fire(1)$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_background_stats()$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_floor_stats()$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_old_sessions()$$, 'monitor', '00000', '00000'),
+	($$SELECT item FROM pgqrs_health$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_runs WHERE workflow = '{workflow}'$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_steps WHERE run_id = {run}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_run_parents WHERE run_id = {run}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_events WHERE run_id = {run}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_schedule_list WHERE name = '{schedule}'$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_dead_letters WHERE message_id = {dead}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_in_flight WHERE queue = '{queue}'$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_live_runs WHERE run_id = {run}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_signals WHERE run_id = {run}$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_queues_list WHERE queue = '{queue}'$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_workflows_list WHERE workflow = '{workflow}'$$, 'read', '00000', '00000'),
+	($$SELECT * FROM pgqrs_queue_stats WHERE queue = '{queue}'$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_workflow_stats WHERE workflow = '{workflow}'$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_worker_stats$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_count_messages(1)$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_count_runs(1)$$, 'monitor', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_register_worker('another', '{*}')$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_heartbeat({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_extend_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_suspend_worker({own})$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_resume_worker({own})$$, 'work', '00000', '00000'),
-	($$SELECT * FROM pgqrs_elapsed('2030-01-01', '2030-01-02')$$, 'any', '00000', '00000'),
-	($$SELECT * FROM pgqrs_role_of(1, 'x')$$, 'any', '00000', '00000'),
+	($$SELECT * FROM pgqrs_elapsed('2030-01-01', '2030-01-02')$$, 'monitor', '00000', '00000'),
+	($$SELECT * FROM pgqrs_role_of(1, 'x')$$, 'read', '00000', '00000'),
 	($$SELECT * FROM pgqrs_stop_worker({own})$$, 'work', '00000', '00000');
 
 -- Starting a run or a child needs to trigger its workflow, too, which admin brings.
@@ -369,9 +392,8 @@ CREATE FUNCTION pg_temp.expected(m matrix, w who) RETURNS text
 LANGUAGE sql AS $$
 	SELECT CASE
 		WHEN m.needs = 'owner' THEN '42501'
-		WHEN m.needs = 'any' AND w.anywhere = '{}' THEN '42501'
-		WHEN m.needs <> 'any' AND m.needs <> ALL (w.anywhere) THEN '42501'
-		WHEN m.needs = ANY (w.on_a) OR (m.needs = 'any' AND w.on_a <> '{}') THEN m.allowed
+		WHEN m.needs <> ALL (w.anywhere) THEN '42501'
+		WHEN m.needs = ANY (w.on_a) THEN m.allowed
 		WHEN w.on_a = '{}' THEN m.hidden
 		ELSE m.lacking
 	END
@@ -395,12 +417,14 @@ SELECT is(p.state || CASE WHEN p.state = '00000' OR m.query ~ 'install_cron' THE
 			(SELECT worker FROM own WHERE role = 'work_a'))) AS p;
 
 -- To a role without a privilege on them, objects do not exist: SQLSTATE, rows, message,
--- detail and hint are equal.
-SELECT is(there.state || ' ' || pg_temp.unfill(there.answer),
-		missing.state || ' ' || pg_temp.unfill(missing.answer, true),
+-- detail and hint are equal.  What shows only what may be read shows no more to
+-- monitor.
+SELECT is(concat_ws(' ', there.state, pg_temp.unfill(there.answer)),
+		concat_ws(' ', missing.state, pg_temp.unfill(missing.answer, true)),
 		format('a role without a privilege is answered as if it did not exist: %s: %s', o.role, m.query))
 	FROM matrix AS m
-		JOIN own AS o ON o.role IN (SELECT role FROM who WHERE on_a = '{}')
+		JOIN own AS o ON o.role IN (SELECT role FROM who
+			WHERE on_a = '{}' OR on_a = '{monitor}' AND m.needs = 'read' AND m.lacking = '00000')
 		CROSS JOIN LATERAL pg_temp.probe(o.role, replace(pg_temp.fill(m.query), '{own}', o.worker)) AS there
 		CROSS JOIN LATERAL pg_temp.probe(o.role, replace(pg_temp.fill(m.query, true), '{own}', o.worker)) AS missing
 	WHERE m.query ~ '{(?!own)';
@@ -462,7 +486,8 @@ SELECT is((SELECT array_agg(o.proname ORDER BY o.proname) FROM ours AS o, aclexp
 		(SELECT array_agg(o.proname ORDER BY o.proname) FROM ours AS o
 			WHERE r.privilege = ANY (pgqrs_function_privileges(o.proname))),
 		format('%s has EXECUTE on exactly the functions that need %s', r.role, r.privilege))
-	FROM (VALUES ('trigger_a', 'trigger'), ('work_a', 'work'), ('admin_a', 'admin')) AS r (role, privilege);
+	FROM (VALUES ('monitor_a', 'monitor'), ('read_a', 'read'), ('trigger_a', 'trigger'), ('work_a', 'work'),
+		('admin_a', 'admin')) AS r (role, privilege);
 
 --
 -- Patterns
@@ -631,7 +656,7 @@ SELECT throws_ok(format('SELECT %s(%s)', f, arguments), state, NULL, format('%s(
 			($$'pgqrs.a', 'member', 'work'$$, '22023'),
 			($$' a', 'member', 'work'$$, '22023'),
 			($$repeat('a', 256), 'member', 'work'$$, '22023'),
-			($$'a', 'member', 'read'$$, '22023'),
+			($$'a', 'member', 'write'$$, '22023'),
 			($$'a', 'member', 'WORK'$$, '22023'),
 			($$'a', 'no such role', 'work'$$, '42704'),
 			($$'a', 'Member', 'work'$$, '42704'),

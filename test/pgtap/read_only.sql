@@ -37,7 +37,8 @@ CREATE TEMP TABLE calls AS
 		AND prokind = 'f'
 		AND proname NOT IN ('pgqrs_get_run', 'pgqrs_find_run', 'pgqrs_result', 'pgqrs_list_runs', 'pgqrs_list_steps',
 			'pgqrs_peek', 'pgqrs_now', 'pgqrs_version',
-			'pgqrs_readable_queues', 'pgqrs_queue_name', 'pgqrs_run_crashes', 'pgqrs_role_of',
+			'pgqrs_readable_queues', 'pgqrs_readable_workers', 'pgqrs_may_monitor',
+			'pgqrs_schedule_may_fire', 'pgqrs_queue_name', 'pgqrs_run_crashes', 'pgqrs_role_of',
 				'pgqrs_function_privileges', 'pgqrs_floor_stats', 'pgqrs_elapsed', 'pgqrs_old_sessions',
 				'pgqrs_background_stats', 'pgqrs_count_messages', 'pgqrs_count_runs', 'pgqrs_next_firings',
 				'pgqrs_verify', 'pgqrs_below_floors', 'pgqrs_why')

@@ -28,8 +28,7 @@ my %queries = map { $_->{query_name} => $_->{query} } @{ $collector->{queries} }
 my $node = new_node('monitoring', "fsync = off\n");
 $node->safe_psql('postgres', q{
 	CREATE ROLE monitor LOGIN;
-	GRANT pg_read_all_stats TO monitor;
-	SELECT pgqrs_grant('*', 'monitor', 'trigger');
+	SELECT pgqrs_grant('*', 'monitor', 'monitor');
 	SELECT pgqrs_create_queue('mail'), pgqrs_create_workflow('ship');
 	SELECT pgqrs_enqueue('mail', '1'), pgqrs_enqueue('mail', '2'), pgqrs_trigger('ship');
 	SELECT pgqrs_register_worker('w', '{ship}');

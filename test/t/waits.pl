@@ -351,15 +351,17 @@ sql("ALTER SYSTEM RESET pgqrs.worker_timeout; SELECT pg_reload_conf()");
 #
 
 sql("CREATE ROLE reader LOGIN; CREATE ROLE worker LOGIN; CREATE ROLE stranger LOGIN;
-	SELECT pgqrs_grant('wf', 'reader', 'trigger'), pgqrs_grant('q', 'worker', 'work'), pgqrs_grant('other', 'stranger', 'admin')");
+	SELECT pgqrs_grant('wf', 'reader', 'read'), pgqrs_grant('q', 'worker', 'work'), pgqrs_grant('other', 'stranger', 'admin'),
+		pgqrs_grant('wf', 'worker', 'monitor')");
 $run = sql("SELECT pgqrs_trigger('wf')");
-is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait($run, '0')"), 'PQ012', 'any privilege allows to wait for a run');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait($run, '0')"), 'PQ012', 'the privilege read allows to wait for a run');
 is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait($run, '0')"), 'PQ003', 'a role without a privilege on the workflow gets PQ003');
-is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ012', 'any privilege allows to wait for any of several');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ012', 'the privilege read allows to wait for any of several');
+is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait($run, '0')"), '42501', 'the privilege monitor does not allow to wait for a run');
 is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_any('{$run}', '0')"), 'PQ003', 'wait_any: a role without a privilege on the workflow gets PQ003');
 is(sqlstate($node, "SET ROLE worker; CALL pgqrs_wait_for_work('q', timeout => '0')"), '', 'the privilege work on a queue allows to wait for its messages');
 is(sqlstate($node, "SET ROLE stranger; CALL pgqrs_wait_for_work('q', timeout => '0')"), 'PQ001', 'a role without a privilege on the queue gets PQ001');
-is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'the privilege trigger does not allow to wait for work');
+is(sqlstate($node, "SET ROLE reader; CALL pgqrs_wait_for_work('wf', timeout => '0')"), '42501', 'the privilege read does not allow to wait for work');
 
 #
 # A wake-up is not lost with the backend that got it
