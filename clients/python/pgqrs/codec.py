@@ -8,7 +8,7 @@ import enum
 import json
 import typing
 import uuid
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional
 
 from .errors import InvalidInput, NotSerializable, PgqrsError
 
@@ -111,6 +111,7 @@ def _build(value: Any, kind: Any) -> Any:
         return {key: _build(item, args[1]) for key, item in value.items()}
     if not isinstance(kind, type):
         return value
+    make: Any = kind
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, dict):
             raise TypeError(f'a {type(value).__name__} has no fields')
@@ -122,15 +123,15 @@ def _build(value: Any, kind: Any) -> Any:
     if hasattr(kind, 'parse_obj'):
         return kind.parse_obj(value)
     if kind in (datetime.datetime, datetime.date, datetime.time) and isinstance(value, str):
-        return kind.fromisoformat(value)
+        return make.fromisoformat(value)
     if issubclass(kind, enum.Enum) or kind in (uuid.UUID, decimal.Decimal):
-        return kind(value)
+        return make(value)
     if kind in (set, frozenset, tuple) and isinstance(value, list):
-        return kind(value)
+        return make(value)
     return value
 
 
-def hints(item: Any) -> Dict[str, Any]:
+def hints(item: Any) -> dict[str, Any]:
     """The annotations of a function or class; an error if one of them names nothing."""
     try:
         return typing.get_type_hints(item)
@@ -140,12 +141,12 @@ def hints(item: Any) -> Dict[str, Any]:
         return {}
 
 
-def parameter_type(function: Callable, position: int) -> Optional[Any]:
+def parameter_type(function: Callable[..., Any], position: int) -> Optional[Any]:
     """What a parameter of a function is annotated with, None if it is not."""
     code = getattr(function, '__code__', None)
     names = code.co_varnames[:code.co_argcount] if code is not None else ()
     return hints(function).get(names[position]) if position < len(names) else None
 
 
-def result_type(function: Callable) -> Optional[Any]:
+def result_type(function: Callable[..., Any]) -> Optional[Any]:
     return hints(function).get('return')

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import queue
 import select
-from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -28,11 +28,11 @@ def interval(duration: Any) -> Any:
     return duration
 
 
-class Array(list):
+class Array(list[Any]):
     """JSON texts, for an argument of type jsonb[]."""
 
 
-def call(function: str, args: Sequence, options: Mapping[str, Any] = {}) -> Tuple[str, List]:
+def call(function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) -> tuple[str, list[Any]]:
     """The statement for a function's call; options are passed by name, and those that are None are left out."""
     marks, values = ['%s::jsonb[]' if isinstance(a, Array) else '%s' for a in args], list(args)
     for name, value in options.items():
@@ -58,14 +58,14 @@ def _is_usable(connection: Any) -> bool:
 class Pool:
     """At most `size` connections, in autocommit mode, for threads."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection], size: int):
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], size: int):
         self._connect = connect
-        self._places: queue.LifoQueue = queue.LifoQueue()       # the one used last comes first
+        self._places: queue.LifoQueue[Optional[psycopg.Connection[Any]]] = queue.LifoQueue()       # the one used last comes first
         for _ in range(size):
             self._places.put(None)
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[psycopg.Connection]:
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
         connection = self._places.get()
         try:
             if connection is not None and not _is_usable(connection):
@@ -91,16 +91,16 @@ class Pool:
 class AsyncPool:
     """The same for coroutines of one event loop."""
 
-    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection]], size: int):
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], size: int):
         self._connect = connect
-        self._places: asyncio.LifoQueue = asyncio.LifoQueue()
+        self._places: asyncio.LifoQueue[Optional[psycopg.AsyncConnection[Any]]] = asyncio.LifoQueue()
         self.loop = asyncio.get_running_loop()
         for _ in range(size):
             self._places.put_nowait(None)
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        connection: Optional[psycopg.AsyncConnection] = await self._places.get()
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        connection: Optional[psycopg.AsyncConnection[Any]] = await self._places.get()
         try:
             if connection is not None and not _is_usable(connection):
                 await connection.close()
@@ -121,7 +121,7 @@ class AsyncPool:
                 await connection.close()
 
 
-def _take_all(places: Any) -> List:
+def _take_all(places: Any) -> list[Any]:
     taken = []
     while not places.empty():
         with contextlib.suppress(queue.Empty):

@@ -11,7 +11,7 @@ import functools
 import inspect
 import random
 import time
-from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, NamedTuple, Sequence
 
 import psycopg
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from typing_extensions import ParamSpec
     P = ParamSpec('P')
 
+# What a generator that is written once for both is to its callers.
+Operation = Generator[Any, Any, Any]
+
 # Whether a step's function is being executed.
-in_step: contextvars.ContextVar = contextvars.ContextVar('pgqrs_in_step', default=False)
+in_step: contextvars.ContextVar[Any] = contextvars.ContextVar('pgqrs_in_step', default=False)
 
 
 class Statement(NamedTuple):
     """The answer is its one row; connection: instead of one of the pool."""
     sql: str
-    args: Sequence
+    args: Sequence[Any]
     connection: Any = None
     repeat: bool = True         # if its answer is lost
     waits: bool = False         # it may take long
@@ -36,18 +39,18 @@ class Statement(NamedTuple):
 
 class Invoke(NamedTuple):
     """A function of the application's; the answer is its result."""
-    function: Callable
-    args: Tuple
-    options: Mapping = {}
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    options: Mapping[str, Any] = {}
 
 
 class Together(NamedTuple):
     """A function that is given a connection, and a statement made of its result, in one transaction.
 
     The answer is what the statement said: true, or false if it was done before, which rolls back."""
-    function: Callable
-    args: Tuple
-    options: Mapping
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    options: Mapping[str, Any]
     statement: Callable[[Any], Statement]
     repeat: bool = True
 
@@ -68,19 +71,20 @@ class Foreign(Refused):
     """Around an error of a connection that is the application's own."""
 
 
-def operation(function: Callable[P, Generator]) -> Callable[P, Any]:
+def operation(function: Callable[P, Operation]) -> Callable[P, Any]:
     """Makes a generator a method: with AsyncApp and AsyncContext it is to be awaited."""
     @functools.wraps(function)
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        return self.drive(function(self, *args, **options))     # type: ignore[call-arg]
+        return self.drive(function(self, *args, **options))
     return call     # type: ignore[return-value]
 
 
 class Blocking:
     """In the calling thread.  `pool`, `waits` and before_repeat() come from the class that has this one as a base."""
 
-    def drive(self, generator: Generator) -> Any:
-        resume, value = generator.send, None
+    def drive(self, generator: Operation) -> Any:
+        resume: Any = generator.send
+        value: Any = None
         while True:
             try:
                 request = resume(value)
@@ -89,7 +93,7 @@ class Blocking:
             try:
                 resume, value = generator.send, self._do(request)
             except BaseException as e:
-                resume, value = generator.throw, e      # type: ignore[assignment]
+                resume, value = generator.throw, e
 
     def _do(self: Any, request: Any) -> Any:
         if isinstance(request, Invoke):
@@ -139,11 +143,12 @@ class Awaiting:
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self.running: set = set()       # the tasks of steps
-        self.interrupted: set = set()   # and of these, those that interrupt() has ended
+        self.running: set[Any] = set()       # the tasks of steps
+        self.interrupted: set[Any] = set()   # and of these, those that interrupt() has ended
 
-    async def drive(self, generator: Generator) -> Any:
-        resume, value = generator.send, None
+    async def drive(self, generator: Operation) -> Any:
+        resume: Any = generator.send
+        value: Any = None
         while True:
             try:
                 request = resume(value)
@@ -152,7 +157,7 @@ class Awaiting:
             try:
                 resume, value = generator.send, await self._do(request)
             except BaseException as e:
-                resume, value = generator.throw, e      # type: ignore[assignment]
+                resume, value = generator.throw, e
 
     async def _do(self: Any, request: Any) -> Any:
         if isinstance(request, Invoke):
@@ -196,7 +201,7 @@ class Awaiting:
                 raise psycopg.Rollback()
         return done
 
-    async def _invoke(self: Any, function: Callable, *args: Any, **options: Any) -> Any:
+    async def _invoke(self: Any, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """A step's function as a task of its own, so that it can be interrupted alone."""
         value = function(*args, **options)
         if not inspect.isawaitable(value):
@@ -230,4 +235,4 @@ def before_repeat(driver: Any, request: Any, error: Exception, tries: int) -> fl
     cause = error.error if isinstance(error, Refused) else error
     if not isinstance(cause, psycopg.Error) or isinstance(error, Foreign):
         raise cause
-    return driver.before_repeat(request, cause, own, tries) * random.uniform(0.5, 1)
+    return float(driver.before_repeat(request, cause, own, tries)) * random.uniform(0.5, 1)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import psycopg
 
@@ -89,7 +89,7 @@ class Failure(PgqrsError):
     """What was stored as an error: `error` is the JSON object, `type` its type."""
 
     def __init__(self, error: Any):
-        self.error: dict = error if isinstance(error, dict) else {'message': error}
+        self.error: dict[str, Any] = error if isinstance(error, dict) else {'message': error}
         self.type: Optional[str] = self.error.get('type')
         super().__init__(self.error.get('message') or self.type or 'failed')
 
@@ -183,7 +183,7 @@ def type_name(kind: type) -> str:
     return kind.__qualname__ if own else f'{kind.__module__}.{kind.__qualname__}'
 
 
-def describe(error: BaseException) -> dict:
+def describe(error: BaseException) -> dict[str, Any]:
     """The JSON object that is stored for an exception."""
     if isinstance(error, Failure):
         return error.error
@@ -201,7 +201,7 @@ def clean(text: str) -> str:
     return text.replace('\0', '\ufffd').encode('utf-8', 'replace').decode('utf-8')
 
 
-def retry_of(error: BaseException) -> Tuple[bool, Optional[float]]:
+def retry_of(error: BaseException) -> tuple[bool, Optional[float]]:
     """Whether another try may help, and after how many seconds (None: by the policy)."""
     if isinstance(error, Retry):
         return True, error.after

@@ -8,14 +8,14 @@ import datetime
 import functools
 import json
 import logging
-from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import psycopg
 
 from . import codec as codecs
 from . import trace
 from .connection import Array, Duration, call, interval
-from .driver import Awaiting, Blocking, Invoke, Pause, Statement, Together, in_step, operation
+from .driver import Awaiting, Blocking, Invoke, Pause, Operation, Statement, Together, in_step, operation
 from .errors import (LOST_LEASE, NOT_OURS, READ_ONLY, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidStep,
                      LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
                      retry_of, typed)
@@ -26,12 +26,12 @@ UNSERIALIZABLE = {'type': 'unserializable_error'}
 TRIES = 20      # of a transaction that the server asks to repeat
 
 # The run whose handler is being executed.
-current: contextvars.ContextVar = contextvars.ContextVar('pgqrs_run', default=None)
+current: contextvars.ContextVar[Any] = contextvars.ContextVar('pgqrs_run', default=None)
 
 
 class Signal(NamedTuple):
     payload: Any
-    headers: Optional[dict]
+    headers: Optional[dict[str, Any]]
 
 
 class Event(NamedTuple):
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 class Work:
     """What a run and a message have in common."""
 
-    def __init__(self, worker: Any, claim: dict):
+    def __init__(self, worker: Any, claim: dict[str, Any]):
         self.worker = worker
         self.codec: codecs.Codec = worker.app.codec
         self.id: int = claim['message_id']
@@ -52,7 +52,7 @@ class Work:
         self.lease: int = claim['lease']
         self.attempt: int = claim['attempt']
         self.failures: int = claim['failures']
-        self.headers: dict = claim.get('headers') or {}
+        self.headers: dict[str, Any] = claim.get('headers') or {}
         self.cancelling = False  # it was asked to stop
         self.told = False        # Cancelled was raised in this delivery
         self.lost = False        # the lease is not ours any more
@@ -68,20 +68,20 @@ class Work:
             log.warning('%s %s raised this after its lease was given up or lost: %r', self.queue, self.id, error)
         raise LeaseLost() from error
 
-    def statement(self, function: str, args: Sequence, options: Mapping = {}) -> Statement:
+    def statement(self, function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) -> Statement:
         self.require_lease()
         return Statement(*call(self.worker.app.qualified(function), [self.id, self.lease, *args], options))
 
-    def call(self, function: str, *args: Any) -> Generator:
+    def call(self, function: str, *args: Any) -> Operation:
         return (yield self.statement(function, args))
 
-    def last(self, function: str, *args: Any) -> Generator:
+    def last(self, function: str, *args: Any) -> Operation:
         """A call that gives the lease up."""
         answer = yield from self.call(function, *args)
         self.ended = True
         return answer
 
-    def give_up(self, function: str, *args: Any, error: Optional[dict] = None) -> Generator:
+    def give_up(self, function: str, *args: Any, error: Optional[dict[str, Any]] = None) -> Operation:
         """The last call of work that failed or was cancelled.  Whatever it raises that does not speak of the
         lease, it is made again: the work is not dropped as long as the lease may be good."""
         pause = 0.1
@@ -107,9 +107,9 @@ class Work:
         if tries == 3:
             log.warning('%s %s: repeating what failed: %s', self.queue, self.id, str(error).strip())
         if is_connection_lost(error) or own and error.sqlstate == READ_ONLY:
-            return min(2, 0.05 * 2 ** min(tries, 10))
+            return min(2, 0.05 * 2.0 ** min(tries, 10))
         if error.sqlstate in REPEATABLE and tries < TRIES:
-            return min(1, 0.01 * 2 ** min(tries, 10))
+            return min(1, 0.01 * 2.0 ** min(tries, 10))
         if not own:
             raise error
         if error.sqlstate in LOST_LEASE:
@@ -130,7 +130,7 @@ class Work:
 class Message(Work):
     """A message of a plain queue."""
 
-    def __init__(self, worker: Any, claim: dict):
+    def __init__(self, worker: Any, claim: dict[str, Any]):
         super().__init__(worker, claim)
         self.stored = claim['payload']
         self.enqueued_at = claim['enqueued_at']
@@ -138,7 +138,7 @@ class Message(Work):
     def payload(self, kind: Any = None) -> Any:
         return self.loads(self.stored, kind)
 
-    def deliver(self, definition: Any) -> Generator:
+    def deliver(self, definition: Any) -> Operation:
         """One delivery, to the end of it."""
         try:
             with trace.span(f'{self.queue} message', self.headers, message_id=self.id, attempt=self.attempt):
@@ -166,19 +166,19 @@ class Message(Work):
 class Run(Work):
     """A run of a workflow; of its operations `id` None is the next automatic one."""
 
-    def __init__(self, worker: Any, claim: dict):
+    def __init__(self, worker: Any, claim: dict[str, Any]):
         super().__init__(worker, claim)
         self.run_id = self.id
         self.workflow: str = claim['workflow']
         self.stored = claim['input']
         self.cancelling = bool(claim.get('cancel_requested'))
-        self.steps: Dict[str, dict] = claim.get('steps') or {}
+        self.steps: dict[str, dict[str, Any]] = claim.get('steps') or {}
         self.all_steps = not claim.get('steps_truncated')
         self.replaying = bool(self.steps)
-        self.kinds: Dict[str, str] = {}
-        self.names: Dict[str, int] = {}
+        self.kinds: dict[str, str] = {}
+        self.names: dict[str, int] = {}
 
-    def deliver(self, definition: Any) -> Generator:
+    def deliver(self, definition: Any) -> Operation:
         """One delivery, to the end of it."""
         try:
             with trace.span(self.workflow, self.headers, run_id=self.id, attempt=self.attempt):
@@ -215,7 +215,7 @@ class Run(Work):
         self.require_lease()
         self._raise_cancelled()
 
-    def step(self, id: Optional[str], function: Callable, *args: Any, max_attempts: Optional[int] = None,
+    def step(self, id: Optional[str], function: Callable[..., Any], *args: Any, max_attempts: Optional[int] = None,
              result: Any = None, **options: Any) -> Any:
         """Calls a function once, stores its result, and answers the stored one ever after.
 
@@ -223,35 +223,35 @@ class Run(Work):
         StepFailed.  result: the type to answer, if the function's annotation does not say it."""
         return self._declared_step(id, function, args, options, max_attempts, result, False)
 
-    def transaction(self, id: Optional[str], function: Callable, *args: Any, max_attempts: Optional[int] = None,
+    def transaction(self, id: Optional[str], function: Callable[..., Any], *args: Any, max_attempts: Optional[int] = None,
                     result: Any = None, **options: Any) -> Any:
         """step() of a function whose first argument is a connection: what it writes there and the step's
         result are committed together, so exactly once.  It may be called more than once, and must not commit."""
         return self._declared_step(id, function, args, options, max_attempts, result, True)
 
     @operation
-    def sleep(self, duration: Duration, id: Optional[str] = None) -> Generator:
+    def sleep(self, duration: Duration, id: Optional[str] = None) -> Operation:
         """Gives the run back for so many seconds."""
         yield from self._sleep(id, interval(duration), None)
 
     @operation
-    def sleep_until(self, instant: datetime.datetime, id: Optional[str] = None) -> Generator:
+    def sleep_until(self, instant: datetime.datetime, id: Optional[str] = None) -> Operation:
         yield from self._sleep(id, None, instant)
 
     @operation
-    def receive(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None, result: Any = None) -> Generator:
+    def receive(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None, result: Any = None) -> Operation:
         """The payload of the next signal of that name; SignalTimeout."""
         return (yield from self._receive(signal, timeout, id, result)).payload
 
     @operation
     def receive_signal(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None,
-                       result: Any = None) -> Generator:
+                       result: Any = None) -> Operation:
         """receive(), as Signal(payload, headers)."""
         return (yield from self._receive(signal, timeout, id, result, with_headers=True))
 
     @operation
     def pause(self, reason: Any = None, check_after: Optional[Duration] = None, id: Optional[str] = None,
-              result: Any = None) -> Generator:
+              result: Any = None) -> Operation:
         """Gives the run back until it is resumed, and answers the output that came with that."""
         id = self._begin(id, 'pause', 'PAUSE')
         if id in self.steps:
@@ -262,7 +262,7 @@ class Run(Work):
         return self.loads(output, result)
 
     @operation
-    def start_child(self, workflow: Any, input: Any = None, id: Optional[str] = None, **options: Any) -> Generator:
+    def start_child(self, workflow: Any, input: Any = None, id: Optional[str] = None, **options: Any) -> Operation:
         """Starts a run of another workflow: the step's id, for result_of() and await_any().
 
         Options are the arguments of pgqrs_start_child()."""
@@ -271,13 +271,13 @@ class Run(Work):
         return id
 
     @operation
-    def result_of(self, child: str, result: Any = None) -> Generator:
+    def result_of(self, child: str, result: Any = None) -> Operation:
         """The output of a child that start_child() started; ChildFailed."""
         return (yield from self._await_child(child, result))
 
     @operation
     def child(self, workflow: Any, input: Any = None, id: Optional[str] = None, result: Any = None,
-              **options: Any) -> Generator:
+              **options: Any) -> Operation:
         """Runs another workflow and answers its output; ChildFailed."""
         id = self._begin(id, name_of(workflow), 'CHILD')
         result = result or getattr(workflow, 'output_type', None)
@@ -287,15 +287,15 @@ class Run(Work):
         return self._output_of(child, result)
 
     @operation
-    def children(self, workflow: Any, inputs: Sequence, id: Optional[str] = None, result: Any = None,
-                 **options: Any) -> Generator:
+    def children(self, workflow: Any, inputs: Sequence[Any], id: Optional[str] = None, result: Any = None,
+                 **options: Any) -> Operation:
         """Runs a child for each input: the outputs in that order; ChildFailed of the first that failed.
 
         Options are the arguments of pgqrs_start_children()."""
         id = self._begin(id, name_of(workflow), 'CHILD')
         result = result or getattr(workflow, 'output_type', None)
         start = self.statement('pgqrs_start_children', [id, name_of(workflow), Array([self.dumps(i) for i in inputs])], options)
-        outputs: List = []
+        outputs: list[Any] = []
         for n, child in enumerate((yield from self._start_and('pgqrs_await_children', id, start))['results'], 1):
             if child['status'] == 'SUCCESS' and child.get('truncated'):
                 outputs.append((yield from self._await_child(f'{id}[{n}]', result)))
@@ -305,7 +305,7 @@ class Run(Work):
 
     @operation
     def await_any(self, signals: Sequence[str] = (), children: Sequence[str] = (), timeout: Optional[Duration] = None,
-                  id: Optional[str] = None) -> Generator:
+                  id: Optional[str] = None) -> Operation:
         """The first of several signals, children and a time-out, as Event(source, name, payload)."""
         id = self._begin(id, 'any', 'ANY')
         ready, source, name, payload = yield from self.call('pgqrs_await_any', id, list(signals), list(children),
@@ -318,7 +318,7 @@ class Run(Work):
         return Event(source, name, payload)
 
     @operation
-    def progress(self, value: Any) -> Generator:
+    def progress(self, value: Any) -> Operation:
         """Shows how far the run is.  What was shown before a wait is not shown again as the handler runs anew."""
         if not self.replaying:
             yield from self.call('pgqrs_set_progress', self.dumps(value))
@@ -327,7 +327,7 @@ class Run(Work):
     # How it is done
     #
 
-    def drive(self, generator: Generator) -> Any:
+    def drive(self, generator: Operation) -> Any:
         raise NotImplementedError
 
     def _begin(self, id: Optional[str], name: str, kind: str) -> str:
@@ -356,7 +356,7 @@ class Run(Work):
             self.told = True
             raise Cancelled()
 
-    def _declared_step(self, id: Optional[str], function: Callable, args: Tuple, options: Mapping,
+    def _declared_step(self, id: Optional[str], function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any],
                        max_attempts: Optional[int], result: Any, transaction: bool) -> Any:
         name, declared = name_of(function), getattr(function, 'pgqrs_step', None)
         if declared is not None:        # decorated with step() or transaction()
@@ -365,8 +365,8 @@ class Run(Work):
         return self.drive(self._step(id, name, function, args, options, max_attempts,
                                      result or codecs.result_type(function), transaction))
 
-    def _step(self, id: Optional[str], name: str, function: Callable, args: Tuple, options: Mapping,
-              max_attempts: Optional[int], result: Any, transaction: bool) -> Generator:
+    def _step(self, id: Optional[str], name: str, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any],
+              max_attempts: Optional[int], result: Any, transaction: bool) -> Operation:
         id = self._begin(id, name, 'FUNCTION')
         step = self.steps.get(id)
         if step is None and not self.all_steps:
@@ -399,7 +399,7 @@ class Run(Work):
         # Not the value itself: the handler sees the same now as after a crash.
         return self.loads(output, result)
 
-    def _fail_step(self, id: str, error: Exception, max_attempts: Optional[int]) -> Generator:
+    def _fail_step(self, id: str, error: Exception, max_attempts: Optional[int]) -> Operation:
         retryable, after = retry_of(error)
         described = describe(error)
         log.info('step %r of run %s failed: %s', id, self.id, described['message'])
@@ -422,13 +422,13 @@ class Run(Work):
             self.ended = True
             raise Parked()
 
-    def _sleep(self, id: Optional[str], duration: Any, until: Optional[datetime.datetime]) -> Generator:
+    def _sleep(self, id: Optional[str], duration: Any, until: Optional[datetime.datetime]) -> Operation:
         id = self._begin(id, 'sleep', 'SLEEP')
         if id not in self.steps:
             self._park_unless((yield from self.call('pgqrs_sleep', id, duration, until))[0])
 
     def _receive(self, signal: str, timeout: Optional[Duration], id: Optional[str], result: Any,
-                 with_headers: bool = False) -> Generator:
+                 with_headers: bool = False) -> Operation:
         id = self._begin(id, signal, 'SIGNAL')
         headers = None
         if id in self.steps and not with_headers:
@@ -440,11 +440,11 @@ class Run(Work):
             raise SignalTimeout(f'signal {signal!r} did not come in time')
         return Signal(self.loads(payload, result), headers)
 
-    def _start_child(self, id: str, workflow: Any, input: Any, options: Mapping) -> Statement:
+    def _start_child(self, id: str, workflow: Any, input: Any, options: Mapping[str, Any]) -> Statement:
         options = {**options, 'headers': trace.outgoing(options.get('headers'))}
         return self.statement('pgqrs_start_child', [id, name_of(workflow), self.dumps(input)], options)
 
-    def _start_and(self, wait: str, id: str, start: Statement) -> Generator:
+    def _start_and(self, wait: str, id: str, start: Statement) -> Operation:
         """Starts what was not started before, and waits for it, in one round trip: what the wait answers."""
         call = self.statement(wait, [id])
         first, second = (s.sql.replace('SELECT * FROM ', '', 1) for s in (start, call))
@@ -452,12 +452,12 @@ class Run(Work):
         self._park_unless(answer['done'])
         return answer
 
-    def _await_child(self, id: str, result: Any) -> Generator:
+    def _await_child(self, id: str, result: Any) -> Operation:
         done, status, output, error = yield from self.call('pgqrs_await_child', id)
         self._park_unless(done)
         return self._output_of({'status': status, 'output': output, 'error': error}, result)
 
-    def _output_of(self, child: dict, result: Any) -> Any:
+    def _output_of(self, child: dict[str, Any], result: Any) -> Any:
         if child['status'] != 'SUCCESS':
             raise ChildFailed(child['status'], child.get('error'))
         return self.loads(child.get('output'), result)
@@ -496,30 +496,32 @@ def name_of(item: Any) -> str:
     """The name of a workflow, which may be given by its name, or of a function."""
     while isinstance(item, functools.partial):
         item = item.func
-    return item if isinstance(item, str) else getattr(item, 'name', None) or getattr(item, '__name__', type(item).__name__)
+    return item if isinstance(item, str) else str(getattr(item, 'name', None) or getattr(item, '__name__', type(item).__name__))
 
 
-def step(function: Optional[Callable] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
+def step(function: Optional[Callable[..., Any]] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
     """Makes a function a step: called in a handler it is executed once, and its result is stored.
 
     Called elsewhere, or in another step, it is a plain function."""
     return _declare(function, False, id, max_attempts)
 
 
-def transaction(function: Optional[Callable] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
+def transaction(function: Optional[Callable[..., Any]] = None, *, id: Optional[str] = None, max_attempts: Optional[int] = None) -> Any:
     """The same for a function whose first argument is a connection, which a caller in a handler leaves out."""
     return _declare(function, True, id, max_attempts)
 
 
-def _declare(function: Optional[Callable], transaction: bool, id: Optional[str], max_attempts: Optional[int]) -> Any:
+def _declare(function: Optional[Callable[..., Any]], transaction: bool, id: Optional[str], max_attempts: Optional[int]) -> Any:
     if function is None:
         return lambda f: _declare(f, transaction, id, max_attempts)
 
-    @functools.wraps(function)
+    declared: Callable[..., Any] = function
+
+    @functools.wraps(declared)
     def call(*args: Any, **options: Any) -> Any:
         run = current.get()
         if run is None or in_step.get():
-            return function(*args, **options)
+            return declared(*args, **options)
         return run._declared_step(None, call, args, options, None, None, transaction)
     call.pgqrs_step = {'function': function, 'transaction': transaction, 'id': id,      # type: ignore[attr-defined]
                        'max_attempts': max_attempts}

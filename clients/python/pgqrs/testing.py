@@ -14,7 +14,8 @@ def drain(app: Calls, **options: Any) -> None:
     """Works until there is nothing that can be claimed; options are those of Worker.
 
     In an event loop: await Worker(app, name=…).work(until_idle=True)."""
-    asyncio.run(Worker(app, **{'name': f'pgqrs.testing {id(app)}', **options}).work(until_idle=True))
+    options.setdefault('name', f'pgqrs.testing {id(app)}')
+    asyncio.run(Worker(app, **options).work(until_idle=True))
 
 
 def advance(app: Calls, run: Union[Handle, int], by: Duration) -> None:

@@ -8,19 +8,19 @@ from typing import Any, Iterator, Optional
 try:
     from opentelemetry import propagate, trace
 except ImportError:
-    propagate = trace = None        # type: ignore[assignment]
+    propagate = trace = None
 
 FIELDS = ('traceparent', 'tracestate')
 
 # The headers of what is being worked on.
-received: contextvars.ContextVar = contextvars.ContextVar('pgqrs_headers', default=None)
+received: contextvars.ContextVar[Any] = contextvars.ContextVar('pgqrs_headers', default=None)
 
 
-def outgoing(headers: Optional[dict]) -> Optional[dict]:
+def outgoing(headers: Optional[dict[str, Any]]) -> Optional[dict[str, Any]]:
     """The headers of something that is sent: with the current trace, unless they name one."""
     if headers and 'traceparent' in headers:
         return headers
-    carrier: dict = {}
+    carrier: dict[str, Any] = {}
     if propagate is not None:
         propagate.inject(carrier)
     if not carrier:
@@ -30,7 +30,7 @@ def outgoing(headers: Optional[dict]) -> Optional[dict]:
 
 
 @contextlib.contextmanager
-def span(name: str, headers: Optional[dict] = None, **attributes: Any) -> Iterator[None]:
+def span(name: str, headers: Optional[dict[str, Any]] = None, **attributes: Any) -> Iterator[None]:
     """A span around a block; headers: its parent is in there."""
     if trace is None:
         yield

@@ -13,7 +13,7 @@ import random
 import signal
 import socket
 import threading
-from typing import Any, Awaitable, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Awaitable, Callable, Iterator, Optional, Union
 
 import psycopg
 
@@ -37,7 +37,7 @@ class Task:
 
     def __init__(self, work: Delivery):
         self.work = work
-        self.future: Optional[asyncio.Task] = None      # of a coroutine
+        self.future: Optional[asyncio.Task[None]] = None      # of a coroutine
         self.done = asyncio.Event()
         self.gone = False                               # the server said that the lease has ended
 
@@ -50,17 +50,17 @@ class Worker:
     for.  connections: how many the handlers share, besides that of the poll."""
 
     def __init__(self, app: Calls, *, concurrency: int = 10, grace: float = 30, name: Optional[str] = None,
-                 queues: Optional[List[str]] = None, connections: int = 4, labels: Optional[dict] = None):
+                 queues: Optional[list[str]] = None, connections: int = 4, labels: Optional[dict[str, Any]] = None):
         self.app, self.concurrency, self.grace, self.labels = app, concurrency, grace, labels
         self.name = name or app.name or f'{socket.gethostname()}:{os.getpid()}'
         self.queues = queues or sorted([*app.workflows, *app.queues])
         self.connections = connections
         self.worker_id: Optional[int] = None
-        self.held: Dict[Tuple[int, int], Task] = {}
+        self.held: dict[tuple[int, int], Task] = {}
         self.draining = False
         self.deadline: Optional[float] = None
-        self.suspending: Optional[asyncio.Task] = None
-        self.connection: Optional[psycopg.AsyncConnection] = None
+        self.suspending: Optional[asyncio.Task[None]] = None
+        self.connection: Optional[psycopg.AsyncConnection[Any]] = None
         if not self.queues:
             raise PgqrsError('there is no handler: declare one with app.workflow or app.queue')
         for w in app.workflows.values():
@@ -75,7 +75,7 @@ class Worker:
     async def work(self, until_idle: bool = False) -> None:
         """Works until it is told to drain; until_idle: or there is nothing that can be claimed."""
         self.loop = asyncio.get_running_loop()
-        kinds = {d.is_async for d in [*self.app.workflows.values(), *self.app.queues.values()]}
+        kinds = {w.is_async for w in self.app.workflows.values()} | {q.is_async for q in self.app.queues.values()}
         share = max(1, self.connections // (len(kinds) or 1))
         self.pool = Pool(self.app.connect, share)
         self.async_pool = AsyncPool(self.app.aconnect, share)
@@ -140,7 +140,7 @@ class Worker:
     # Calls without work
     #
 
-    async def _connect(self) -> psycopg.AsyncConnection:
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
         """A connection to an extension that fits."""
         connection = await self.app.aconnect()
         found = await (await connection.execute(
@@ -211,10 +211,10 @@ class Worker:
                 return
             await asyncio.sleep(0)
 
-    def _working(self) -> List[Task]:
+    def _working(self) -> list[Task]:
         return [task for task in self.held.values() if not task.gone]
 
-    async def _poll(self, timeout: float) -> Tuple[List[dict], List[Task]]:
+    async def _poll(self, timeout: float) -> tuple[list[dict[str, Any]], list[Task]]:
         """What was claimed, and whose leases have ended."""
         tasks = self._working()
         free = 0 if self.draining else max(0, self.concurrency - len(self.held))
@@ -247,7 +247,7 @@ class Worker:
     # Handlers
     #
 
-    def _begin(self, claim: dict) -> None:
+    def _begin(self, claim: dict[str, Any]) -> None:
         definition: Any = self.app.workflows.get(claim['queue']) or self.app.queues.get(claim['queue'])
         is_async = definition is None or definition.is_async
         work: Delivery

@@ -3,25 +3,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import codec as codecs
-from .connection import Duration, interval
-from .driver import operation
+from .connection import Duration
+from .driver import Operation, operation
 from .errors import PgqrsError, RunCancelled, RunFailed
 
 if TYPE_CHECKING:
-    from .app import App
+    from .app import Calls
 
 
 class Workflow:
     """A handler, and what pgqrs_create_workflow() is told of it.  Called, it is the function itself."""
 
-    def __init__(self, function: Callable, name: str, options: dict):
+    def __init__(self, function: Callable[..., Any], name: str, options: dict[str, Any]):
         self.function, self.name, self.options = function, name, options
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_input = len(inspect.signature(function).parameters) > 1
-        self.app: Optional[App] = None
+        self.app: Optional[Calls] = None
         functools.update_wrapper(self, function)
 
     @functools.cached_property
@@ -45,7 +45,7 @@ class Workflow:
 class Queue:
     """The handler of a plain queue, and what pgqrs_create_queue() is told of it."""
 
-    def __init__(self, function: Callable, name: str, options: dict, *, raw: bool, transaction: bool):
+    def __init__(self, function: Callable[..., Any], name: str, options: dict[str, Any], *, raw: bool, transaction: bool):
         self.function, self.name, self.options = function, name, options
         self.raw, self.transaction = raw, transaction
         self.is_async = inspect.iscoroutinefunction(function)
@@ -55,7 +55,7 @@ class Queue:
         return codecs.parameter_type(self.function, 1 if self.transaction else 0)
 
 
-def workflow(function: Optional[Callable] = None, *, name: Optional[str] = None, **options: Any) -> Any:
+def workflow(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None, **options: Any) -> Any:
     """A workflow of no app yet: app.discover() finds it.  Options are the arguments of pgqrs_create_workflow()."""
     if function is None:
         return lambda f: workflow(f, name=name, **options)
@@ -65,7 +65,7 @@ def workflow(function: Optional[Callable] = None, *, name: Optional[str] = None,
 class Handle:
     """A run that was started.  That of an AsyncApp has to be awaited."""
 
-    def __init__(self, app: App, run_id: int, output_type: Any = None):
+    def __init__(self, app: Calls, run_id: int, output_type: Any = None):
         self.app, self.run_id, self.output_type = app, run_id, output_type
         self.drive = app.drive
 
@@ -73,9 +73,9 @@ class Handle:
         return f'<run {self.run_id}>'
 
     @operation
-    def result(self, timeout: Duration = 300) -> Generator:
+    def result(self, timeout: Duration = 300) -> Operation:
         """Waits for the run's end: its output, or RunFailed, RunCancelled or WaitTimeout."""
-        status, output, error = yield self.app.wait(self.run_id, interval(timeout))
+        status, output, error = yield self.app.wait('pgqrs_wait', self.run_id, timeout)
         if status == 'CANCELLED':
             raise RunCancelled(error or {'type': 'cancelled', 'message': f'run {self.run_id} was cancelled'})
         if status != 'SUCCESS':
@@ -83,7 +83,7 @@ class Handle:
         return codecs.loads(self.app.codec, output, self.output_type)
 
     @operation
-    def status(self) -> Generator:
+    def status(self) -> Operation:
         return (yield self.app.statement('pgqrs_result', [self.run_id]))[0]
 
     def signal(self, name: str, payload: Any = None, *, key: Optional[str] = None, conn: Any = None) -> Any:
@@ -91,11 +91,11 @@ class Handle:
         return self.app.signal(self.run_id, name, payload, key=key, conn=conn)
 
     @operation
-    def cancel(self, reason: Optional[str] = None) -> Generator:
+    def cancel(self, reason: Optional[str] = None) -> Operation:
         """Asks it to stop: the status after that."""
         return (yield self.app.statement('pgqrs_cancel_run', [self.run_id, reason]))[0]
 
     @operation
-    def resume(self, step_id: Optional[str] = None, output: Any = None) -> Generator:
+    def resume(self, step_id: Optional[str] = None, output: Any = None) -> Operation:
         """Ends its pause, or the one with that step id, with an output; False if there was none."""
         return (yield self.app.statement('pgqrs_resume_run', [self.run_id, step_id, self.app.dumps(output)], repeat=False))[0]

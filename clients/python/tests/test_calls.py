@@ -58,6 +58,32 @@ def test_results_are_outputs_or_errors(app, name):
         cancelled.result()
 
 
+def test_the_first_of_several_runs_is_waited_for(app, name):
+    @app.workflow(name=name, max_attempts=1)
+    def flow(ctx, n):
+        if n < 0:
+            raise KeyError(n)
+        return ctx.receive('go')
+
+    app.install()
+    handles = [app.start(flow, n) for n in range(3)]
+    with pytest.raises(pgqrs.WaitTimeout):
+        app.wait_any(handles, 0.01)
+    with working(app):
+        handles[1].signal('go', 'one')
+        assert app.wait_any(iter(handles), 60) is handles[1]
+        handles[0].signal('go', 'zero')
+        assert handles[0].result(60) == 'zero'
+        assert app.wait_any(handles, 60) is handles[1]       # it ended first
+        failed = app.start(flow, -1)
+        assert app.wait_any([handles[2], failed], 60) is failed
+    with pytest.raises(pgqrs.RunFailed):
+        failed.result(0)
+    assert app.wait_any([]) is None
+    with pytest.raises(pgqrs.RunNotFound):
+        app.wait_any([app.handle(2**52)], 0)
+
+
 def test_errors_of_the_server_have_classes(app, name):
     for raised, call in ((pgqrs.WorkflowNotFound, lambda: app.start(name)), (pgqrs.QueueNotFound, lambda: app.produce(name, 1)),
                          (pgqrs.RunNotFound, lambda: app.handle(2**52).result())):
@@ -158,6 +184,11 @@ def test_an_app_for_asyncio_is_awaited(name):
         waiting = asyncio.ensure_future(handle.result(60))
         await pgqrs.Worker(app, name=name).work(until_idle=True)
         assert await waiting == 3
+        other = await flow.start(2)
+        assert await app.wait_any([other, handle], 60) is handle
+        with pytest.raises(pgqrs.WaitTimeout):
+            await app.wait_any([other], 0)
+        await other.cancel()
         assert await handle.status() == 'SUCCESS'
         with pytest.raises(pgqrs.WorkflowNotFound):
             await app.start(f'{name}.none')
