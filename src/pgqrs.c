@@ -15,8 +15,10 @@
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
 #include "shmem/database_registry.h"
+#include "shmem/floor_counters.h"
 #include "shmem/heartbeats.h"
 #include "shmem/priority_hints.h"
+#include "shmem/published_keys.h"
 #include "shmem/quarantine.h"
 #include "shmem/wait_slots.h"
 #include "shmem/wakeup_table.h"
@@ -35,11 +37,12 @@ static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
 static const PgqrsShmemModule *const shmem_modules[] = {
-	&pgqrs_clock_shmem,		  &pgqrs_floor_shmem,
-	&pgqrs_claim_hints_shmem, &pgqrs_priority_hints_shmem,
-	&pgqrs_xact_hooks_shmem,  &pgqrs_databases_shmem,
-	&pgqrs_heartbeat_shmem,	  &pgqrs_quarantine_shmem,
-	&pgqrs_wait_shmem,		  &pgqrs_wakeup_shmem,
+	&pgqrs_clock_shmem,			 &pgqrs_floor_shmem,
+	&pgqrs_floor_counters_shmem, &pgqrs_published_keys_shmem,
+	&pgqrs_claim_hints_shmem,	 &pgqrs_priority_hints_shmem,
+	&pgqrs_xact_hooks_shmem,	 &pgqrs_databases_shmem,
+	&pgqrs_heartbeat_shmem,		 &pgqrs_quarantine_shmem,
+	&pgqrs_wait_shmem,			 &pgqrs_wakeup_shmem,
 	&pgqrs_xact_wakeup_shmem, /* the last */
 };
 

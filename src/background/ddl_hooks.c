@@ -34,6 +34,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "shmem/claim_floor.h"
+#include "shmem/published_keys.h"
 #include "shmem/database_registry.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
@@ -262,7 +263,7 @@ process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
 {
 	Node *statement = planned->utilityStmt;
 	bool was_prepared = is_commit_prepared(statement);
-	bool is_known = was_prepared && pgqrs_floor_knows_prepared();
+	bool is_known = was_prepared && pgqrs_published_knows_prepared();
 	Oid dropped = InvalidOid;
 
 	if (IsA(statement, DropdbStmt))

@@ -13,6 +13,8 @@
 
 #include "base/shmem_module.h"
 #include "datatype/timestamp.h"
+#include "shmem/floor_counters.h"
+#include "shmem/floor_gaps.h"
 
 /* A position in the order of claims within a queue and priority. */
 typedef struct PgqrsFloorKey
@@ -21,15 +23,7 @@ typedef struct PgqrsFloorKey
 	int64 message_id;
 } PgqrsFloorKey;
 
-/* Two timestamps with no claimable message between them, both excluded. */
-typedef struct PgqrsFloorGap
-{
-	TimestampTz from;
-	TimestampTz to;
-} PgqrsFloorGap;
-
-/* Gaps of a floor, and ranges of pending keys that a scan keeps apart. */
-#define PGQRS_FLOOR_GAPS	6
+/* Ranges of pending keys that a scan keeps apart. */
 #define PGQRS_FLOOR_PENDING 16
 
 /* A scan of one queue and priority, read in parts. */
@@ -70,11 +64,10 @@ typedef struct PgqrsFloorScan
 	PgqrsFloorKey limit; /* no pending key is below this */
 	TimestampTz cap;	 /* pending keys above this are not known in detail */
 	int pending_count;
-	int gap_count;
 
 	/* memset() leaves out the fields from here on */
 	PgqrsFloorGap pending[PGQRS_FLOOR_PENDING]; /* both bounds included; by from */
-	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS];
+	PgqrsFloorGaps gaps;
 } PgqrsFloorScan;
 
 /* A sweep: a search for messages below the floors.  Initialize with zeros. */
@@ -88,13 +81,11 @@ typedef struct PgqrsFloorSweep
 	PgqrsFloorKey to;		 /* up to this key, excluded */
 	PgqrsFloorKey floor_key; /* claims scan from this key */
 	uint32 epoch;
-	int gap_count;
-	PgqrsFloorGap gaps[PGQRS_FLOOR_GAPS];
+	PgqrsFloorGaps gaps;
 	int next; /* index of the next floor */
 	int visited;
 } PgqrsFloorSweep;
 
-/* Since the start of the server.  From raised on, counts of this database. */
 typedef struct PgqrsFloorStats
 {
 	int max_floors;
@@ -102,10 +93,7 @@ typedef struct PgqrsFloorStats
 
 	/* last time that a floor in use was displaced, or 0 */
 	TimestampTz displaced_at;
-	int64 raised;  /* floors raised by claims */
-	int64 lowered; /* floors lowered by sweeps */
-	int64 looked;  /* index entries read by claims ... */
-	int64 claimed; /* ... to claim this many messages */
+	PgqrsFloorCounts counts; /* of this database, since the start of the server */
 } PgqrsFloorStats;
 
 extern int pgqrs_floor_compare(PgqrsFloorKey a, PgqrsFloorKey b);
@@ -122,11 +110,6 @@ extern void pgqrs_floor_check_key(int64 queue_id, int16 priority,
 extern void pgqrs_floor_foreign_write(int64 queue_id, int16 priority,
 									  TimestampTz visible_after);
 extern void pgqrs_floor_lower_all(void);
-
-/*
- * Whether the transactions prepared before the start of the server are known.
- */
-extern bool pgqrs_floor_knows_prepared(void);
 
 /* Claims and probes */
 extern void pgqrs_floor_call_begin(void);
@@ -157,9 +140,7 @@ extern void pgqrs_floor_sweep_end(PgqrsFloorSweep *sweep);
 
 extern bool pgqrs_floor_get_stats(PgqrsFloorStats *stats);
 
-/* Transaction end, called by xact_hooks.c */
-extern void pgqrs_floor_pre_prepare(void);
-extern void pgqrs_floor_end(void);
+extern void pgqrs_floor_end(void); /* called by xact_hooks.c */
 
 /* The scan read the index entry of a message, locked or not. */
 static inline void

@@ -30,6 +30,7 @@
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
 #include "shmem/priority_hints.h"
+#include "shmem/published_keys.h"
 #include "shmem/xact_wakeups.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -292,7 +293,7 @@ transaction_event(XactEvent event, void *arg)
 				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			pgqrs_floor_pre_prepare();
+			pgqrs_published_pre_prepare();
 			pgqrs_xact_wakeups_pre_prepare();
 			pgqrs_priority_hints_pre_end();
 			break;

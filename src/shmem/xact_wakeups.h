@@ -64,7 +64,7 @@ extern void pgqrs_xact_wakeups_subcommit(int level);
 extern void pgqrs_xact_wakeups_subabort(int level);
 
 /*
- * For claim_floor.c: records a transaction that was prepared before the server
+ * For published_keys.c: records a transaction that was prepared before the server
  * started.
  */
 extern void pgqrs_xact_wakeups_prepared_before(TransactionId xid, Oid db);

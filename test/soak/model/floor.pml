@@ -25,13 +25,13 @@
  * system's clock that jumps forward changes nothing, one that is set back is
  * the configuration SET_BACK.
  *
- * Steps of the model and functions of src/shmem/claim_floor.c:
+ * Steps of the model and functions of src/shmem/claim_floor.c and published_keys.c:
  *
  *	read_clock			pgqrs_clock()
  *	open, close			open_key() and close_key(), called by
- *						pgqrs_floor_writer_clock()
- *	publish				publish_key(), called by close_key() and
- *						pgqrs_floor_foreign_write().  Which range a key is put
+ *						pgqrs_publish_clock()
+ *	publish				publish_key(), called by close_key() and, for
+ *						pgqrs_floor_foreign_write(), by pgqrs_publish_key().  Which range a key is put
  *						into the model leaves open: any.
  *	write				pgqrs_floor_writer_clock() and the write that follows, by
  *						a backend that enqueues, gives back, extends, moves, replays
@@ -53,7 +53,7 @@
  *	forget				forget_floor(), make_floor() in pgqrs_floor_scan_end()
  *	end_transaction		PostgreSQL, then pgqrs_floor_end()
  *	rollback_to_savepoint	nothing: published and modified stay
- *	prepare				pgqrs_floor_pre_prepare(), add_prepared(), then the same
+ *	prepare				pgqrs_published_pre_prepare(), add_prepared(), then the same
  *	forget_ended_prepared	forget_ended_prepared()
  *	finisher			COMMIT PREPARED or ROLLBACK PREPARED by any backend
  *	restart				a restart or crash, or the start of a standby and its
