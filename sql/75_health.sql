@@ -57,7 +57,8 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					WHERE t.tgrelid = c.oid AND t.tgname = pg_catalog.format('%s_written', c.relname) AND t.tgenabled = 'A')
 		) AS g
 		CROSS JOIN (
-			-- also for a view: a role that may write the view could write the table
+			-- also for a view: a role that may write the view could write the table;
+			-- the check "open tables" of pgqrs_verify() lists the same rights
 			SELECT pg_catalog.count(DISTINCT c.oid) AS count
 			FROM pg_catalog.pg_depend AS d
 				JOIN pg_catalog.pg_class AS c ON c.oid = d.objid AND c.relkind IN ('r', 'v', 'S')

@@ -718,6 +718,8 @@ pgqrs_claim(const PgqrsClaimRequest *request)
 		pgqrs_worker_require_live(request->worker_id, w);
 		pgqrs_worker_record_call(request->worker_id);
 		claim.worker_version = w->version;
+		if (request->status != NULL)
+			*request->status = w->status;
 	}
 	if (request->queue == NULL || pgqrs_is_pattern(request->queue))
 		claim.matching = find_matching_queues(request->queue, w);

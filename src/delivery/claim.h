@@ -38,6 +38,7 @@ typedef struct PgqrsClaimRequest
 	int batch_size;
 	int64 timeout; /* microseconds, < 0: the queue's visibility_timeout */
 	bool by_poll;  /* the leases are marked so, see pgqrs_claim_was_by_poll() */
+	PgqrsWorkerStatus *status; /* gets the status of the worker; or NULL */
 	PgqrsDeliver deliver;
 	void *arg;
 } PgqrsClaimRequest;

@@ -393,18 +393,32 @@ add_all_steps(Poll *poll)
 }
 
 static void
+look_at_worker(Poll *poll)
+{
+	PgqrsWorker worker;
+
+	pgqrs_worker_require_live(poll->request->worker_id, &worker);
+	poll->status = worker.status;
+}
+
+/* Claims, unless there is a newer poll, and reads the worker's status. */
+static void
 claim_work(Poll *poll)
 {
 	const PgqrsPollRequest *r = poll->request;
 
 	pgqrs_wait_check_client();
 	if (has_newer_poll(poll))
+	{
+		look_at_worker(poll);
 		return;
+	}
 	pgqrs_claim(&(PgqrsClaimRequest){
 		.worker_id = r->worker_id,
 		.batch_size = r->batch_size,
 		.timeout = -1,
 		.by_poll = true,
+		.status = &poll->status,
 		.deliver = receive,
 		.arg = poll,
 	});
@@ -423,15 +437,6 @@ milliseconds_left(const Poll *poll)
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, poll->start);
 	return poll->timeout - (int64) INSTR_TIME_GET_MILLISEC(now);
-}
-
-static void
-look_at_worker(Poll *poll)
-{
-	PgqrsWorker worker;
-
-	pgqrs_worker_require_live(poll->request->worker_id, &worker);
-	poll->status = worker.status;
 }
 
 /* Ends the wait: the held leases have news, or there is a newer poll. */
@@ -487,7 +492,6 @@ static bool
 claim_once(Poll *poll)
 {
 	PushActiveSnapshot(GetTransactionSnapshot());
-	look_at_worker(poll);
 	claim_work(poll);
 	PopActiveSnapshot();
 	return poll->work_count > 0 || poll->has_news;
