@@ -234,6 +234,13 @@ pgqrs_arg_instant(FunctionCallInfo fcinfo, int n, const char *name)
 	return Max(at, MIN_TIMESTAMP);
 }
 
+TimestampTz
+pgqrs_arg_instant_or(FunctionCallInfo fcinfo, int n, const char *name,
+					 TimestampTz missing)
+{
+	return PG_ARGISNULL(n) ? missing : pgqrs_arg_instant(fcinfo, n, name);
+}
+
 PgqrsWhen
 pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at)
 {

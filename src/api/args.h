@@ -62,6 +62,8 @@ extern int64 pgqrs_arg_duration_or(FunctionCallInfo fcinfo, int n,
 /* An instant; infinity is refused, -infinity is the beginning of time. */
 extern TimestampTz pgqrs_arg_instant(FunctionCallInfo fcinfo, int n,
 									 const char *name);
+extern TimestampTz pgqrs_arg_instant_or(FunctionCallInfo fcinfo, int n,
+										const char *name, TimestampTz missing);
 
 /* delay and run_at, of which only one may be given. */
 extern PgqrsWhen pgqrs_arg_when(FunctionCallInfo fcinfo, int delay, int run_at);

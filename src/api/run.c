@@ -108,18 +108,16 @@ static PgqrsCancelFilter
 get_filter(FunctionCallInfo fcinfo)
 {
 	PgqrsCancelFilter filter = {
-		.created_after = DT_NOBEGIN,
-		.created_before = DT_NOEND,
 		.after_run_id = pgqrs_arg_int64_or(fcinfo, 8, 0),
 	};
 
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.tags = pgqrs_arg_json(fcinfo, 2, "tags");
 	filter.error_type = pgqrs_arg_text_or_null(fcinfo, 5, "error_type");
-	if (!PG_ARGISNULL(6))
-		filter.created_after = pgqrs_arg_instant(fcinfo, 6, "created_after");
-	if (!PG_ARGISNULL(7))
-		filter.created_before = pgqrs_arg_instant(fcinfo, 7, "created_before");
+	filter.created_after = pgqrs_arg_instant_or(fcinfo, 6, "created_after",
+												DT_NOBEGIN);
+	filter.created_before = pgqrs_arg_instant_or(fcinfo, 7, "created_before",
+												 DT_NOEND);
 	return filter;
 }
 

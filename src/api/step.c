@@ -43,10 +43,8 @@ sql_step_complete(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	Datum output = pgqrs_arg_output(fcinfo, 3);
-	TimestampTz started_at = 0;
+	TimestampTz started_at = pgqrs_arg_instant_or(fcinfo, 4, "started_at", 0);
 
-	if (!PG_ARGISNULL(4))
-		started_at = pgqrs_arg_instant(fcinfo, 4, "started_at");
 	PG_RETURN_BOOL(pgqrs_step_complete(run_id, lease, step_id, output, started_at));
 }
 
@@ -60,14 +58,12 @@ sql_step_next(PG_FUNCTION_ARGS)
 	Datum output = pgqrs_arg_output(fcinfo, 3);
 	char *next_step = pgqrs_arg_key(fcinfo, 4, "next_step");
 	NullableDatum next_input = pgqrs_arg_json(fcinfo, 6, "next_input");
+	TimestampTz started_at = pgqrs_arg_instant_or(fcinfo, 5, "started_at", 0);
 	PgqrsStepState state = {.output = PGQRS_NULL, .error = PGQRS_NULL};
-	TimestampTz started_at = 0;
 	bool cancel_requested;
 	bool stored;
 	NullableDatum row[StepNext_natts];
 
-	if (!PG_ARGISNULL(5))
-		started_at = pgqrs_arg_instant(fcinfo, 5, "started_at");
 	if (strcmp(step_id, next_step) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -159,11 +155,9 @@ sql_sleep(PG_FUNCTION_ARGS)
 	int64 lease = pgqrs_arg_int64(fcinfo, 1, "lease");
 	char *step_id = pgqrs_arg_key(fcinfo, 2, "step_id");
 	int64 duration = pgqrs_arg_duration_or(fcinfo, 3, "duration", -1);
-	TimestampTz until = 0;
+	TimestampTz until = pgqrs_arg_instant_or(fcinfo, 4, "until", 0);
 
-	if (!PG_ARGISNULL(4))
-		until = pgqrs_arg_instant(fcinfo, 4, "until");
-	else if (duration < 0)
+	if (PG_ARGISNULL(4) && duration < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("neither \"duration\" nor \"until\" is given"),

@@ -32,7 +32,7 @@ typedef bool (*PgqrsDeliver)(void *arg, const PgqrsDelivery *delivery);
 
 typedef struct PgqrsClaimRequest
 {
-	const char *queue; /* a name, a pattern, or NULL: what the worker subscribes to */
+	const char *queue; /* a name, a pattern, or NULL: the subscriptions of the worker */
 	int64 worker_id; /* 0: no worker */
 	int64 message_id; /* 0: any; else only this one, of the queue that is named */
 	int batch_size;

@@ -26,7 +26,14 @@ is_finished_step(TupleTableSlot *step)
 	return status == STEP_SUCCESS || status == STEP_ERROR;
 }
 
-/* Fetches the values of a step; its size. */
+static void
+put_label(PgqrsJson *json, const char *key, PgqrsEnumId type, Datum value)
+{
+	pgqrs_json_put_text(json, key,
+						pgqrs_enum_label(type, pgqrs_enum_value(type, value)));
+}
+
+/* Adds a step to the object; the size of its values. */
 static Size
 put_step(PgqrsJson *json, const char *step_id, TupleTableSlot *step)
 {
@@ -34,16 +41,8 @@ put_step(PgqrsJson *json, const char *step_id, TupleTableSlot *step)
 	NullableDatum error = pgqrs_get_or_null(step, Steps_error);
 
 	pgqrs_json_begin_inner(json, step_id);
-	pgqrs_json_put_text(json, "kind",
-						pgqrs_enum_label(ENUM_STEP_KIND,
-										 pgqrs_enum_value(ENUM_STEP_KIND,
-														  pgqrs_get(step,
-																	Steps_kind))));
-	pgqrs_json_put_text(json, "status",
-						pgqrs_enum_label(ENUM_STEP_STATUS,
-										 pgqrs_enum_value(ENUM_STEP_STATUS,
-														  pgqrs_get(step,
-																	Steps_status))));
+	put_label(json, "kind", ENUM_STEP_KIND, pgqrs_get(step, Steps_kind));
+	put_label(json, "status", ENUM_STEP_STATUS, pgqrs_get(step, Steps_status));
 	pgqrs_json_put_json_or_null(json, "output", output);
 	pgqrs_json_put_json_or_null(json, "error", error);
 	pgqrs_json_end_inner(json);
@@ -77,7 +76,7 @@ steps_object(PgqrsTable *steps, int64 run_id, Size max_size)
 	return pgqrs_json_end(&json);
 }
 
-/* What is read of the steps of one run, in a subtransaction. */
+/* A subtransaction reads the steps of one run. */
 typedef struct StepsOfRun
 {
 	MemoryContext context; /* of the result */

@@ -23,7 +23,7 @@ typedef struct PgqrsDone
 typedef void (*PgqrsRefuse)(void *arg, int64 message_id, int sqlstate);
 
 /*
- * Ends what was done, in order of id, and claims.  Items that are refused change
+ * Ends the items, in order of id, and claims.  Items that are refused change
  * nothing and are reported first, in the order of ids.  Other errors end the call.
  */
 extern void pgqrs_next(const PgqrsDone *done, PgqrsRefuse refuse,

@@ -43,8 +43,8 @@
 #include "utils/timestamp.h"
 
 /*
- * So much work ends the claims of a call, and of so much are the steps that come
- * with it: what jsonb can hold is limited.
+ * Work of this size ends the claims of a call, and its steps have at most this
+ * size: the answer is jsonb, which is limited.
  */
 #define MAX_WORK_SIZE (64 * 1024 * 1024)
 
@@ -80,7 +80,7 @@ typedef struct Poll
 	uint32 number; /* of this poll of the worker; 0: not known */
 	PgqrsWorkerStatus status;
 	HeldState *held;
-	bool has_news; /* of what is held */
+	bool has_news; /* of the held leases */
 	WorkItem *work;
 	int work_count;
 	Size work_size;
@@ -150,7 +150,7 @@ has_newer_poll(const Poll *poll)
 }
 
 /*
- * What the client holds
+ * Held leases
  */
 
 static HeldState
@@ -246,7 +246,7 @@ extend_all_held(Poll *poll, PgqrsTable *messages)
 	pgqrs_async_commit_end();
 }
 
-/* Looks at what is held again, without a write; whether there is news of it. */
+/* Reads the held leases again, without a write; whether there is news of them. */
 static bool
 look_at_held(Poll *poll, PgqrsTable *messages)
 {
@@ -477,8 +477,8 @@ begin_poll(Poll *poll)
 	pgqrs_table_close(messages);
 
 	/*
-	 * A call that comes late, whose client has given it up, does not know what
-	 * the later one has claimed.
+	 * A late call, whose client has given it up, does not know the claims of the
+	 * newer poll.
 	 */
 	pgqrs_wait_check_client();
 	if (!has_newer_poll(poll))

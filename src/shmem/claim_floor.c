@@ -150,7 +150,7 @@ names_size(void)
 	return MAXALIGN(mul_size(pgqrs_max_floors, sizeof(PgqrsSlotName)));
 }
 
-/* What follows Floors. */
+/* Size of the arrays behind Floors. */
 static Size
 arrays_size(void)
 {

@@ -39,7 +39,7 @@ typedef struct FloorCounters
 
 static FloorCounters *shared = NULL;
 
-/* What follows FloorCounters. */
+/* Size of the arrays behind FloorCounters. */
 static Size
 backends_size(void)
 {

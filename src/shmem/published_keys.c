@@ -137,7 +137,7 @@ prepared_size(void)
 	return MAXALIGN(mul_size(max_prepared(), sizeof(PreparedXact)));
 }
 
-/* What follows PublishedKeys. */
+/* Size of the arrays behind PublishedKeys. */
 static Size
 arrays_size(void)
 {

@@ -4,9 +4,8 @@
  *
  * Runs in any backend: operators and tests let a run's time pass.  The run has no
  * lease, so no transaction writes its steps, and a lock on its message excludes
- * claims.  What wakes the run looks at the moved instants: claims and the background
- * worker at those of the message, the calls of the next delivery at those of the
- * steps.
+ * claims.  Claims and the background worker read the moved instants of the message,
+ * the calls of the next delivery those of the steps.
  */
 #include "workflow/advance.h"
 

@@ -7,8 +7,9 @@
  * child as child.c does.  The message is locked exclusively, so no other
  * transaction consumes a signal of the run or writes its steps.
  *
- * A step that has ended names in its input what it took.  A child that one step
- * took is left out by later steps; its own step has ended with it.
+ * A step that has ended names in its input the signal or child that it took.  A
+ * child that one step took is left out by later steps; its own step has ended with
+ * it.
  */
 #include "workflow/await_any.h"
 
@@ -168,7 +169,7 @@ find_first_child(PgqrsChildSteps *c, PgqrsAnyWait *wait, Candidate *first)
 	}
 }
 
-/* False: it is not there any more. */
+/* False: another call has taken the signal or child since. */
 static bool
 take(PgqrsStepRows *s, PgqrsChildSteps *c, const Candidate *first,
 	 PgqrsAnyResult *result)
@@ -250,7 +251,7 @@ finish(PgqrsStepRows *s, const PgqrsAnyResult *result)
 						   pgqrs_value(output), PGQRS_NULL);
 }
 
-/* What is there is taken even after the deadline. */
+/* A signal or child that is there is taken even after the deadline. */
 static bool
 take_or_wait(PgqrsStepRows *s, PgqrsAnyWait *wait, int64 timeout,
 			 PgqrsAnyResult *result)

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-/* What came first, copied into the current memory context. */
+/* The signal or child that came first, copied into the current memory context. */
 typedef struct PgqrsAnyResult
 {
 	const char *source;	   /* signal, child, timeout */

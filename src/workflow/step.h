@@ -48,7 +48,7 @@ extern bool pgqrs_step_complete(int64 run_id, int64 lease, const char *step_id,
 								Datum output, TimestampTz started_at);
 
 /*
- * Completes a step and begins another; returns what pgqrs_step_complete() does.
+ * Completes a step and begins another; returns as pgqrs_step_complete().
  * *cancel_requested: the run was asked to stop, and no step was begun.
  */
 extern bool pgqrs_step_next(int64 run_id, int64 lease, const char *step_id,
