@@ -229,7 +229,7 @@ find_label(const char *type, const char *label, Oid schema)
 
 /* Fills the cache unless it is valid; false if the extension is not installed. */
 static bool
-load(void)
+load_catalog(void)
 {
 	if (cache.valid)
 		return true;
@@ -264,9 +264,9 @@ load(void)
 }
 
 static void
-require(void)
+require_catalog(void)
 {
-	if (!load())
+	if (!load_catalog())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension pgqrs is not installed in this database"),
@@ -276,7 +276,7 @@ require(void)
 Oid
 pgqrs_catalog_owner(void)
 {
-	require();
+	require_catalog();
 	return cache.owner;
 }
 
@@ -299,7 +299,7 @@ pgqrs_catalog_subscribed(void)
 
 	if (subscribed.known)
 		return subscribed.result;
-	require();
+	require_catalog();
 	changes = subscribed.changes;
 	for (int i = 0; i < TABLE_COUNT && !found; i++)
 		found = is_subscribed(cache.tables[i]);
@@ -311,28 +311,28 @@ pgqrs_catalog_subscribed(void)
 Oid
 pgqrs_catalog_schema(void)
 {
-	require();
+	require_catalog();
 	return cache.schema;
 }
 
 Oid
 pgqrs_catalog_table(PgqrsTableId id)
 {
-	require();
+	require_catalog();
 	return cache.tables[id];
 }
 
 Oid
 pgqrs_catalog_index(PgqrsIndexId id)
 {
-	require();
+	require_catalog();
 	return cache.indexes[id];
 }
 
 Oid
 pgqrs_catalog_sequence(PgqrsSequenceId id)
 {
-	require();
+	require_catalog();
 	return cache.sequences[id];
 }
 
@@ -342,7 +342,7 @@ pgqrs_catalog_sequence(PgqrsSequenceId id)
 uint64
 pgqrs_catalog_generation(PgqrsTableId id)
 {
-	require();
+	require_catalog();
 	return generations[id];
 }
 
@@ -375,14 +375,14 @@ Datum
 pgqrs_enum_datum(PgqrsEnumId type, int label)
 {
 	Assert(label >= 0 && label < enums[type].count);
-	require();
+	require_catalog();
 	return ObjectIdGetDatum(cache.labels[type][label]);
 }
 
 int
 pgqrs_enum_find(PgqrsEnumId type, Datum datum)
 {
-	require();
+	require_catalog();
 	for (int i = 0; i < enums[type].count; i++)
 		if (cache.labels[type][i] == DatumGetObjectId(datum))
 			return i;

@@ -280,7 +280,7 @@ fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 }
 
 static void
-deliver(Claim *claim, const PgqrsRow *message, bool is_run)
+deliver_message(Claim *claim, const PgqrsRow *message, bool is_run)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	PgqrsDelivery d = {
@@ -401,7 +401,7 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	pgqrs_event_of_message(EVENT_CLAIMED, rows->message,
 						   .attempt = DatumGetInt32(row.values[Messages_attempt - 1]),
 						   .failures = failures, .worker_id = claim->worker_id);
-	deliver(claim, &row, is_run);
+	deliver_message(claim, &row, is_run);
 }
 
 /*

@@ -164,7 +164,7 @@ typedef struct Start
 } Start;
 
 static bool
-receive(void *arg, const PgqrsDelivery *delivery)
+receive_claim(void *arg, const PgqrsDelivery *delivery)
 {
 	Start *start = arg;
 
@@ -184,7 +184,7 @@ pgqrs_start(const char *workflow, PgqrsNewRun *r,
 	claim.queue = workflow;
 	claim.message_id = *run_id;
 	claim.batch_size = r->is_inserted ? 1 : 0;
-	claim.deliver = receive;
+	claim.deliver = receive_claim;
 	claim.arg = &start;
 	pgqrs_claim(&claim);
 	return start.claimed;

@@ -322,7 +322,7 @@ remember_told_cancels(const Poll *poll)
 
 /* Takes a claimed message; false: the work is as much as one answer can hold. */
 static bool
-receive(void *arg, const PgqrsDelivery *d)
+receive_work(void *arg, const PgqrsDelivery *d)
 {
 	Poll *poll = arg;
 	MemoryContext old = MemoryContextSwitchTo(poll->context);
@@ -419,7 +419,7 @@ claim_work(Poll *poll)
 		.timeout = -1,
 		.by_poll = true,
 		.status = &poll->status,
-		.deliver = receive,
+		.deliver = receive_work,
 		.arg = poll,
 	});
 	add_all_steps(poll);

@@ -258,7 +258,7 @@ owner_may_work(TupleTableSlot *slot, const char *queue, List **refused)
 
 /* Whether the worker is subscribed to the queue and may claim from it. */
 static bool
-serves(TupleTableSlot *slot, const char *queue, List **refused)
+worker_serves(TupleTableSlot *slot, const char *queue, List **refused)
 {
 	List *patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
 	bool result = pgqrs_any_pattern_matches(patterns, queue) &&
@@ -348,7 +348,7 @@ find_serving(const char *queue, int max, List **found)
 
 		CHECK_FOR_INTERRUPTS();
 		if ((found == NULL && status_of(slot) != WORKER_READY) ||
-			is_silent(slot, now) || !serves(slot, queue, &refused))
+			is_silent(slot, now) || !worker_serves(slot, queue, &refused))
 			continue;
 		count++;
 		if (found == NULL)

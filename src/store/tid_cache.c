@@ -96,7 +96,7 @@ has_block(Relation table, BlockNumber block)
 }
 
 static void
-prune(Relation table, BlockNumber block)
+prune_block(Relation table, BlockNumber block)
 {
 	Buffer buffer = ReadBuffer(table, block);
 
@@ -121,7 +121,7 @@ pgqrs_tid_cache_fetch(PgqrsTableId id, Relation table, Snapshot snapshot,
 	if (!has_block(table, block))
 		return false;
 	if (tid_slots[id].fetches++ % PGQRS_PRUNE_EVERY == 0)
-		prune(table, block);
+		prune_block(table, block);
 	return table_tuple_fetch_row_version(table, &cached->tid, snapshot, slot) &&
 		has_key(id, slot, keys);
 }

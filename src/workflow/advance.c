@@ -52,7 +52,7 @@ require_waiting(PgqrsRunRows *rows, int64 run_id)
 
 /* An instant that has passed, or never comes, stays. */
 static TimestampTz
-earlier(const Advance *a, TimestampTz at)
+moved_earlier(const Advance *a, TimestampTz at)
 {
 	if (at <= a->now || TIMESTAMP_IS_NOEND(at))
 		return at;
@@ -70,7 +70,9 @@ advance_message(Advance *a, TimestampTz visible_after)
 		pgqrs_set(&row, Messages_visible_after, TimestampTzGetDatum(visible_after));
 	if (!pgqrs_is_null(message, Messages_deadline_at))
 	{
-		TimestampTz deadline = earlier(a, pgqrs_get_time(message, Messages_deadline_at));
+		TimestampTz deadline = moved_earlier(a,
+											 pgqrs_get_time(message,
+															Messages_deadline_at));
 
 		pgqrs_set(&row, Messages_deadline_at, TimestampTzGetDatum(deadline));
 		pgqrs_xact_request_duty(DUTY_EXPIRY, deadline);
@@ -91,7 +93,7 @@ advance_run(Advance *a)
 		pgqrs_error_run_not_found(a->run_id);
 	pgqrs_row_set(rows->runs, rows->run, Runs_deadline_at,
 				  pgqrs_value(TimestampTzGetDatum(
-					  earlier(a, pgqrs_get_time(rows->run, Runs_deadline_at)))));
+					  moved_earlier(a, pgqrs_get_time(rows->run, Runs_deadline_at)))));
 }
 
 /* Moves the instant of that key in a step's input; false: there is none. */
@@ -101,10 +103,10 @@ advance_input(const Advance *a, Datum *input, const char *key)
 	PgqrsJson json;
 	TimestampTz at;
 
-	if (!pgqrs_json_instant(*input, key, &at) || earlier(a, at) == at)
+	if (!pgqrs_json_instant(*input, key, &at) || moved_earlier(a, at) == at)
 		return false;
 	pgqrs_json_begin(&json);
-	pgqrs_json_put_instant(&json, key, earlier(a, at));
+	pgqrs_json_put_instant(&json, key, moved_earlier(a, at));
 	*input = pgqrs_json_merge(*input, pgqrs_json_end(&json));
 	return true;
 }
@@ -155,7 +157,7 @@ pgqrs_run_advance(int64 run_id, int64 by)
 									 TIMESTAMP_IS_NOEND(visible_after) ?
 										 DT_NOBEGIN :
 										 visible_after - by);
-	visible_after = earlier(&a, visible_after);
+	visible_after = moved_earlier(&a, visible_after);
 	advance_message(&a, visible_after);
 	advance_run(&a);
 	advance_steps(&a);

@@ -171,8 +171,8 @@ find_first_child(PgqrsChildSteps *c, PgqrsAnyWait *wait, Candidate *first)
 
 /* False: another call has taken the signal or child since. */
 static bool
-take(PgqrsStepRows *s, PgqrsChildSteps *c, const Candidate *first,
-	 PgqrsAnyResult *result)
+take_candidate(PgqrsStepRows *s, PgqrsChildSteps *c, const Candidate *first,
+			   PgqrsAnyResult *result)
 {
 	PgqrsSignalContent content;
 	PgqrsChildEnd end;
@@ -207,7 +207,7 @@ take_first(PgqrsStepRows *s, PgqrsAnyWait *wait, PgqrsAnyResult *result)
 		find_first_child(&children, wait, &first);
 		if (first.source == NULL)
 			return false;
-	} while (!take(s, &children, &first, result));
+	} while (!take_candidate(s, &children, &first, result));
 	return true;
 }
 
@@ -241,7 +241,7 @@ wait_deadline(const PgqrsStepRows *s, int64 timeout, TimestampTz now)
 }
 
 static void
-finish(PgqrsStepRows *s, const PgqrsAnyResult *result)
+finish_step(PgqrsStepRows *s, const PgqrsAnyResult *result)
 {
 	Datum input = pgqrs_json_any_taken(result->source, result->name);
 	Datum output = pgqrs_json_any_result(result->source, result->name,
@@ -273,7 +273,7 @@ take_or_wait(PgqrsStepRows *s, PgqrsAnyWait *wait, int64 timeout,
 		}
 		*result = (PgqrsAnyResult){FROM_TIMEOUT, NULL, PGQRS_NULL};
 	}
-	finish(s, result);
+	finish_step(s, result);
 	return true;
 }
 

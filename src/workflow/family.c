@@ -177,7 +177,7 @@ pgqrs_family_is_shared(int64 run_id)
 }
 
 static bool
-abandons(TupleTableSlot *slot, AttrNumber on_parent_end)
+is_abandoned(TupleTableSlot *slot, AttrNumber on_parent_end)
 {
 	return pgqrs_enum_value(ENUM_PARENT_END, pgqrs_get(slot, on_parent_end)) ==
 		PARENT_END_ABANDON;
@@ -194,7 +194,7 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 
 	begin_parents_scan(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
 	while (next_parent(&p))
-		if (!abandons(p.slot, Parents_on_parent_end))
+		if (!is_abandoned(p.slot, Parents_on_parent_end))
 			pgqrs_int64_list_add(ids, pgqrs_get_int64(p.slot, Parents_run_id));
 	end_parents_scan(&p);
 }
@@ -219,13 +219,14 @@ pgqrs_family_is_needed(PgqrsTable *runs, TupleTableSlot *run)
 	bool held;
 	ParentsScan p;
 
-	if (pgqrs_is_null(run, Runs_parent_run_id) || abandons(run, Runs_on_parent_end) ||
+	if (pgqrs_is_null(run, Runs_parent_run_id) ||
+		is_abandoned(run, Runs_on_parent_end) ||
 		parent_keeps_run(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id)))
 		return true;
 	held = false;
 	begin_parents_of_run(&p, run_id, false);
 	while (!held && next_parent(&p))
-		held = abandons(p.slot, Parents_on_parent_end) ||
+		held = is_abandoned(p.slot, Parents_on_parent_end) ||
 			parent_keeps_run(runs, slot, scanned_parent(&p));
 	end_parents_scan(&p);
 	return held;
