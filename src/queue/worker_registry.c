@@ -300,7 +300,7 @@ serves_any(TupleTableSlot *slot, List *queues)
 	{
 		ReadableQueue *readable = lfirst(lc);
 
-		if (serves(slot, readable->queue.name, &readable->refused))
+		if (worker_serves(slot, readable->queue.name, &readable->refused))
 			return true;
 	}
 	return false;
