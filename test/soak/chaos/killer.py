@@ -16,8 +16,8 @@ KINDS = {
     'launcher -TERM': 1,
     'client -9': 3,
     'client in a transaction': 3,
-    'Python worker -9': 2,
-    'Python worker -TERM': 1,
+    'worker -9': 3,
+    'worker -TERM': 2,
 }
 
 # After these, what was not flushed is gone.
@@ -64,7 +64,7 @@ class Killer:
         if kind.startswith('client'):
             return self.clients.kill(signal.SIGUSR1 if kind.endswith('transaction') else signal.SIGKILL)
         what, how = kind.rsplit(' -', 1)
-        if what == 'Python worker':
+        if what == 'worker':
             return self.workers.kill(signal.SIGKILL if how == '9' else signal.SIGTERM)
         return self.kill_process(PROCESSES[what], signal.SIGKILL if how == '9' else signal.SIGTERM)
 

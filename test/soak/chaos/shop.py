@@ -79,6 +79,6 @@ if __name__ == '__main__':
     logging.basicConfig(level='WARNING', format='%(asctime)s %(message)s')
     install()
     try:
-        app.work(name=sys.argv[2], concurrency=8, grace=2)
+        app.work(name=sys.argv[2], concurrency=5, grace=2)
     except (pgqrs.WorkerStopped, pgqrs.WorkerNotFound):
         sys.exit(SUPERSEDED)

@@ -1,7 +1,8 @@
-"""Workers of the Python client under the same kills, in a database of their own, and what they were promised."""
+"""Workers of each language on the same workflows, under the same kills, in a database of their own; and what they were promised."""
 
 import copy
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,16 +12,40 @@ import psycopg2
 import checker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COUNT = 2
+CLIENT = os.path.join(HERE, '../../../clients/typescript')
+# Kinds of workers, and how many there are of each.
+KINDS = {'Python': 2, 'TypeScript': 1, 'program': 1}
+MODULES = ('typescript/bin/tsc', 'pg/package.json', '@types/pg', '@types/node')
 START_TIME = 180    # seconds until the first order has ended, before any kill
 END_TIME = 120      # seconds until all that was started must have ended
 BATCH, MOST = 3, 60     # orders at a time, and how many may be alive
 SUPERSEDED = 3      # the exit code of a worker whose registration another one has taken; see shop.py
 LIVE = "status IN ('QUEUED', 'RUNNING', 'PAUSED')"
 
-# What the workers have done.
-COUNTS = """SELECT count(*) FILTER (WHERE workflow = 'order'), count(*) FILTER (WHERE workflow = 'leaf'),
-    (SELECT count(*) FROM effects WHERE name = 'mail') FROM pgqrs_runs WHERE status = 'SUCCESS'"""
+# What the workers of a kind have done: runs that they had last, and messages.
+COUNTS = """SELECT (SELECT count(*) FROM pgqrs_runs WHERE workflow = 'order' AND status = 'SUCCESS' AND worker LIKE %s),
+    (SELECT count(*) FROM pgqrs_runs WHERE workflow = 'leaf' AND status = 'SUCCESS' AND worker LIKE %s),
+    (SELECT count(*) FROM pgqrs_archive JOIN pgqrs_workers w USING (worker_id) JOIN sent USING (message_id) WHERE w.name LIKE %s)"""
+
+# A transaction of a run, or of a message, for shop.sh.
+FUNCTIONS = """
+CREATE FUNCTION write(id bigint, name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO effects VALUES (id, name);
+    IF random() < 0.1 THEN RAISE 'no'; END IF;
+END $$;
+CREATE FUNCTION write_and_complete(run bigint, lease bigint, step text) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    IF (pgqrs_step_begin(run, lease, step)).should_execute THEN
+        PERFORM write(run, step), pgqrs_step_complete(run, lease, step, '1');
+    END IF;
+    RETURN 1;
+END $$;
+CREATE FUNCTION write_and_archive(message bigint, lease bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF pgqrs_archive_message(message, lease) THEN PERFORM write(message, 'mail'); END IF;
+END $$;
+"""
 
 # Queries that find nothing.
 RULES = {
@@ -48,17 +73,42 @@ class Workers:
         self.main, self.history, self.rng = server, history, rng
         self.running, self.faults = {}, []
         self.orders = self.killed = 0
-        self.done = (0, 0, 0)
+        self.done, self.left_out = {}, {}
+        self.environment = {'PGHOST': server.socket, 'PGUSER': 'postgres', 'PGDATABASE': 'shop', 'PGAPPNAME': 'chaos client'}
 
     def prepare(self):
         self.main.query('CREATE DATABASE shop')
         self.server.query('''CREATE EXTENSION pgqrs;
             CREATE TABLE effects (id bigint NOT NULL, name text NOT NULL);
             CREATE TABLE sent (message_id bigint PRIMARY KEY);
-            CREATE TABLE cancelled (run_id bigint PRIMARY KEY);''')
-        for i in range(COUNT):
-            self.start(f'worker {i}')
+            CREATE TABLE cancelled (run_id bigint PRIMARY KEY);''' + FUNCTIONS)
+        self.commands = {'Python': [sys.executable, os.path.join(HERE, 'shop.py'), self.server.socket],
+                         'TypeScript': self.compile(), 'program': self.program()}
+        for kind, count in KINDS.items():
+            for i in range(count if self.commands[kind] else 0):
+                self.start(f'{kind} {i}')
         self.await_install()
+
+    def compile(self):
+        """The command of a worker in TypeScript, if there is what that needs; see test/lib/TypeScript.pm."""
+        folder = os.path.join(self.server.folder, 'typescript')
+        found = [path for path in (f'{CLIENT}/node_modules', '/usr/local/lib/node_modules', '/usr/lib/node_modules',
+                                   '/usr/local/share/nodejs/node_modules', '/usr/share/nodejs')
+                 if all(os.path.exists(os.path.join(path, module)) for module in MODULES)]
+        if not found or not shutil.which('node'):
+            self.left_out['TypeScript'] = 'no Node with its modules is there, see tools/packages'
+            return None
+        shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns('node_modules', 'build', 'dist'))
+        shutil.copy(os.path.join(HERE, 'shop.ts'), os.path.join(folder, 'test'))
+        os.symlink(found[0], os.path.join(folder, 'node_modules'))
+        subprocess.run(['node', 'node_modules/typescript/bin/tsc', '-p', 'test', '--preserveSymlinks'], cwd=folder, check=True)
+        return ['node', os.path.join(folder, 'build/test/shop.js'), self.server.socket]
+
+    def program(self):
+        if not shutil.which('pgqrs'):
+            self.left_out['program'] = 'it is not installed'
+            return None
+        return ['pgqrs', 'work', '-q', 'order', '-q', 'leaf', '-q', 'mail', '-x', os.path.join(HERE, 'shop.sh'), '-j', '3', '-g', '2', '-n']
 
     def await_install(self):
         """Waits until a worker has made the workflows; each of them may be killed from then on."""
@@ -67,13 +117,14 @@ class Workers:
                                 'FROM pgqrs_workflows', 'mail')[0][0]:
             self.replace()
             if self.faults or time.monotonic() > deadline:
-                raise RuntimeError(f'no worker of the Python client has started: {self.faults}')
+                raise RuntimeError(f'no worker in Python has started: {self.faults}')
             time.sleep(0.2)
 
     def start(self, name):
         with open(os.path.join(self.history, f'{name.replace(" ", "-")}.err'), 'a') as errors:
-            self.running[name] = subprocess.Popen([sys.executable, os.path.join(HERE, 'shop.py'), self.server.socket, name],
-                                                  stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+            process = subprocess.Popen([*self.commands[name.split()[0]], name], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                                       env={**os.environ, **self.environment})
+            self.running[name] = process
 
     def kill(self, number):
         process = self.rng.choice(list(self.running.values()))
@@ -86,7 +137,8 @@ class Workers:
         """Others instead of those that were killed or superseded."""
         for name, process in list(self.running.items()):
             if process.poll() is not None:
-                expected = (-9, SUPERSEDED, 0, -15) if hasattr(process, 'killed') else (-9, SUPERSEDED)
+                superseded = 1 if name.startswith('program') else SUPERSEDED
+                expected = (-9, superseded, 0, -15) if hasattr(process, 'killed') else (-9, superseded)
                 if process.returncode not in expected:
                     self.faults.append(f'{name} ended with {process.returncode}, see {name.replace(" ", "-")}.err')
                 self.start(name)
@@ -120,8 +172,11 @@ class Workers:
                 break
             self.replace()
             time.sleep(0.2)
-        self.done = self.server.query(COUNTS)[0]
-        self.faults += [f'no {what} was completed' for what, n in zip(('order', 'leaf', 'mail'), self.done) if n == 0]
+        for kind in KINDS:
+            if kind not in self.left_out:
+                self.done[kind] = self.server.query(COUNTS, *[f'{kind} %'] * 3)[0]
+                if not any(self.done[kind]):
+                    self.faults.append(f'workers of the kind {kind} completed nothing')
         for rule, query in RULES.items():
             self.faults += [f'{rule}: {row}' for row in self.server.query(query)]
         self.end()
@@ -132,9 +187,10 @@ class Workers:
             process.wait()
 
     def violations(self):
-        return [checker.Violation('python', text) for text in self.faults]
+        return [checker.Violation('workers', text) for text in self.faults]
 
     def summary(self):
-        orders, leaves, mails = self.done
-        return (f'workers of the Python client completed {orders} of {self.orders} orders, {leaves} children and {mails} messages; '
-                f'{self.killed} of the workers were killed')
+        lines = [f'workers of the kind {kind} completed {orders} of {self.orders} orders, {leaves} children and {mails} messages'
+                 for kind, (orders, leaves, mails) in self.done.items()]
+        lines += [f'workers of the kind {kind} are left out: {why}' for kind, why in self.left_out.items()]
+        return '\n'.join([*lines, f'{self.killed} of the workers were killed'])
