@@ -87,13 +87,9 @@ def make_invoice(run: pgqrs.Context, request: dict) -> str:
     def write(conn):
         conn.execute('INSERT INTO invoices (order_id, amount) VALUES (%(order_id)s, %(amount)s)', request)
     write()
+    # A worker in TypeScript sends it: mail.ts.
     app.produce('shop.mail', {'invoice of order': request['order_id']}, key=f'invoice {request["order_id"]}')
     return f'I-{request["order_id"]}'
-
-
-@app.queue('shop.mail')
-def send_mail(mail: dict) -> None:
-    print('mail:', json.dumps(mail), flush=True)
 
 
 @app.workflow(name='shop.report')

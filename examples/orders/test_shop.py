@@ -40,6 +40,24 @@ class Bank(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Relay(http.server.BaseHTTPRequestHandler):
+    """Of mails: fails at the first try of each, and knows a repeated one by its key."""
+    tries = collections.Counter()
+    sent = {}
+
+    def do_POST(self):
+        mail, key = self.rfile.read(int(self.headers['Content-Length'])), self.headers['Idempotency-Key']
+        self.tries[key] += 1
+        if self.tries[key] > 1:
+            self.sent[key] = json.loads(mail)
+        self.send_response(503 if self.tries[key] == 1 else 200)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
 def until(condition, what):
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -134,6 +152,24 @@ def test_order_is_paid_shipped_and_invoiced(shop, db):
     assert found['output'] == {'receipt': f'R order {order["order_id"]}', 'parcel': 'P-1', 'invoice': f'I-{order["order_id"]}'}
     assert (found['state'], stock(db)) == ('shipped', before - 1)
     assert db.execute('SELECT amount FROM invoices WHERE order_id = %s', (order['order_id'],)).fetchone() == (100,)
+
+
+@pytest.mark.skipif('MAILER' not in os.environ, reason='MAILER does not name what mail.ts was compiled to')
+def test_mailer_in_typescript_sends_each_invoice_once(shop, db):
+    relay = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Relay)
+    threading.Thread(target=relay.serve_forever, daemon=True).start()
+    mailer = subprocess.Popen(['node', os.environ['MAILER']], env={**os.environ, 'RELAY': f'http://127.0.0.1:{relay.server_port}'})
+    order = shop('POST', '/orders', {'item': 'book', 'customer': 'ann'}, key='mail')[1]['order_id']
+    waits(shop, order)
+    shop('POST', f'/orders/{order}/shipped', {'parcel': 'P-2'})
+    assert ended(shop, order)['status'] == 'SUCCESS'
+    until(lambda: {'invoice of order': order} in Relay.sent.values(), 'the mail is sent')
+    until(lambda: db.execute("SELECT count(*) = 0 FROM pgqrs_peek('shop.mail')").fetchone()[0], 'its message has ended')
+    mailer.terminate()
+    assert mailer.wait(PATIENCE) == 0
+    relay.shutdown()
+    mails = [mail['invoice of order'] for mail in Relay.sent.values()]
+    assert sorted(mails) == sorted(set(mails))
 
 
 def test_worker_dies(shop, db):

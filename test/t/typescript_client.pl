@@ -22,8 +22,9 @@ sub compiles
 compiles('.', 'the client compiles');
 compiles('test', 'the tests of the client compile');
 my $page = slurp_file("$FindBin::RealBin/../../docs/clients/typescript.md");
-append_to_file("$dir/example/page.ts", join "\n", $page =~ /^```ts\n(.*?)^```/msg);
-compiles('example', 'the example and the program of the page compile, with the types of the package');
+my ($compiled, $errors) = compile_programs($dir, page => join("\n", $page =~ /^```ts\n(.*?)^```/msg),
+	mail => slurp_file("$FindBin::RealBin/../../examples/orders/mail.ts"));
+ok($compiled, 'the program of the page and an example compile, with the types of the package') or diag($errors);
 
 SKIP:
 {

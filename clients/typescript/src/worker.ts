@@ -14,7 +14,7 @@ import { delivery } from './trace.js';
 export interface WorkerOptions {
 	/** Runs and messages at once. */
 	concurrency?: number;
-	/** Milliseconds (or an interval of the form '30 s') that these may take to end after SIGTERM; then they are given back. */
+	/** Milliseconds that these may take to end after SIGTERM; then, or after a second one, they are given back. */
 	grace?: number;
 	/** Connections that the handlers share, besides the one that polls. */
 	connections?: number;
@@ -50,6 +50,8 @@ export class Worker {
 	#id: number | undefined;
 	/** Aborts when the worker is to take nothing new. */
 	readonly #draining = new AbortController();
+	/** When what has not ended is given back. */
+	#deadline = Infinity;
 
 	constructor(app: App, options: WorkerOptions = {}) {
 		this.#app = app;
@@ -66,7 +68,7 @@ export class Worker {
 	async run(): Promise<void> {
 		const drain = (): void => this.drain();
 		const signals = this.#options.signals === false ? [] : STOP_SIGNALS;
-		for (const signal of signals) process.once(signal, drain);
+		for (const signal of signals) process.on(signal, drain);
 		try {
 			await this.#register();
 			if (this.#id !== undefined) await this.#work(false);
@@ -86,8 +88,9 @@ export class Worker {
 		}
 	}
 
-	/** Takes nothing new; the worker ends when what it holds has ended. */
+	/** Takes nothing new; the worker ends when what it holds has ended.  The second time: gives that back. */
 	drain(): void {
+		this.#deadline = Date.now() + (this.#draining.signal.aborted ? 0 : this.#grace);
 		if (this.#draining.signal.aborted) return;
 		this.#draining.abort();
 		this.#app.log.info(`pgqrs: ${this.name} drains: ${this.#held.size} to end`);
@@ -163,21 +166,21 @@ export class Worker {
 				if (error instanceof WorkerStopped || error instanceof WorkerNotFound || error instanceof Incompatible) throw error;
 				this.#app.log.warn(`pgqrs: ${this.name} tries again: ${(error as Error).message}`);
 			}
-			if (this.#draining.signal.aborted && this.#held.size === 0) return undefined;
-			await backOff(tries + 3, this.#held.size === 0 ? this.#draining.signal : undefined);
+			const draining = this.#draining.signal.aborted;
+			if (draining && (this.#held.size === 0 || Date.now() >= this.#deadline)) return undefined;
+			await backOff(draining ? 5 : tries + 3, this.#held.size === 0 ? this.#draining.signal : undefined);
 		}
 	}
 
 	async #work(untilIdle: boolean): Promise<void> {
-		let deadline: number | undefined;
 		for (;;) {
 			let timeout = untilIdle && this.#held.size === 0 ? 0 : POLL;
 			if (this.#draining.signal.aborted) {
-				deadline ??= Date.now() + this.#grace;
-				timeout = Math.min(timeout, deadline - Date.now());
+				// A second signal moves the deadline.
+				timeout = Math.min(1000, this.#deadline - Date.now());
 				if (this.#held.size === 0) return;
 				if (timeout <= 0) {
-					this.#app.log.warn(`pgqrs: ${this.name} gives back ${this.#held.size} that did not end in ${this.#grace} ms`);
+					this.#app.log.warn(`pgqrs: ${this.name} gives back ${this.#held.size} that did not end in time`);
 					return;
 				}
 			}

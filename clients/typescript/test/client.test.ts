@@ -573,6 +573,25 @@ test('a drained worker ends what it holds, and gives back what takes too long', 
 	await app.close();
 });
 
+test('a worker that is drained a second time gives back what it holds at once', async () => {
+	const app = newApp();
+	let begun = 0;
+	const workflow = app.workflow(`twice${number}`, (run) => {
+		begun++;
+		return new Promise((resolve) => run.signal.addEventListener('abort', resolve));
+	});
+	await app.install();
+	const worker = app.worker({ grace: 3_600_000 });
+	const running = worker.run();
+	const run = await workflow.start();
+	await until(() => begun === 1, 'it is claimed');
+	process.emit('SIGTERM');
+	process.emit('SIGTERM');
+	await running;
+	assert.deepEqual(await query('SELECT failures, leased FROM pgqrs_peek($1) WHERE run_id = $2', workflow.name, run.runId), [{ failures: 0, leased: false }]);
+	await app.close();
+});
+
 test('messages: archived with own writes, nacked after an error, dead if that is permanent', async () => {
 	const app = newApp();
 	const got: unknown[] = [];
