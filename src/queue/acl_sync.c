@@ -371,6 +371,33 @@ grant_schema(const char *grantee, Oid role)
 }
 
 /*
+ * Grants EXECUTE on the functions that the privileges allow, or revokes it on the
+ * others.
+ */
+static void
+sync_functions(const char *grantee, Oid role, int mask, bool is_grant)
+{
+	List *objects = NIL;
+
+	for (int i = 0; i < lengthof(functions); i++)
+		if (((functions[i].needs & mask) != 0) == is_grant)
+			objects = add_function(objects, functions[i].name, role, is_grant);
+	run_grant(is_grant, OBJECT_ROUTINE, objects, "execute", grantee);
+}
+
+/* The same for SELECT on views. */
+static void
+sync_views(const char *grantee, Oid role, int mask, bool is_grant)
+{
+	List *objects = NIL;
+
+	for (int i = 0; i < lengthof(views); i++)
+		if (((views[i].needs & mask) != 0) == is_grant)
+			objects = add_view(objects, views[i].name, role, is_grant);
+	run_grant(is_grant, OBJECT_TABLE, objects, "select", grantee);
+}
+
+/*
  * Aligns a role's rights on functions, views and the schema with its rows.
  * Rights granted by roles other than the objects' owner stay, as does USAGE on
  * the schema, which the role may have had before.
@@ -380,7 +407,6 @@ pgqrs_acl_sync(const char *grantee)
 {
 	int mask = pgqrs_privileges_of_grantee(grantee);
 	Oid role = ACL_ID_PUBLIC;
-	List *lists[2] = {NIL, NIL}; /* to be revoked, to be granted */
 
 	if (strcmp(grantee, PGQRS_PUBLIC) != 0)
 	{
@@ -389,24 +415,10 @@ pgqrs_acl_sync(const char *grantee)
 			return;
 	}
 
-	for (int i = 0; i < lengthof(functions); i++)
-	{
-		bool wanted = (functions[i].needs & mask) != 0;
-
-		lists[wanted] = add_function(lists[wanted], functions[i].name, role, wanted);
-	}
-	run_grant(false, OBJECT_ROUTINE, lists[false], "execute", grantee);
-	run_grant(true, OBJECT_ROUTINE, lists[true], "execute", grantee);
-
-	lists[false] = lists[true] = NIL;
-	for (int i = 0; i < lengthof(views); i++)
-	{
-		bool wanted = (views[i].needs & mask) != 0;
-
-		lists[wanted] = add_view(lists[wanted], views[i].name, role, wanted);
-	}
-	run_grant(false, OBJECT_TABLE, lists[false], "select", grantee);
-	run_grant(true, OBJECT_TABLE, lists[true], "select", grantee);
+	sync_functions(grantee, role, mask, false);
+	sync_functions(grantee, role, mask, true);
+	sync_views(grantee, role, mask, false);
+	sync_views(grantee, role, mask, true);
 
 	if (mask != 0)
 		grant_schema(grantee, role);
