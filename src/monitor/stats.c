@@ -178,7 +178,8 @@ count_messages(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 		bool is_due = visible_after <= r->now;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!(is_due ? pgqrs_scan_visible : pgqrs_scan_fetch)(&scan, slot))
+		if (!(is_due ? pgqrs_scan_visible(&scan, slot) :
+					   pgqrs_scan_fetch(&scan, slot)))
 			continue;
 		if (is_due)
 		{

@@ -192,7 +192,7 @@ SELECT isnt(pgqrs_start_child(:run, :lease, 'c', 'child'), :child::bigint, 'a re
 SELECT is(ready, false, 'the end of the first child does not count')
 	FROM pgqrs_await_any(:run, :lease, 'w', children => '{c}');
 
--- Crashes of before do not count after an answer, or a park.
+-- Earlier crashes do not count after an answer, or a wait.
 SELECT * FROM pg_temp.start('job') \gset
 SELECT pg_temp.due(:run), pgqrs_signal(:run, 'x') \g /dev/null
 SELECT pg_temp.claim(:run) AS lease \gset

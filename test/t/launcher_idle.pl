@@ -16,7 +16,7 @@ sub sql
 	return $node->safe_psql($database // 'postgres', $query);
 }
 
-# Much that is not due: delayed messages, live leases, the archive, parked
+# Much that is not due: delayed messages, live leases, the archive, waiting
 # runs, deadlines of tomorrow.
 my $much = 20_000;
 sql('CREATE DATABASE much');

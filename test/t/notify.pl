@@ -170,7 +170,7 @@ await(qr/^pgqrs_queue_$wf$/);
 pass('COMMIT PREPARED after a restart notifies');
 
 #
-# A signal that comes while its run parks: neither sees the other, the worker
+# A signal that comes while its run begins to wait: neither sees the other, the worker
 # looks after both have committed.
 #
 

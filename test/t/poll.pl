@@ -231,7 +231,7 @@ sub held_run
 my @ends = (
 	[ 'completes', 'pgqrs_complete_run(%1$d, %2$d)' ],
 	[ 'fails', q(pgqrs_fail_run(%1$d, %2$d, '{"type": "e"}')) ],
-	[ 'parks', q(pgqrs_sleep(%1$d, %2$d, 's', '1 hour')) ],
+	[ 'begins to sleep', q(pgqrs_sleep(%1$d, %2$d, 's', '1 hour')) ],
 	[ 'is given back', q(pgqrs_release_message(%1$d, %2$d, '1 hour')) ],
 	[ 'is retried', q(pgqrs_step_fail(%1$d, %2$d, 's', '{"type": "e"}', retry_after => '1 hour')) ],
 	[ 'is moved by an operator', q(pgqrs_set_visibility(%1$d, now() + interval '1 hour')) ],
