@@ -150,7 +150,7 @@ my $idle = flushes_of(0);
 my $busy = flushes_of(10);
 is(sql(q{SELECT count(*) FROM pgqrs_runs WHERE workflow = 'steps' AND status = 'SUCCESS'}), 10, 'the Python client makes ten runs');
 # Once in many runs a sequence is flushed, too.
-cmp_ok(($busy - $idle) / 10, '<', 3 + 2.5, "which are n + 2 flushes each ($busy in all, $idle without runs)");
+cmp_ok(($busy - $idle) / 10, '<', 3 + 2.5, "each of them takes n + 2 flushes ($busy in all, $idle without runs)");
 
 # The user's setting.
 is(sql(qq{$claim SHOW synchronous_commit}), "1\non", 'synchronous_commit is on again after the commit of a claim');

@@ -93,7 +93,7 @@ sql("SELECT pgqrs_create_queue('a', visibility_timeout => '1 hour'), pgqrs_creat
 raise_floor('a', 0);
 raise_floor('a', 7);
 raise_floor('b', 0);
-is(health('floors'), '3 of 4096|t|', 'a floor per queue and priority');
+is(health('floors'), '3 of 4096|t|', 'claims make a floor for each queue and priority');
 like(health('floors raised'), qr/^[1-9]\d*\|t\|$/, 'claims have raised floors');
 like(health('index entries per claim'), qr/^[1-9]\d?\.\d\|t\|$/, 'claims read few index entries');
 is(maintain(), '', 'a sweep finds no message below the floors');

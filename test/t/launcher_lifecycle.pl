@@ -227,7 +227,7 @@ for my $process ('worker', 'launcher')
 {
 	my $pid = $process eq 'worker' ? await_worker($node, 'd') : background_pid($node);
 	kill 'KILL', $pid;
-	ok(await_log($node, qr/\(PID $pid\) was terminated by signal 9/), "kill -9 of the $process");
+	ok(await_log($node, qr/\(PID $pid\) was terminated by signal 9/), "the server log reports the kill -9 of the $process");
 	ok(await_log($node, qr/database system is ready to accept connections/, $process eq 'worker' ? 2 : 3), 'the server restarts after the kill -9');
 	ok(is_served($node, $_), "database $_ is served") for 'postgres', 'd';
 }

@@ -62,9 +62,9 @@ is(sql("LOAD 'pgqrs'; SELECT string_agg(name || '=' || setting || coalesce(unit,
 	WHERE name IN ('pgqrs.worker_timeout', 'pgqrs.heartbeat_flush', 'pgqrs.payload_warn', 'pgqrs.payload_max', 'pgqrs.clock_offset')"),
 	'pgqrs.clock_offset=0ms pgqrs.heartbeat_flush=10000ms pgqrs.payload_max=2097152B pgqrs.payload_warn=1048576B pgqrs.worker_timeout=60000ms',
 	'after LOAD the settings have their defaults');
-is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.payload_max = '1 MB'"), '55P02', 'none is a session\'s');
-is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.nonsense = '1'"), '42602', 'others do not exist');
-is(sqlstate($node, "LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 B'"), '22023', 'values have bounds');
+is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.payload_max = '1 MB'"), '55P02', 'a session may not set payload_max');
+is(sqlstate($node, "LOAD 'pgqrs'; SET pgqrs.nonsense = '1'"), '42602', 'a session may not set a setting that does not exist');
+is(sqlstate($node, "LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 B'"), '22023', 'ALTER SYSTEM refuses a value out of bounds');
 sql("LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.payload_max = '1 kB'");
 sql('SELECT pg_reload_conf()');
 $node->poll_query_until('postgres', "SELECT pgqrs_version() <> '' AND current_setting('pgqrs.payload_max') = '1kB'")
@@ -124,15 +124,15 @@ sub contents
 my $before = contents($node);
 for my $call (@writers)
 {
-	is(sqlstate($node, "BEGIN READ ONLY; SELECT $call"), '25006', "read only: $call");
+	is(sqlstate($node, "BEGIN READ ONLY; SELECT $call"), '25006', "read only: $call is refused");
 }
 is(contents($node), $before, 'read only: refused calls have written no row');
 for my $call (sort keys %readers)
 {
 	my $query = 'SELECT ' . ($readers{$call} // $call);
-	is(sql("BEGIN READ ONLY; $query"), sql($query), "read only: $call");
+	is(sql("BEGIN READ ONLY; $query"), sql($query), "read only: $call answers as elsewhere");
 }
-is(sqlstate($node, "BEGIN READ ONLY; SELECT * FROM $_"), '', "read only: $_") for @views;
+is(sqlstate($node, "BEGIN READ ONLY; SELECT * FROM $_"), '', "read only: the view $_ can be read") for @views;
 
 # A parallel query never runs one of ours in a worker.
 sql('CREATE TABLE many AS SELECT g FROM generate_series(1, 10000) g; ALTER TABLE many SET (parallel_workers = 2); ANALYZE many');
@@ -143,7 +143,7 @@ unlike(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_enqueue('jo
 is(sql("$parallel; SELECT count(pgqrs_enqueue('jobs', '1')) FROM many WHERE g <= 10"), '10', 'that query sends its messages in the leader');
 like(sql("$parallel; EXPLAIN SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), qr/Gather/, 'the planner makes a parallel plan for a query that calls pgqrs_now()');
 is(sql("$parallel; SELECT count(*) FROM many WHERE pgqrs_now() > '2020-01-01'"), '10000', 'pgqrs_now() returns a time in parallel workers');
-is(sqlstate($node, "$parallel; SELECT * FROM $_"), '', "parallel: $_") for @views;
+is(sqlstate($node, "$parallel; SELECT * FROM $_"), '', "parallel: the view $_ can be read") for @views;
 is(sql("$parallel; SELECT (pgqrs_get_run($run)).status"), 'SUCCESS', 'pgqrs_get_run() answers where parallel plans are forced');
 
 # A standby.
@@ -156,14 +156,14 @@ $before = contents($node);
 is(contents($standby), $before, 'standby: all tables have the rows of the primary');
 for my $call (@writers)
 {
-	is(sqlstate($standby, "SELECT $call"), '25006', "standby: $call");
+	is(sqlstate($standby, "SELECT $call"), '25006', "standby: $call is refused");
 }
 for my $call (sort keys %readers)
 {
 	my $query = 'SELECT ' . ($readers{$call} // $call);
-	is(sql($query, $standby), sql($query), "standby: $call");
+	is(sql($query, $standby), sql($query), "standby: $call answers as on the primary");
 }
-is(sql("SELECT count(*) FROM $_", $standby), sql("SELECT count(*) FROM $_"), "standby: $_") for @views;
+is(sql("SELECT count(*) FROM $_", $standby), sql("SELECT count(*) FROM $_"), "standby: the view $_ has as many rows as on the primary") for @views;
 
 # The procedures: one reads only, the other's worker gives signs of life.
 my $waits = sql("SELECT pgqrs_trigger('flow')");
