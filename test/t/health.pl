@@ -74,7 +74,7 @@ sub hide_inserts
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health WHERE ok IS DISTINCT FROM true OR hint IS NOT NULL'), 'background worker',
 	'on a fresh server only the paused background worker is not ok');
 is(sql('SELECT string_agg(item, \', \') FROM pgqrs_health'),
-	'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire', 'the items');
+	'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire', 'pgqrs_health has these items in this order');
 is(health('version'), sql('SELECT extversion FROM pg_extension WHERE extname = \'pgqrs\'') . '|t|', 'the item version shows the installed version');
 is(health('preloaded'), 'yes|t|', 'the item preloaded says yes');
 is(health('background worker'), 'none: paused|f|Set pgqrs.paused to off and reload the configuration.', 'a paused background worker is not ok');
