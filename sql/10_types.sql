@@ -29,6 +29,14 @@ CREATE TYPE pgqrs_parent_end AS ENUM
 	('cancel', 'abandon');
 COMMENT ON TYPE pgqrs_parent_end IS 'what happens to a live child when its parent ends in ERROR or CANCELLED';
 
+CREATE TYPE pgqrs_on_cancel AS ENUM
+	('end', 'deliver');
+COMMENT ON TYPE pgqrs_on_cancel IS 'what a request to stop does with a run that was claimed before: ends it, or delivers it once more, so that its handler undoes what it did';
+
+CREATE TYPE pgqrs_undo_cause AS ENUM
+	('cancel', 'timeout');
+COMMENT ON TYPE pgqrs_undo_cause IS 'why a run is undone: a cancel, or its deadline';
+
 CREATE TYPE pgqrs_overlap AS ENUM
 	('allow', 'skip', 'cancel');
 COMMENT ON TYPE pgqrs_overlap IS 'what a schedule does while its previous run is live';

@@ -25,9 +25,11 @@ CREATE TABLE pgqrs_queues (
 	is_workflow boolean NOT NULL,
 	name text COLLATE "C" NOT NULL,
 	deleted_at timestamptz,
+	on_cancel pgqrs_on_cancel,
 	CONSTRAINT pgqrs_queues_pkey PRIMARY KEY (queue_id)
 );
 COMMENT ON TABLE pgqrs_queues IS 'queues; is_workflow marks the queue of the workflow of the same name';
+COMMENT ON COLUMN pgqrs_queues.on_cancel IS 'of a workflow; NULL for other queues';
 COMMENT ON COLUMN pgqrs_queues.deleted_at IS 'set: the queue was deleted; no function finds it, and retention removes its rows';
 CREATE UNIQUE INDEX pgqrs_queues_name_idx ON pgqrs_queues (name) WHERE deleted_at IS NULL;
 COMMENT ON INDEX pgqrs_queues_name_idx IS 'names of queues; the name of a deleted queue is free';
@@ -55,6 +57,8 @@ CREATE TABLE pgqrs_messages (
 	headers jsonb,
 	last_error jsonb,
 	exhausted_at timestamptz,
+	children_after bigint,
+	undo boolean,
 	-- each claim adds an entry beside the one that is there
 	CONSTRAINT pgqrs_messages_pkey PRIMARY KEY (message_id) WITH (fillfactor = 50)
 );
@@ -74,6 +78,11 @@ CREATE INDEX pgqrs_messages_exhausted_idx ON pgqrs_messages (exhausted_at) WHERE
 COMMENT ON INDEX pgqrs_messages_exhausted_idx IS 'last leases, whose expiry exhausts the message';
 CREATE INDEX pgqrs_messages_waiting_idx ON pgqrs_messages (waiting_for, message_id) WHERE waiting_for IS NOT NULL;
 COMMENT ON INDEX pgqrs_messages_waiting_idx IS 'runs that wait for a signal or the end of a child, and runs whose worker was asked to stop';
+
+COMMENT ON COLUMN pgqrs_messages.undo IS 'true: the run was asked to stop and is delivered to be undone; else NULL';
+COMMENT ON COLUMN pgqrs_messages.children_after IS 'of an undo: the children with greater ids are still to be cancelled';
+CREATE INDEX pgqrs_messages_children_idx ON pgqrs_messages (message_id) WHERE children_after IS NOT NULL;
+COMMENT ON INDEX pgqrs_messages_children_idx IS 'undone runs whose children are still to be cancelled';
 
 -- Each message leaves two dead rows.  A share of the table is the wrong measure
 -- for a queue whose backlog may be large or empty: autovacuum starts by count,
@@ -202,9 +211,13 @@ CREATE TABLE pgqrs_workflow_runs (
 	input jsonb,
 	output jsonb,
 	error jsonb,
+	undo_cause pgqrs_undo_cause,
+	undone boolean,
 	CONSTRAINT pgqrs_workflow_runs_pkey PRIMARY KEY (run_id)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE pgqrs_workflow_runs IS 'workflow runs, ended ones included';
+COMMENT ON COLUMN pgqrs_workflow_runs.undo_cause IS 'set: a request to stop delivers the run to be undone';
+COMMENT ON COLUMN pgqrs_workflow_runs.undone IS 'true: the undo has ended by pgqrs_acknowledge_cancel(); else NULL';
 CREATE UNIQUE INDEX pgqrs_workflow_runs_key_idx ON pgqrs_workflow_runs (workflow_id, idempotency_key)
 	WHERE idempotency_key IS NOT NULL AND key_scope OPERATOR(pg_catalog.=) 'retained' AND deleted_at IS NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_key_idx IS 'idempotency keys of runs that keep theirs after the end';
@@ -242,9 +255,11 @@ CREATE TABLE pgqrs_workflow_steps (
 	error jsonb,
 	history jsonb,
 	reason jsonb,
+	undo boolean,
 	CONSTRAINT pgqrs_workflow_steps_pkey PRIMARY KEY (run_id, step_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE pgqrs_workflow_steps IS 'steps of workflow runs, one row each with its last ten failures';
+COMMENT ON COLUMN pgqrs_workflow_steps.undo IS 'true: the undo of the run recorded the step; else NULL';
 
 CREATE TABLE pgqrs_run_signals (
 	signal_id bigint NOT NULL,

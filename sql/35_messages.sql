@@ -84,7 +84,7 @@ COMMENT ON FUNCTION pgqrs_set_visibility(bigint, timestamptz) IS
 CREATE FUNCTION pgqrs_replay_message(message_id bigint, payload jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_replay_message';
 COMMENT ON FUNCTION pgqrs_replay_message(bigint, jsonb) IS
-'a dead letter becomes claimable again under the same id, without attempts and failures; payload replaces its payload unless NULL (of a run: 22023, use pgqrs_rerun()). A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, a new deadline is set. Errors: PQ004 no such message, PQ008 payload too large, PQ016 not a dead letter, or its idempotency key is taken, 42501.';
+'a dead letter becomes claimable again under the same id, without attempts and failures; payload replaces its payload unless NULL (of a run: 22023, use pgqrs_rerun()). A run in ERROR goes back to QUEUED: finished steps stay, failed ones may run again, a new deadline is set. An undo that failed goes on. Errors: PQ004 no such message, PQ008 payload too large, PQ016 not a dead letter, its run was undone, or its idempotency key is taken, 42501.';
 
 CREATE FUNCTION pgqrs_replay_queue(queue text, max_rows int = NULL, error_type text = NULL)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_replay_queue';

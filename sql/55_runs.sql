@@ -21,7 +21,7 @@ COMMENT ON FUNCTION pgqrs_complete_run(bigint, bigint, jsonb) IS
 CREATE FUNCTION pgqrs_fail_run(run_id bigint, lease bigint, error jsonb, retryable boolean = false, retry_after interval = NULL)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_fail_run';
 COMMENT ON FUNCTION pgqrs_fail_run(bigint, bigint, jsonb, boolean, interval) IS
-'the run failed. Exhausted or not retryable: it ends in ERROR and NULL is returned. Otherwise the lease ends and the time of the retry is returned, after retry_after or the policy''s backoff. An oversized error is truncated. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, 22004, 42501.';
+'the run failed. Exhausted or not retryable: it ends in ERROR and NULL is returned. A lease from before a request to undo the run ends, and the run is claimable at once. Otherwise the lease ends and the time of the retry is returned, after retry_after or the policy''s backoff. An oversized error is truncated. Errors: PQ003 no such run, PQ006 stale lease, PQ010 cancelled, PQ007 ended or past its deadline, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_set_progress(run_id bigint, lease bigint, progress jsonb)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_set_progress';

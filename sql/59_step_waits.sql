@@ -67,7 +67,7 @@ COMMENT ON FUNCTION pgqrs_await_any(bigint, bigint, text, text[], text[], interv
 CREATE FUNCTION pgqrs_cancel_run(run_id bigint, reason text = NULL)
 RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_cancel_run';
 COMMENT ON FUNCTION pgqrs_cancel_run(bigint, text) IS
-'cancels a run and returns its new status. CANCELLED: the run was not under a live lease. RUNNING: the worker that holds the lease was asked to stop: its calls that begin a step or a wait get PQ010, extending reports it, and the run is CANCELLED when the worker acknowledges, fails, or loses its lease; if the worker completes the run, that counts. An ended run stays as it is. Live children are cancelled, too, unless they were started with on_parent_end => ''abandon''. Errors: PQ003 no such run, 22004, 42501.';
+'cancels a run and returns its new status. CANCELLED: the run was not under a live lease. RUNNING: the worker that holds the lease was asked to stop: its calls that begin a step or a wait get PQ010, extending reports it, and the run is CANCELLED when the worker acknowledges, fails, or loses its lease; if the worker completes the run, that counts. Of a workflow with on_cancel => ''deliver'' a run that was claimed before does not end: it becomes claimable once no lease is live, and is delivered with cancel_requested to be undone; its status is returned; another call changes nothing. An ended run stays as it is. Live children are cancelled, too, unless they were started with on_parent_end => ''abandon''. Errors: PQ003 no such run, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_cancel_runs(workflow text, status text = NULL, tags jsonb = NULL, max_rows int = 1000, reason text = NULL,
 	error_type text = NULL, created_after timestamptz = NULL, created_before timestamptz = NULL, after_run_id bigint = NULL)
@@ -78,7 +78,7 @@ COMMENT ON FUNCTION pgqrs_cancel_runs(text, text, jsonb, int, text, text, timest
 CREATE FUNCTION pgqrs_acknowledge_cancel(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_acknowledge_cancel';
 COMMENT ON FUNCTION pgqrs_acknowledge_cancel(bigint, bigint, jsonb) IS
-'the worker acknowledges a request to cancel, after its cleanup: the run is CANCELLED now, with that output unless NULL. A repeated call under the same lease has no effect. Errors: PQ003 no such run, PQ006 stale lease, PQ007 ended otherwise or past its deadline, PQ016 not asked to stop, PQ008 too large, 22004, 42501.';
+'the worker acknowledges a request to cancel, after its cleanup: the run is CANCELLED now, with that output unless NULL. Of a workflow with on_cancel => ''deliver'' a lease from before the request ends, and the run is delivered to be undone; under a lease of that delivery the run ends, CANCELLED, or for a deadline in ERROR with the type timeout. A repeated call under the same lease has no effect. Errors: PQ003 no such run, PQ006 stale lease, PQ007 ended otherwise or past its deadline, PQ016 not asked to stop, PQ008 too large, 22004, 42501.';
 
 CREATE FUNCTION pgqrs_advance(run_id bigint, by interval)
 RETURNS timestamptz LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_advance';
@@ -93,4 +93,4 @@ COMMENT ON FUNCTION pgqrs_delete_run(bigint, text) IS
 CREATE FUNCTION pgqrs_rerun(run_id bigint, input jsonb = NULL, from_step text = NULL, keep_finished boolean = false)
 RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_rerun';
 COMMENT ON FUNCTION pgqrs_rerun(bigint, jsonb, text, boolean) IS
-'starts a new run with the workflow, input (unless one is given), priority, tags, headers, retry policy and timeout of an ended run, without its idempotency key and parent, and returns the new run''s id. The new run executes all steps; with from_step it keeps the steps that succeeded and were started before that step, with their outputs; with keep_finished it keeps all steps that succeeded, except from_step. Errors: PQ003 no such run, PQ016 the run has not ended, PQ008 too large, 22023 no such step, 22004, 42501.';
+'starts a new run with the workflow, input (unless one is given), priority, tags, headers, retry policy and timeout of an ended run, without its idempotency key and parent, and returns the new run''s id. The new run executes all steps; with from_step it keeps the steps that succeeded and were started before that step, with their outputs; with keep_finished it keeps all steps that succeeded, except from_step; steps of an undo are not kept. Errors: PQ003 no such run, PQ016 the run has not ended, or is to keep steps that were undone, PQ008 too large, 22023 no such step, 22004, 42501.';

@@ -99,12 +99,13 @@ CREATE FUNCTION pgqrs_list_steps(
 	run_id bigint, OUT step_id text, OUT kind text, OUT status text,
 	OUT attempt integer, OUT failures integer, OUT input jsonb,
 	OUT output jsonb, OUT error jsonb, OUT history jsonb,
-	OUT started_at timestamptz, OUT completed_at timestamptz
+	OUT started_at timestamptz, OUT completed_at timestamptz,
+	OUT undo boolean
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 10
 AS 'MODULE_PATHNAME', 'sql_list_steps';
 COMMENT ON FUNCTION pgqrs_list_steps(bigint) IS
-'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. Needs read on its workflow. Errors: 22004, 42501, PQ003.';
+'The steps of a run in the order of started_at. history: the last ten failures as [{"attempt", "at", "error"}]. undo: the undo of the run recorded it. Needs read on its workflow. Errors: 22004, 42501, PQ003.';
 
 CREATE FUNCTION pgqrs_peek(
 	queue text, n integer = 10, OUT message_id bigint, OUT priority integer,

@@ -138,7 +138,8 @@ CREATE VIEW @extschema@.pgqrs_steps WITH (security_barrier) AS
 		s.history,
 		s.reason,
 		s.started_at,
-		s.completed_at
+		s.completed_at,
+		s.undo IS NOT NULL AS undo
 	FROM @extschema@.pgqrs_workflow_steps AS s
 		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = s.run_id
 		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
@@ -158,6 +159,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_steps.history IS 'the last ten failures: [{"
 COMMENT ON COLUMN @extschema@.pgqrs_steps.reason IS 'why a PAUSE step waits';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.started_at IS 'when the step was begun first';
 COMMENT ON COLUMN @extschema@.pgqrs_steps.completed_at IS 'when the step ended in SUCCESS or ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_steps.undo IS 'whether the undo of the run recorded the step';
 
 CREATE VIEW @extschema@.pgqrs_run_parents WITH (security_barrier) AS
 	SELECT r.run_id,

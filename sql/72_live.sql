@@ -11,7 +11,7 @@ CREATE VIEW @extschema@.pgqrs_live_runs WITH (security_barrier) AS
 		r.status::pg_catalog.text AS status,
 		CASE
 			WHEN m.lease IS NOT NULL AND m.visible_after <= (SELECT @extschema@.pgqrs_now()) THEN 'expired'
-			WHEN m.lease IS NOT NULL AND r.cancel_requested_at IS NOT NULL THEN 'cancel requested'
+			WHEN m.waiting_for = 'cancel' THEN 'cancel requested'
 			WHEN m.lease IS NOT NULL THEN 'held'
 			WHEN m.visible_after <= (SELECT @extschema@.pgqrs_now()) THEN 'ready'
 			WHEN r.status = 'PAUSED' THEN 'parked'
@@ -23,7 +23,8 @@ CREATE VIEW @extschema@.pgqrs_live_runs WITH (security_barrier) AS
 		s.kind::pg_catalog.text AS step_kind,
 		CASE
 			WHEN m.lease IS NOT NULL AND m.visible_after <= (SELECT @extschema@.pgqrs_now()) THEN m.visible_after
-			WHEN m.lease IS NOT NULL THEN COALESCE(r.cancel_requested_at, m.dequeued_at)
+			WHEN m.waiting_for = 'cancel' THEN r.cancel_requested_at
+			WHEN m.lease IS NOT NULL THEN m.dequeued_at
 			WHEN m.visible_after <= (SELECT @extschema@.pgqrs_now()) THEN m.visible_after
 			WHEN r.status = 'PAUSED' THEN r.paused_at
 			WHEN r.status = 'QUEUED' THEN r.created_at
@@ -38,7 +39,8 @@ CREATE VIEW @extschema@.pgqrs_live_runs WITH (security_barrier) AS
 		r.created_at,
 		r.deadline_at,
 		r.parent_run_id,
-		r.tags
+		r.tags,
+		r.undo_cause::pg_catalog.text AS undo_cause
 	FROM @extschema@.pgqrs_messages AS m
 		CROSS JOIN LATERAL (
 			SELECT r.* FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.run_id = m.run_id LIMIT 1
@@ -69,6 +71,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_live_runs.created_at IS 'when the run was tr
 COMMENT ON COLUMN @extschema@.pgqrs_live_runs.deadline_at IS 'when the run ends in ERROR, unless it has ended before';
 COMMENT ON COLUMN @extschema@.pgqrs_live_runs.parent_run_id IS 'the run that started this run as a child';
 COMMENT ON COLUMN @extschema@.pgqrs_live_runs.tags IS 'of the trigger';
+COMMENT ON COLUMN @extschema@.pgqrs_live_runs.undo_cause IS 'cancel or timeout: the run is delivered to be undone, or will be once its lease has ended; NULL: it was not asked to stop, or ends without an undo';
 
 -- A resume that came before its pause is a step of kind PAUSE that was never begun.
 CREATE VIEW @extschema@.pgqrs_signals WITH (security_barrier) AS
@@ -141,6 +144,7 @@ CREATE VIEW @extschema@.pgqrs_workflows_list WITH (security_barrier) AS
 		q.max_attempts AS max_crashes,
 		w.key_scope::pg_catalog.text AS key_scope,
 		w.outbox_queue COLLATE pg_catalog."default" AS outbox_queue,
+		q.on_cancel::pg_catalog.text AS on_cancel,
 		q.max_in_flight,
 		q.retention,
 		q.dead_retention,
@@ -164,6 +168,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.visibility_timeout IS 'the le
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.max_crashes IS 'leases that expire without progress after which a run ends';
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.key_scope IS 'an idempotency key holds while its run is kept (retained) or while it has not ended (active)';
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.outbox_queue IS 'the queue to which each run that ends sends a CloudEvent; NULL: none';
+COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.on_cancel IS 'end: a request to stop ends a run; deliver: it delivers a run that was claimed before once more, to be undone';
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.max_in_flight IS 'the limit of live leases; NULL: no limit';
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.retention IS 'how long runs that succeeded or were cancelled are kept';
 COMMENT ON COLUMN @extschema@.pgqrs_workflows_list.dead_retention IS 'how long runs in ERROR are kept';

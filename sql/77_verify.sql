@@ -95,6 +95,7 @@ BEGIN ATOMIC
 				WHEN m.lease NOT BETWEEN 1 AND 9007199254740991 THEN 'its lease is out of range'
 				WHEN m.lease IS NOT NULL AND (m.attempt = 0 OR m.dequeued_at IS NULL) THEN 'it is leased, but was not claimed'
 				WHEN m.lease IS NULL AND (m.worker_id IS NOT NULL OR m.exhausted_at IS NOT NULL) THEN 'it has a worker or a last lease, but no lease'
+				WHEN m.undo AND m.run_id IS NULL OR m.children_after IS NOT NULL AND m.undo IS NULL THEN 'it is undone without a run, or has children to cancel without an undo'
 				WHEN m.exhausted_at <> m.visible_after THEN 'its last lease ends at another time than its lease'
 				WHEN (m.waiting_for = 'cancel') <> (m.lease IS NOT NULL) THEN 'it waits while leased, or for a worker without a lease'
 				WHEN m.attempt < 0 OR m.failures < 0 OR m.priority NOT BETWEEN -100 AND 100 THEN 'a number is out of range'
@@ -113,6 +114,7 @@ BEGIN ATOMIC
 				WHEN r.status IN ('QUEUED', 'RUNNING', 'PAUSED') AND (r.output IS NOT NULL OR r.error IS NOT NULL OR r.deleted_at IS NOT NULL) THEN 'it is live, but has a result or was deleted'
 				WHEN (r.parent_run_id IS NULL) <> (r.parent_step_id IS NULL) OR (r.parent_run_id IS NULL) <> (r.on_parent_end IS NULL) THEN 'it has an incomplete parent'
 				WHEN (r.idempotency_key IS NULL) <> (r.key_scope IS NULL) THEN 'it has an incomplete key'
+				WHEN r.undo_cause IS NOT NULL AND r.cancel_requested_at IS NULL OR r.undone AND (r.undo_cause IS NULL OR r.status NOT IN ('CANCELLED', 'ERROR')) THEN 'it is undone without a request, or without an end'
 				WHEN r.attempt < 0 OR r.failures < 0 OR r.priority NOT BETWEEN -100 AND 100 THEN 'a number is out of range'
 			END) AS s (wrong)
 		WHERE s.wrong IS NOT NULL
@@ -128,7 +130,8 @@ BEGIN ATOMIC
 				WHEN m.idempotency_key IS DISTINCT FROM CASE r.key_scope WHEN 'active' THEN r.idempotency_key END THEN 'its message has another key'
 				WHEN m.lease IS NOT NULL AND r.status <> 'RUNNING' THEN 'it is leased, but not RUNNING'
 				WHEN m.lease <> r.lease OR m.lease IS NOT NULL AND m.worker_id IS DISTINCT FROM r.worker_id THEN 'another worker or lease holds its message'
-				WHEN (r.cancel_requested_at IS NOT NULL) <> (m.waiting_for IS NOT DISTINCT FROM 'cancel') THEN 'only one of both has the request to cancel'
+				WHEN (r.cancel_requested_at IS NOT NULL AND r.undo_cause IS NULL) <> (m.waiting_for IS NOT DISTINCT FROM 'cancel') AND (r.undo_cause IS NULL OR m.waiting_for IS DISTINCT FROM 'cancel') THEN 'only one of both has the request to cancel'
+				WHEN (r.undo_cause IS NOT NULL) <> (m.undo IS NOT NULL) THEN 'only one of both is to be undone'
 				WHEN m.waiting_for <> 'cancel' AND m.waiting_for IS DISTINCT FROM r.waiting_for THEN 'its message waits for another event'
 				WHEN m.waiting_for IS NULL AND m.visible_after = 'infinity' THEN 'it waits without end, and no event will wake it'
 			END) AS s (wrong)

@@ -752,7 +752,6 @@ arg_option_duration(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
 static Datum
 arg_option(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
 {
-	static const char *const on_cancel[] = {"end", "deliver"};
 	Datum *values;
 	int count;
 
@@ -774,10 +773,9 @@ arg_option(FunctionCallInfo fcinfo, int n, const PgqrsOption *option)
 									pgqrs_arg_enum(fcinfo, n, option->name,
 												   ENUM_KEY_SCOPE, KEY_SCOPE_COUNT));
 		case OPTION_ON_CANCEL:
-			if (pgqrs_arg_label(fcinfo, n, option->name, lengthof(on_cancel),
-								on_cancel) != 0)
-				pgqrs_error_not_supported("on_cancel => 'deliver'");
-			break;
+			return pgqrs_enum_datum(ENUM_ON_CANCEL,
+									pgqrs_arg_enum(fcinfo, n, option->name,
+												   ENUM_ON_CANCEL, ON_CANCEL_COUNT));
 		case OPTION_NUMBER:
 		case OPTION_BOOLEAN:
 		case OPTION_TEXT:

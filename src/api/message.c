@@ -222,8 +222,7 @@ put_delivery(void *arg, const PgqrsDelivery *d)
 		/* a workflow has the name of its queue */
 		[Delivery_workflow] = d->is_run ? queue : PGQRS_NULL,
 		[Delivery_input] = d->input,
-		/* a run with a request to cancel is not delivered */
-		[Delivery_cancel_requested] = pgqrs_value(BoolGetDatum(false)),
+		[Delivery_cancel_requested] = pgqrs_value(BoolGetDatum(d->cancel_requested)),
 	};
 
 	pgqrs_result_put(arg, row);

@@ -212,6 +212,8 @@ end_exhausted(PgqrsRunRows *rows, int64 *done)
 {
 	bool cancelled = pgqrs_claim_is_cancelled(rows);
 
+	if (pgqrs_claim_undo_if_due(rows, pgqrs_clock()))
+		return;
 	if (pgqrs_claim_end_if_due(rows, pgqrs_claim_failures_after_loss(rows->message),
 							   pgqrs_clock()))
 		done[cancelled ? DONE_RUNS_CANCELLED : DONE_MESSAGES_DEAD]++;
@@ -335,7 +337,8 @@ end_expired(MessageSearch *search, int64 *done)
 
 	if (pgqrs_message_is_past_deadline(rows->message, now))
 	{
-		if (pgqrs_claim_end_if_due(rows, failures_of(rows), now))
+		if (!pgqrs_claim_undo_if_due(rows, now) &&
+			pgqrs_claim_end_if_due(rows, failures_of(rows), now))
 			done[DONE_RUNS_TIMED_OUT]++;
 	}
 	else if (is_exhausted(rows, now))

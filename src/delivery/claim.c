@@ -40,6 +40,7 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
+#include "workflow/undo.h"
 
 /* Messages that one call may end. */
 #define MAX_ENDED 1000
@@ -86,7 +87,8 @@ bool
 pgqrs_claim_is_cancelled(PgqrsRunRows *rows)
 {
 	return !pgqrs_is_null(rows->message, Messages_run_id) &&
-		!pgqrs_is_null(rows->run, Runs_cancel_requested_at);
+		!pgqrs_is_null(rows->run, Runs_cancel_requested_at) &&
+		!pgqrs_undo_is_requested(rows->message);
 }
 
 /* Whether the message must not be delivered again. */
@@ -116,6 +118,31 @@ end_undeliverable_run(PgqrsRunRows *rows, int failures, TimestampTz now)
 								 psprintf("%d consecutive leases expired or were revoked",
 										  failures));
 	pgqrs_run_end(rows, RUN_ERROR, PGQRS_NULL, pgqrs_value(error));
+}
+
+/* Whether the message has a lease from before its undo. */
+static bool
+has_lease_before_undo(TupleTableSlot *message)
+{
+	return pgqrs_undo_is_requested(message) && pgqrs_message_is_cancelling(message);
+}
+
+bool
+pgqrs_claim_undo_if_due(PgqrsRunRows *rows, TimestampTz now)
+{
+	bool is_live = pgqrs_lease_is_live(rows->message, now);
+
+	if (pgqrs_is_null(rows->message, Messages_run_id))
+		return false;
+	rows->has_message = true;
+	if (pgqrs_undo_is_overdue(rows))
+		pgqrs_undo_request(rows, UNDO_CAUSE_TIMEOUT, NULL, is_live, PGQRS_NULL);
+	else if (has_lease_before_undo(rows->message) && !is_live &&
+			 !pgqrs_message_is_past_deadline(rows->message, now))
+		pgqrs_undo_give_up_lease(rows, PGQRS_NULL);
+	else
+		return false;
+	return true;
 }
 
 bool
@@ -150,6 +177,9 @@ pgqrs_claim_revoke(PgqrsRunRows *rows)
 	TimestampTz now = pgqrs_floor_writer_clock(rows->queue.queue_id, 0, DT_NOBEGIN);
 	PgqrsRow row;
 
+	if (!pgqrs_is_null(rows->message, Messages_run_id) &&
+		pgqrs_run_deliver_to_undo(rows, false, PGQRS_NULL))
+		return false;
 	if (pgqrs_claim_end_if_due(rows, failures, now))
 		return true;
 	pgqrs_row_copy(&row, rows->messages, rows->message);
@@ -277,6 +307,8 @@ fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 	pgqrs_set_null(row, Messages_waiting_for);
 	if (claim->worker_id != 0)
 		pgqrs_set(row, Messages_worker_id, Int64GetDatum(claim->worker_id));
+	if (has_lease_before_undo(rows->message))
+		pgqrs_undo_note_children(row, rows);
 }
 
 static void
@@ -293,6 +325,7 @@ deliver_message(Claim *claim, const PgqrsRow *message, bool is_run)
 		.failures = DatumGetInt32(message->values[Messages_failures - 1]),
 		.priority = DatumGetInt16(message->values[Messages_priority - 1]),
 		.is_run = is_run,
+		.cancel_requested = is_run && pgqrs_undo_is_requested(rows->message),
 		.headers = pgqrs_row_value(message, Messages_headers),
 		.input = PGQRS_NULL,
 		.queue = &rows->queue,
@@ -334,7 +367,9 @@ end_found_message(void *arg)
 		ItemPointerEquals(&rows.message->tts_tid, &found->tts_tid) &&
 		lock_claimed_message(&rows))
 	{
-		if (pgqrs_is_null(rows.message, Messages_run_id) || fetch_claimed_run(&rows))
+		if ((pgqrs_is_null(rows.message, Messages_run_id) ||
+			 fetch_claimed_run(&rows)) &&
+			!pgqrs_claim_undo_if_due(&rows, end->now))
 			(void) pgqrs_claim_end_if_due(&rows, end->failures, end->now);
 	}
 	pgqrs_run_close(&rows);
@@ -377,7 +412,9 @@ claim_message(Claim *claim, PgqrsFloorKey key)
 	{
 		if (!lock_claimed_message(rows))
 			return;
-		failures = pgqrs_claim_failures_after_loss(rows->message);
+		failures = has_lease_before_undo(rows->message) ?
+			0 :
+			pgqrs_claim_failures_after_loss(rows->message);
 		pgqrs_message_note_lease_change(rows->message);
 	}
 	/* no function of pgqrs locks the run's row without the message, but a user may */

@@ -21,6 +21,7 @@ typedef struct PgqrsDelivery
 	int failures;
 	int priority;
 	bool is_run;
+	bool cancel_requested; /* the run is delivered to be undone */
 	const PgqrsQueue *queue;
 	Datum payload;
 	NullableDatum headers;
@@ -67,8 +68,16 @@ extern const PgqrsQueueIds *pgqrs_claim_queues(const char *queue,
 extern bool pgqrs_claim_is_cancelled(PgqrsRunRows *rows);
 
 /*
+ * Delivers the run of the message to be undone, if its deadline has passed or the
+ * last lease before a request to stop has expired; else returns false.  The
+ * caller holds an exclusive lock on the message.
+ */
+extern bool pgqrs_claim_undo_if_due(PgqrsRunRows *rows, TimestampTz now);
+
+/*
  * Ends the message if its run was cancelled, its deadline has passed or its
- * failures reach the limit; else returns false.  The caller holds an exclusive
+ * failures reach the limit; else returns false.  The caller has called
+ * pgqrs_claim_undo_if_due(), and holds an exclusive
  * lock on the message, which must not have a live lease unless its deadline has
  * passed.
  */

@@ -45,6 +45,7 @@ put_step(PgqrsJson *json, const char *step_id, TupleTableSlot *step)
 	put_label(json, "status", ENUM_STEP_STATUS, pgqrs_get(step, Steps_status));
 	pgqrs_json_put_json_or_null(json, "output", output);
 	pgqrs_json_put_json_or_null(json, "error", error);
+	pgqrs_json_put_bool(json, "undo", !pgqrs_is_null(step, Steps_undo));
 	pgqrs_json_end_inner(json);
 	return strlen(step_id) + (output.isnull ? 0 : pgqrs_json_size(output.value)) +
 		(error.isnull ? 0 : pgqrs_json_size(error.value));

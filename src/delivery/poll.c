@@ -154,10 +154,11 @@ has_newer_poll(const Poll *poll)
  */
 
 static HeldState
-state_of_held(TupleTableSlot *message)
+state_of_held(TupleTableSlot *message, const PgqrsQueue *queue, TimestampTz now)
 {
-	return pgqrs_message_is_cancelling(message) ? HELD_CANCEL_REQUESTED :
-												  HELD_EXTENDED;
+	return pgqrs_message_is_asked_to_stop(message, queue, now) ?
+		HELD_CANCEL_REQUESTED :
+		HELD_EXTENDED;
 }
 
 /* Reads the message of a lease; false: the lease is gone. */
@@ -170,9 +171,9 @@ fetch_held(const Poll *poll, PgqrsTable *messages, TupleTableSlot *slot,
 	return pgqrs_row_fetch_id(messages, r->held_ids[item], slot) &&
 		pgqrs_lease_is_current(slot, r->held_leases[item]) &&
 		pgqrs_lease_is_live(slot, now) &&
-		!pgqrs_message_is_past_deadline(slot, now) &&
 		pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
-						   PRIVILEGE_WORK, queue);
+						   PRIVILEGE_WORK, queue) &&
+		!pgqrs_message_is_past_its_end(slot, queue, now);
 }
 
 /* How long a lease may be left alone, in microseconds; 0: it has to be written. */
@@ -203,7 +204,7 @@ extend_held(Poll *poll, PgqrsTable *messages, TupleTableSlot *slot, int item)
 		spare_time(slot, &queue, now) > 0)
 	{
 		limit_timeout(poll, queue.visibility_timeout / 3);
-		return state_of_held(slot);
+		return state_of_held(slot, &queue, now);
 	}
 	if (!pgqrs_message_extend(messages, slot, r->held_ids[item],
 							  r->held_leases[item], -1, &cancel_requested))
@@ -261,7 +262,7 @@ look_at_held(Poll *poll, PgqrsTable *messages)
 			continue;
 		set_held(poll, i,
 				 fetch_held(poll, messages, slot, i, now, &queue) ?
-					 state_of_held(slot) :
+					 state_of_held(slot, &queue, now) :
 					 HELD_GONE);
 	}
 	return poll->has_news;
@@ -350,7 +351,7 @@ receive_work(void *arg, const PgqrsDelivery *d)
 		pgqrs_json_put_text(&json, "workflow", d->queue->name);
 		pgqrs_json_put_json_or_null(&json, "input", d->input);
 	}
-	pgqrs_json_put_bool(&json, "cancel_requested", false);
+	pgqrs_json_put_bool(&json, "cancel_requested", d->cancel_requested);
 	item->object = pgqrs_json_end(&json);
 	item->run_id = d->is_run ? d->message_id : 0;
 	poll->work_size += VARSIZE_ANY(DatumGetPointer(item->object));

@@ -81,7 +81,8 @@ is_claimable(ProbeState *p, int64 id)
 		DatumGetInt32(pgqrs_get(p->slot, Messages_failures)) <
 		p->queue->max_attempts &&
 		!pgqrs_message_is_past_deadline(p->slot, pgqrs_clock_peek()) &&
-		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at));
+		(!is_run || pgqrs_is_null(p->run, Runs_cancel_requested_at) ||
+		 !pgqrs_is_null(p->run, Runs_undo_cause));
 }
 
 /* Counts the messages of one part of the scan. */

@@ -695,6 +695,8 @@ put_step(TupleTableSlot *step, Tuplestorestate *store, TupleDesc desc)
 
 	copy_columns(step, step_columns, ListSteps_natts, values, nulls);
 	set_value(values, nulls, ListSteps_kind, label_of(step, Steps_kind));
+	set_value(values, nulls, ListSteps_undo,
+			  BoolGetDatum(!pgqrs_is_null(step, Steps_undo)));
 	set_value(values, nulls, ListSteps_status, label_of(step, Steps_status));
 	tuplestore_putvalues(store, desc, values, nulls);
 }

@@ -454,6 +454,32 @@ pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now)
 		pgqrs_get_time(slot, Messages_deadline_at) <= now;
 }
 
+bool
+pgqrs_message_is_to_be_undone(TupleTableSlot *slot, const PgqrsQueue *queue,
+							  TimestampTz now)
+{
+	return queue->delivers_cancel && pgqrs_is_null(slot, Messages_undo) &&
+		!pgqrs_message_is_cancelling(slot) &&
+		DatumGetInt32(pgqrs_get(slot, Messages_attempt)) > 0 &&
+		pgqrs_message_is_past_deadline(slot, now);
+}
+
+bool
+pgqrs_message_is_past_its_end(TupleTableSlot *slot, const PgqrsQueue *queue,
+							  TimestampTz now)
+{
+	return pgqrs_message_is_past_deadline(slot, now) &&
+		!pgqrs_message_is_to_be_undone(slot, queue, now);
+}
+
+bool
+pgqrs_message_is_asked_to_stop(TupleTableSlot *slot, const PgqrsQueue *queue,
+							   TimestampTz now)
+{
+	return pgqrs_message_is_cancelling(slot) ||
+		pgqrs_message_is_to_be_undone(slot, queue, now);
+}
+
 /* Refuses a call on the message of a run. */
 static void
 refuse_run_message(TupleTableSlot *slot, int64 id)
@@ -638,7 +664,7 @@ release_lease(PgqrsTable *messages, TupleTableSlot *slot, const PgqrsQueue *queu
 	TimestampTz at;
 	PgqrsRow row;
 
-	if (pgqrs_message_is_cancelling(slot))
+	if (pgqrs_message_is_asked_to_stop(slot, queue, pgqrs_clock()))
 		return false;
 	at = pgqrs_floor_writer_clock(queue->queue_id, delay, not_before) + delay;
 	at = Max(at, not_before);
@@ -659,7 +685,7 @@ pgqrs_message_release(int64 id, int64 lease, int64 delay)
 	bool released;
 
 	require_lease(messages, id, lease, FENCE_LOCK_AND_END, true, slot, &queue);
-	if (pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
+	if (pgqrs_message_is_past_its_end(slot, &queue, pgqrs_clock()))
 		pgqrs_error_run_past_deadline(id);
 	released = release_lease(messages, slot, &queue, delay, DT_NOBEGIN,
 							 EVENT_RELEASED);
@@ -838,9 +864,11 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 
 	*cancel_requested = false;
 	result = fence_message(messages, id, lease, FENCE_TRY_LOCK, true, slot, &queue);
-	if (result == FENCE_BUSY && !pgqrs_message_is_past_deadline(slot, pgqrs_clock()))
+	if (result == FENCE_BUSY &&
+		!pgqrs_message_is_past_its_end(slot, &queue, pgqrs_clock()))
 	{
-		*cancel_requested = pgqrs_message_is_cancelling(slot);
+		*cancel_requested = pgqrs_message_is_asked_to_stop(slot, &queue,
+														   pgqrs_clock());
 		return true;
 	}
 	if (result != FENCE_PASSED)
@@ -848,9 +876,10 @@ pgqrs_message_extend(PgqrsTable *messages, TupleTableSlot *slot, int64 id,
 	worker_id = pgqrs_get_int64(slot, Messages_worker_id);
 	mark_extending(worker_id, &queue, pgqrs_lease_extend_begin);
 	now = pgqrs_clock();
-	current = !pgqrs_message_is_past_deadline(slot, now) &&
+	current = !pgqrs_message_is_past_its_end(slot, &queue, now) &&
 		(pgqrs_lease_is_live(slot, now) || may_revive(messages, slot, &queue));
-	*cancel_requested = current && pgqrs_message_is_cancelling(slot);
+	*cancel_requested = current &&
+		pgqrs_message_is_asked_to_stop(slot, &queue, now);
 	if (current)
 	{
 		pgqrs_row_copy(&row, messages, slot);

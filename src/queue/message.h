@@ -49,6 +49,22 @@ extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 /* Whether the deadline of the message's run has passed. */
 extern bool pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now);
 
+/*
+ * Whether the deadline has passed of a run that is to be delivered then, and no
+ * transaction has written that yet.
+ */
+extern bool pgqrs_message_is_to_be_undone(TupleTableSlot *slot,
+										  const PgqrsQueue *queue, TimestampTz now);
+
+/* Whether the deadline ends the run, which is not to be undone first. */
+extern bool pgqrs_message_is_past_its_end(TupleTableSlot *slot,
+										  const PgqrsQueue *queue, TimestampTz now);
+
+/* Whether the holder of the message is asked to stop: by a cancel, or as above. */
+extern bool pgqrs_message_is_asked_to_stop(TupleTableSlot *slot,
+										   const PgqrsQueue *queue,
+										   TimestampTz now);
+
 extern TimestampTz pgqrs_when_visible(const PgqrsWhen *when, TimestampTz now);
 
 /*

@@ -52,10 +52,14 @@ default_of(const PgqrsOption *option)
 
 	if (option->initial == NULL)
 		return PGQRS_NULL;
-	if (option->kind == OPTION_KEY_SCOPE)
+	if (option->kind == OPTION_KEY_SCOPE || option->kind == OPTION_ON_CANCEL)
+	{
+		PgqrsEnumId type = option->kind == OPTION_KEY_SCOPE ? ENUM_KEY_SCOPE :
+															  ENUM_ON_CANCEL;
+
 		return pgqrs_value(
-			pgqrs_enum_datum(ENUM_KEY_SCOPE,
-							 pgqrs_enum_parse(ENUM_KEY_SCOPE, option->initial)));
+			pgqrs_enum_datum(type, pgqrs_enum_parse(type, option->initial)));
+	}
 	getTypeInputInfo(type_of(option), &input, &parameter);
 	value = OidInputFunctionCall(input, unconstify(char *, option->initial),
 								 parameter, -1);

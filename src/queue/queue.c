@@ -114,6 +114,9 @@ read_queue(TupleTableSlot *slot, PgqrsQueue *queue)
 	queue->max_in_flight = DatumGetInt32(pgqrs_get(slot, Queues_max_in_flight));
 	queue->paused = !pgqrs_is_null(slot, Queues_paused_at);
 	queue->is_workflow = DatumGetBool(pgqrs_get(slot, Queues_is_workflow));
+	queue->delivers_cancel = !pgqrs_is_null(slot, Queues_on_cancel) &&
+		pgqrs_enum_find(ENUM_ON_CANCEL, pgqrs_get(slot, Queues_on_cancel)) ==
+			ON_CANCEL_DELIVER;
 	queue->deleter = pgqrs_row_deleter(slot);
 	text_to_cstring_buffer(name, queue->name, PGQRS_NAME_SIZE);
 	return valid;

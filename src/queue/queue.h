@@ -25,6 +25,7 @@ typedef struct PgqrsQueue
 	int max_in_flight; /* 0: no limit */
 	bool paused;
 	bool is_workflow;
+	bool delivers_cancel;  /* on_cancel of the workflow is "deliver" */
 	TransactionId deleter; /* another transaction that is deleting the row; or
 						    * invalid */
 	char name[PGQRS_NAME_SIZE];

@@ -40,6 +40,7 @@
 #include "utils/timestamp.h"
 #include "workflow/family.h"
 #include "workflow/run_wakeup.h"
+#include "workflow/undo.h"
 
 /* The limits of one call, over all families that it visits. */
 #define MAX_CHILDREN_READ	   10000
@@ -99,7 +100,8 @@ set_cancel_reason(PgqrsRow *run, const char *reason)
  * the run.
  */
 static CancelResult
-request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
+request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait,
+			   bool keep_lease)
 {
 	PgqrsRow row;
 
@@ -107,6 +109,11 @@ request_cancel(PgqrsRunRows *rows, const char *reason, LockWaitPolicy wait)
 		return CANCEL_BUSY;
 	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
 		return CANCEL_NOTHING;
+	if (pgqrs_undo_may_begin(rows))
+	{
+		pgqrs_undo_request(rows, UNDO_CAUSE_CANCEL, reason, keep_lease, PGQRS_NULL);
+		return CANCEL_REQUESTED;
+	}
 	pgqrs_row_copy(&row, rows->runs, rows->run);
 	set_cancel_reason(&row, reason);
 	pgqrs_row_update(rows->runs, rows->run, &row);
@@ -148,9 +155,13 @@ static CancelResult
 cancel_locked(PgqrsRunRows *rows, LockTupleMode mode, const char *reason,
 			  LockWaitPolicy wait)
 {
-	if (mode != LockTupleExclusive ||
-		pgqrs_lease_is_live(rows->message, pgqrs_clock()))
-		return request_cancel(rows, reason, wait);
+	bool keep_lease = mode != LockTupleExclusive ||
+		pgqrs_lease_is_live(rows->message, pgqrs_clock());
+
+	if (keep_lease || pgqrs_undo_may_begin(rows))
+		return request_cancel(rows, reason, wait, keep_lease);
+	if (pgqrs_undo_is_requested(rows->message))
+		return CANCEL_NOTHING;
 	end_cancelled(rows, reason, PGQRS_NULL);
 	return CANCEL_ENDED;
 }
@@ -294,6 +305,12 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 		return;
 	}
 	pgqrs_run_fence(&rows, lease, false);
+	if (pgqrs_run_deliver_to_undo(&rows, false, PGQRS_NULL))
+	{
+		pgqrs_run_close(&rows);
+		pgqrs_cancel_children(run_id);
+		return;
+	}
 	if (pgqrs_is_null(rows.run, Runs_cancel_requested_at))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
@@ -302,7 +319,10 @@ pgqrs_cancel_acknowledge(int64 run_id, int64 lease, NullableDatum output)
 						   pgqrs_enum_label(ENUM_RUN_STATUS,
 											pgqrs_run_status(rows.run))),
 				 errhint("End the run with pgqrs_complete_run() or pgqrs_fail_run().")));
-	end_cancelled(&rows, NULL, output);
+	if (pgqrs_undo_is_requested(rows.message))
+		pgqrs_run_end_undone(&rows, output);
+	else
+		end_cancelled(&rows, NULL, output);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
 }
@@ -355,7 +375,7 @@ pgqrs_cancel_without_waiting(int64 run_id, const char *reason)
 	pgqrs_run_open(&rows);
 	result = try_cancel(&rows, run_id, reason);
 	pgqrs_run_close(&rows);
-	if (result == CANCEL_ENDED)
+	if (result == CANCEL_ENDED || result == CANCEL_REQUESTED)
 		pgqrs_cancel_children(run_id);
 	return result != CANCEL_BUSY;
 }
@@ -368,7 +388,8 @@ pgqrs_cancel_end_requested(int64 run_id)
 	pgqrs_run_open(&rows);
 	if (pgqrs_row_fetch_locked(rows.messages, run_id, LockTupleExclusive,
 							   rows.message) &&
-		fetch_run_of_message(&rows))
+		fetch_run_of_message(&rows) &&
+		!pgqrs_run_deliver_to_undo(&rows, false, PGQRS_NULL))
 		end_cancelled(&rows, NULL, PGQRS_NULL);
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);
@@ -529,7 +550,7 @@ find_matching_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max,
 	return live;
 }
 
-/* Cancels runs with the same open tables; ids keeps those that have ended. */
+/* Cancels runs with the same open tables; ids keeps those that were cancelled. */
 static int
 cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 			 const char *reason)
@@ -553,7 +574,7 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 		}
 		if (result == CANCEL_ENDED || result == CANCEL_REQUESTED)
 			cancelled++;
-		if (result != CANCEL_ENDED)
+		else
 			ids[i] = 0;
 	}
 	pgqrs_run_close(&rows);
@@ -605,7 +626,10 @@ typedef struct FamilyVisit
 	PgqrsRunRows rows;
 	PgqrsTable *archive;
 	TupleTableSlot *archived;
-	PgqrsInt64List parents; /* ended runs that may have left children */
+	TupleTableSlot *undo; /* the message of a live run with such a note */
+	bool of_undo;
+	bool spares_undo;		/* the children of the undo are left alone */
+	PgqrsInt64List parents; /* runs that may have left children */
 	int read_budget;
 	int cancel_budget;
 	int cancelled;
@@ -619,6 +643,7 @@ open_family_tables(FamilyVisit *f)
 	pgqrs_run_open(&f->rows);
 	f->archive = pgqrs_table_open(TABLE_ARCHIVE, true);
 	f->archived = pgqrs_table_slot(f->archive);
+	f->undo = pgqrs_table_slot(f->rows.messages);
 }
 
 static void
@@ -628,10 +653,32 @@ close_family_tables(FamilyVisit *f)
 	pgqrs_run_close(&f->rows);
 }
 
+/* The same as below of a run that is to be undone. */
+static bool
+lock_undo_note(FamilyVisit *f, int64 parent, int64 *after)
+{
+	if (!pgqrs_row_fetch_id(f->rows.messages, parent, f->undo) ||
+		pgqrs_is_null(f->undo, Messages_children_after))
+		return false;
+	if (!pgqrs_quarantine_begin_row(QUARANTINE_MESSAGE, parent))
+	{
+		f->quarantined = true;
+		return false;
+	}
+	if (pgqrs_row_lock(f->rows.messages, f->undo, LockTupleNoKeyExclusive,
+					   LockWaitSkip) != ROW_LOCKED)
+	{
+		f->busy = true;
+		return false;
+	}
+	*after = pgqrs_get_int64(f->undo, Messages_children_after);
+	return true;
+}
+
 /*
- * Reads and locks the note that an ended run has left children; false without
- * one, or if the row is locked or in quarantine.  *after: the note covers the
- * children with greater ids.
+ * Reads and locks the note that a run has left children; false without one, or if
+ * the row is locked or in quarantine.  *after: the note covers the children with
+ * greater ids.
  */
 static bool
 lock_children_note(FamilyVisit *f, int64 parent, int64 *after)
@@ -639,6 +686,9 @@ lock_children_note(FamilyVisit *f, int64 parent, int64 *after)
 	char *note;
 	const char *position;
 
+	f->of_undo = f->spares_undo = lock_undo_note(f, parent, after);
+	if (f->of_undo)
+		return true;
 	if (!pgqrs_row_fetch_id(f->archive, parent, f->archived) ||
 		pgqrs_is_null(f->archived, Archive_waiting_for))
 		return false;
@@ -654,6 +704,8 @@ lock_children_note(FamilyVisit *f, int64 parent, int64 *after)
 		return false;
 	}
 	note = TextDatumGetCString(pgqrs_get(f->archived, Archive_waiting_for));
+	f->spares_undo = pgqrs_row_fetch_id(f->rows.runs, parent, f->rows.run) &&
+		pgqrs_family_keeps_children_of_undo(f->rows.run);
 	position = pgqrs_run_wakeup_waits_for(note, PGQRS_CHILDREN_LEFT);
 	if (position == NULL)
 		elog(ERROR, "archived message " INT64_FORMAT " has the note \"%s\"",
@@ -671,6 +723,12 @@ write_children_note(FamilyVisit *f, int64 after)
 {
 	PgqrsRow row;
 
+	if (f->of_undo)
+	{
+		pgqrs_row_set(f->rows.messages, f->undo, Messages_children_after,
+					  pgqrs_value_if(after >= 0, Int64GetDatum(after)));
+		return;
+	}
 	pgqrs_row_copy(&row, f->archive, f->archived);
 	if (after < 0)
 		pgqrs_set_null(&row, Archive_waiting_for);
@@ -707,7 +765,7 @@ add_joined(FamilyVisit *f, int64 parent, int64 from, int64 to,
 {
 	PgqrsInt64List ids = {0};
 
-	pgqrs_family_add_children(parent, from, &ids);
+	pgqrs_family_add_children(parent, from, f->spares_undo, &ids);
 	for (int i = 0; i < ids.count; i++)
 		if ((to < 0 || ids.values[i] <= to) &&
 			pgqrs_row_fetch_id(f->rows.runs, ids.values[i], f->rows.run) &&
@@ -737,7 +795,10 @@ add_children(FamilyVisit *f, int64 parent, int64 *after, PgqrsInt64List *childre
 	{
 		f->read_budget--;
 		*after = pgqrs_get_int64(f->rows.run, Runs_run_id);
-		if (follows_parent(f->rows.run))
+		if (follows_parent(f->rows.run) &&
+			!(f->spares_undo &&
+			  pgqrs_family_is_of_undo(parent,
+									  pgqrs_get(f->rows.run, Runs_parent_step_id))))
 			pgqrs_int64_list_add(children, *after);
 	}
 	pgqrs_scan_end(&scan);
@@ -780,14 +841,17 @@ cancel_child(FamilyVisit *f, int64 child, int64 parent)
 	result = check_other_parents(&f->rows, child);
 	if (result == CANCEL_REQUESTED)
 		result = try_cancel(&f->rows, child,
-							psprintf("run " INT64_FORMAT ", its parent, has ended",
+							psprintf(f->of_undo ? "run " INT64_FORMAT
+												  ", its parent, was asked to stop" :
+												  "run " INT64_FORMAT
+												  ", its parent, has ended",
 									 parent));
 	if (result == CANCEL_BUSY)
 		f->busy = true;
 	return result;
 }
 
-/* Cancels children of one ended run; those that have ended now are next. */
+/* Cancels children of one run; the children of those are next. */
 static void
 cancel_family(FamilyVisit *f, int64 parent)
 {
@@ -810,9 +874,8 @@ cancel_family(FamilyVisit *f, int64 parent)
 		{
 			f->cancel_budget--;
 			f->cancelled++;
-		}
-		if (result == CANCEL_ENDED)
 			pgqrs_int64_list_add(&f->parents, child);
+		}
 	}
 	write_children_note(f, first_busy != 0 ? first_busy - 1 : after);
 }
@@ -840,7 +903,7 @@ pgqrs_cancel_children(int64 run_id)
 	close_family_tables(&f);
 }
 
-/* Up to max ended runs that have left children. */
+/* Up to max runs that have left children. */
 static PgqrsInt64List
 find_parents_with_children(FamilyVisit *f, int max)
 {
@@ -851,6 +914,11 @@ find_parents_with_children(FamilyVisit *f, int max)
 	while (parents.count < max && pgqrs_scan_next(&scan, f->archived))
 		pgqrs_int64_list_add(&parents,
 							 pgqrs_get_int64(f->archived, Archive_message_id));
+	pgqrs_scan_end(&scan);
+	pgqrs_scan_begin(&scan, f->rows.messages, INDEX_MESSAGES_CHILDREN, 0, NULL);
+	while (parents.count < max && pgqrs_scan_next(&scan, f->undo))
+		pgqrs_int64_list_add(&parents,
+							 pgqrs_get_int64(f->undo, Messages_message_id));
 	pgqrs_scan_end(&scan);
 	return parents;
 }

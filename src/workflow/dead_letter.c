@@ -133,6 +133,7 @@ lock_failed_run(Replay *r, PgqrsRow *message, TimestampTz now)
 
 	if (!pgqrs_row_fetch_locked(r->runs, run_id, LockTupleNoKeyExclusive, r->run) ||
 		pgqrs_run_status(r->run) != RUN_ERROR ||
+		!pgqrs_is_null(r->run, Runs_undone) ||
 		!pgqrs_is_null(r->run, Runs_deleted_at))
 		return false;
 	deadline = parent_deadline(r);
@@ -142,6 +143,8 @@ lock_failed_run(Replay *r, PgqrsRow *message, TimestampTz now)
 
 		deadline = Min(deadline, now + pgqrs_duration(timeout, "timeout"));
 	}
+	if (!pgqrs_is_null(r->run, Runs_undo_cause))
+		pgqrs_set(message, Messages_undo, BoolGetDatum(true));
 	if (!TIMESTAMP_IS_NOEND(deadline))
 	{
 		pgqrs_set(message, Messages_deadline_at, TimestampTzGetDatum(deadline));
@@ -306,7 +309,7 @@ pgqrs_dead_letter_replay(int64 message_id, NullableDatum payload)
 			ereport(ERROR,
 					(errcode(ERRCODE_PGQRS_INVALID_STATE),
 					 errmsg("message " INT64_FORMAT " cannot be replayed", message_id),
-					 errdetail("The message's run was deleted, or its status is not ERROR."),
+					 errdetail("The message's run was deleted or undone, or its status is not ERROR."),
 					 errhint("Look at the run with pgqrs_get_run().")));
 	}
 	close_replay_tables(&r);

@@ -183,8 +183,38 @@ is_abandoned(TupleTableSlot *slot, AttrNumber on_parent_end)
 		PARENT_END_ABANDON;
 }
 
+/* Whether the run has not ended, or has ended with SUCCESS. */
+static bool
+has_not_failed(TupleTableSlot *run)
+{
+	PgqrsRunStatus status = pgqrs_run_status(run);
+
+	return status != RUN_ERROR && status != RUN_CANCELLED;
+}
+
+bool
+pgqrs_family_keeps_children_of_undo(TupleTableSlot *parent)
+{
+	return !pgqrs_is_null(parent, Runs_undo_cause) &&
+		(!pgqrs_is_null(parent, Runs_undone) || has_not_failed(parent));
+}
+
+bool
+pgqrs_family_is_of_undo(int64 parent, Datum step_id)
+{
+	PgqrsTable *steps = pgqrs_table_open(TABLE_STEPS, false);
+	TupleTableSlot *step = pgqrs_table_slot(steps);
+	Datum keys[2] = {Int64GetDatum(parent), step_id};
+	bool of_undo = pgqrs_row_fetch(steps, INDEX_STEPS_PKEY, 2, keys, step) &&
+		!pgqrs_is_null(step, Steps_undo);
+
+	pgqrs_table_close(steps);
+	return of_undo;
+}
+
 void
-pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
+pgqrs_family_add_children(int64 parent, int64 after, bool spares_undo,
+						  PgqrsInt64List *ids)
 {
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(parent)},
@@ -194,21 +224,26 @@ pgqrs_family_add_children(int64 parent, int64 after, PgqrsInt64List *ids)
 
 	begin_parents_scan(&p, INDEX_PARENTS_PARENT, lengthof(keys), keys, false);
 	while (next_parent(&p))
-		if (!is_abandoned(p.slot, Parents_on_parent_end))
+		if (!is_abandoned(p.slot, Parents_on_parent_end) &&
+			!(spares_undo &&
+			  pgqrs_family_is_of_undo(parent,
+									  pgqrs_get(p.slot, Parents_parent_step_id))))
 			pgqrs_int64_list_add(ids, pgqrs_get_int64(p.slot, Parents_run_id));
 	end_parents_scan(&p);
 }
 
-/* Whether the parent has not ended, or has ended with SUCCESS. */
+/*
+ * Whether the parent has not ended, or has ended with SUCCESS.  One that is or was
+ * undone keeps what its undo has started.
+ */
 static bool
-parent_keeps_run(PgqrsTable *runs, TupleTableSlot *slot, int64 parent)
+parent_keeps_run(PgqrsTable *runs, TupleTableSlot *slot, int64 parent, Datum step_id)
 {
-	PgqrsRunStatus status;
-
 	if (!pgqrs_row_fetch_id(runs, parent, slot))
 		return false;
-	status = pgqrs_run_status(slot);
-	return status != RUN_ERROR && status != RUN_CANCELLED;
+	return pgqrs_family_keeps_children_of_undo(slot) ?
+		pgqrs_family_is_of_undo(parent, step_id) :
+		has_not_failed(slot);
 }
 
 bool
@@ -221,13 +256,15 @@ pgqrs_family_is_needed(PgqrsTable *runs, TupleTableSlot *run)
 
 	if (pgqrs_is_null(run, Runs_parent_run_id) ||
 		is_abandoned(run, Runs_on_parent_end) ||
-		parent_keeps_run(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id)))
+		parent_keeps_run(runs, slot, pgqrs_get_int64(run, Runs_parent_run_id),
+						 pgqrs_get(run, Runs_parent_step_id)))
 		return true;
 	held = false;
 	begin_parents_of_run(&p, run_id, false);
 	while (!held && next_parent(&p))
 		held = is_abandoned(p.slot, Parents_on_parent_end) ||
-			parent_keeps_run(runs, slot, scanned_parent(&p));
+			parent_keeps_run(runs, slot, scanned_parent(&p),
+							 pgqrs_get(p.slot, Parents_parent_step_id));
 	end_parents_scan(&p);
 	return held;
 }

@@ -26,11 +26,20 @@ extern void pgqrs_family_wake_parents(int64 run_id);
 extern bool pgqrs_family_has_joined(int64 parent);
 
 /*
+ * Whether the run is or was undone, so that the children of the undo go on while
+ * the others end: unless the undo has failed, with which all children end.
+ */
+extern bool pgqrs_family_keeps_children_of_undo(TupleTableSlot *parent);
+
+/* Whether the parent's undo has started the child of that step. */
+extern bool pgqrs_family_is_of_undo(int64 parent, Datum step_id);
+
+/*
  * Adds the ids, after the given one, of the joined runs that have to end with
- * the parent.
+ * the parent.  spares_undo: those of its undo are left out.
  */
 extern void pgqrs_family_add_children(int64 parent, int64 after,
-									  PgqrsInt64List *ids);
+									  bool spares_undo, PgqrsInt64List *ids);
 
 /* Whether the run has additional parents. */
 extern bool pgqrs_family_is_shared(int64 run_id);

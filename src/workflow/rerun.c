@@ -36,6 +36,18 @@ check_ended(TupleTableSlot *run, int64 run_id)
 				 errhint("Wait until the run has ended, or cancel it with pgqrs_cancel_run().")));
 }
 
+/* The steps of such a run are no longer what they say. */
+static void
+refuse_undone(TupleTableSlot *run, int64 run_id)
+{
+	if (!pgqrs_is_null(run, Runs_undone))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " was undone", run_id),
+				 errdetail("Its finished steps are undone."),
+				 errhint("Rerun it from the beginning.")));
+}
+
 /* Keeps retention from removing the run while its steps are copied. */
 static void
 lock_ended(PgqrsRunRows *rows, int64 run_id)
@@ -125,7 +137,8 @@ static bool
 is_kept(const StepCopy *c, TupleTableSlot *step)
 {
 	if (pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status)) !=
-		STEP_SUCCESS)
+			STEP_SUCCESS ||
+		!pgqrs_is_null(step, Steps_undo)) /* the new run undoes nothing */
 		return false;
 	if (!c->rerun->keep_finished)
 		return pgqrs_get_time(step, Steps_started_at) < c->from;
@@ -256,6 +269,8 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 	if (rerun->from_step != NULL) /* an unknown step is an error before the lock */
 		read_from_step(&c);
 	lock_ended(&rows, run_id);
+	if (rerun->keep_finished || rerun->from_step != NULL)
+		refuse_undone(rows.run, run_id);
 	if (rerun->from_step != NULL)
 		read_from_step(&c);
 	fill_rerun(&r, rows.run, run_id, rerun);

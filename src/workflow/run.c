@@ -31,6 +31,7 @@
 #include "workflow/family.h"
 #include "workflow/outbox.h"
 #include "workflow/run_wakeup.h"
+#include "workflow/undo.h"
 
 /*
  * A session warns at most once in this time that no worker serves a workflow.
@@ -681,6 +682,13 @@ lease_is_of_run(PgqrsRunRows *rows, int64 lease)
 		pgqrs_get_int64(rows->run, Runs_lease) == lease;
 }
 
+bool
+pgqrs_run_is_asked_to_stop(PgqrsRunRows *rows)
+{
+	return rows->has_message &&
+		(pgqrs_message_is_cancelling(rows->message) || pgqrs_undo_is_overdue(rows));
+}
+
 void
 pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 {
@@ -690,11 +698,12 @@ pgqrs_run_fence(PgqrsRunRows *rows, int64 lease, bool check_cancel)
 	if (!lease_is_of_run(rows, lease))
 		pgqrs_error_lease_lost("run", run_id);
 	if (status == RUN_CANCELLED ||
-		(check_cancel && !pgqrs_is_null(rows->run, Runs_cancel_requested_at)))
+		(check_cancel && pgqrs_run_is_asked_to_stop(rows)))
 		pgqrs_error_run_cancelled(run_id);
 	if (pgqrs_run_is_terminal(status))
 		pgqrs_error_ended("run", run_id, pgqrs_enum_label(ENUM_RUN_STATUS, status));
-	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()))
+	if (pgqrs_message_is_past_deadline(rows->message, pgqrs_clock()) &&
+		!pgqrs_undo_is_overdue(rows))
 		pgqrs_error_run_past_deadline(run_id);
 	touch_worker(rows->message);
 }
@@ -714,7 +723,9 @@ pgqrs_run_completed_under(PgqrsRunRows *rows, int64 lease)
 bool
 pgqrs_run_cancelled_under(PgqrsRunRows *rows, int64 lease)
 {
-	return run_ended_under(rows, lease, RUN_CANCELLED);
+	return run_ended_under(rows, lease, RUN_CANCELLED) ||
+		(run_ended_under(rows, lease, RUN_ERROR) &&
+		 !pgqrs_is_null(rows->run, Runs_undone));
 }
 
 /*
@@ -741,7 +752,7 @@ outcome_of_status(PgqrsRunStatus status)
  * cancelled are left; cancel.c cancels them.
  */
 static void
-note_children_left(PgqrsRunRows *rows)
+note_children_left(PgqrsRunRows *rows, int64 after)
 {
 	Datum id = pgqrs_get(rows->run, Runs_run_id);
 	PgqrsTable *archive = rows->messages->archive;
@@ -813,14 +824,49 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 								  outcome_of_status(status), rows->failures, error);
 	audit_end(row, status, error);
 	pgqrs_outbox_send(rows->messages, &rows->queue, row);
-	if (status != RUN_SUCCESS)
-		note_children_left(rows);
+	if (!pgqrs_is_null(rows->message, Messages_children_after))
+		note_children_left(rows,
+						   pgqrs_get_int64(rows->message, Messages_children_after));
+	else if (status != RUN_SUCCESS && row->nulls[Runs_undone - 1])
+		note_children_left(rows, 0);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
 		pgqrs_run_wakeup_sent(pgqrs_get_int64(rows->run, Runs_parent_run_id));
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||
 		!pgqrs_is_null(rows->run, Runs_idempotency_key))
 		pgqrs_family_wake_parents(pgqrs_get_int64(rows->run, Runs_run_id));
 	pgqrs_xact_wakeup_run(pgqrs_get_int64(rows->run, Runs_run_id), status, now);
+}
+
+/* A failure may have come before the deadline, and be its cause. */
+static Datum
+with_last_error(Datum error, Datum failure)
+{
+	PgqrsJson json;
+
+	pgqrs_json_begin(&json);
+	pgqrs_json_put_json(&json, "last_error", failure);
+	return pgqrs_json_merge(error, pgqrs_json_end(&json));
+}
+
+void
+pgqrs_run_end_undone(PgqrsRunRows *rows, NullableDatum output)
+{
+	bool timed_out = pgqrs_enum_value(ENUM_UNDO_CAUSE,
+									  pgqrs_get(rows->run, Runs_undo_cause)) ==
+		UNDO_CAUSE_TIMEOUT;
+	NullableDatum failure = pgqrs_get_or_null(rows->message, Messages_last_error);
+	NullableDatum error = PGQRS_NULL;
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	pgqrs_set(&row, Runs_undone, BoolGetDatum(true));
+	if (timed_out)
+		error = pgqrs_value(
+			pgqrs_json_error("timeout", "the run did not end before its deadline"));
+	if (timed_out && !failure.isnull)
+		error = pgqrs_value(with_last_error(error.value, failure.value));
+	store_end(rows, &row, timed_out ? RUN_ERROR : RUN_CANCELLED,
+			  timed_out ? PGQRS_NULL : output, error);
 }
 
 void
@@ -837,8 +883,28 @@ pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status, NullableDatum output,
 static PgqrsRunStatus
 failed_status(PgqrsRunRows *rows)
 {
-	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ? RUN_ERROR :
-																RUN_CANCELLED;
+	return pgqrs_is_null(rows->run, Runs_cancel_requested_at) ||
+			!pgqrs_is_null(rows->run, Runs_undo_cause) ?
+		RUN_ERROR :
+		RUN_CANCELLED;
+}
+
+bool
+pgqrs_run_deliver_to_undo(PgqrsRunRows *rows, bool retry_is_too_late,
+						  NullableDatum error)
+{
+	if (pgqrs_undo_is_requested(rows->message))
+	{
+		if (!pgqrs_message_is_cancelling(rows->message))
+			return false;
+		pgqrs_undo_give_up_lease(rows, error);
+		return true;
+	}
+	if (!pgqrs_undo_is_overdue(rows) &&
+		!(retry_is_too_late && pgqrs_undo_may_begin(rows)))
+		return false;
+	pgqrs_undo_request(rows, UNDO_CAUSE_TIMEOUT, NULL, false, error);
+	return true;
 }
 
 void
@@ -863,12 +929,13 @@ is_permanent(const PgqrsRetryPolicy *policy, Datum error)
 }
 
 bool
-pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
-					Datum error, int64 retry_after, TimestampTz *retry_at)
+pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts, Datum error,
+					int64 retry_after, TimestampTz *retry_at, bool *too_late)
 {
 	PgqrsWorkflow workflow;
 
-	if (!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
+	*too_late = false;
+	if (pgqrs_message_is_cancelling(rows->message))
 		return false;
 	if (!pgqrs_workflow_by_id(rows->queue.queue_id, &workflow))
 		pgqrs_error_workflow_not_found(rows->queue.name);
@@ -887,8 +954,9 @@ pgqrs_run_may_retry(PgqrsRunRows *rows, int failures, int max_attempts,
 		retry_after;
 
 	/* a retry after the deadline is none */
-	return pgqrs_is_null(rows->message, Messages_deadline_at) ||
-		*retry_at < pgqrs_get_time(rows->message, Messages_deadline_at);
+	*too_late = !pgqrs_is_null(rows->message, Messages_deadline_at) &&
+		*retry_at >= pgqrs_get_time(rows->message, Messages_deadline_at);
+	return !*too_late;
 }
 
 /*
@@ -973,26 +1041,34 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	PgqrsRow row;
 	int failures;
 	bool retry;
+	bool too_late = false;
 
 	pgqrs_run_open(&rows);
 	pgqrs_run_lock_for_holder(&rows, run_id, lease, LockTupleExclusive);
 	pgqrs_run_fence(&rows, lease, false);
 	failures = DatumGetInt32(pgqrs_get(rows.run, Runs_failures)) + 1;
 	retry = retryable &&
-		pgqrs_run_may_retry(&rows, failures, 0, error, retry_after, retry_at);
-
+		pgqrs_run_may_retry(&rows, failures, 0, error, retry_after, retry_at,
+							&too_late);
 	pgqrs_row_copy(&row, rows.runs, rows.run);
 	pgqrs_set(&row, Runs_failures, Int32GetDatum(failures));
-	if (retry)
+	if (retry && !pgqrs_undo_is_overdue(&rows))
 	{
 		pgqrs_run_schedule_retry(&rows, *retry_at, error);
 		pgqrs_row_update(rows.runs, rows.run, &row);
 	}
+	else if (pgqrs_run_deliver_to_undo(&rows, too_late, pgqrs_value(error)))
+	{
+		*retry_at = pgqrs_clock();
+		retry = true;
+	}
 	else
+	{
+		retry = false;
 		store_end(&rows, &row, failed_status(&rows), PGQRS_NULL, pgqrs_value(error));
+	}
 	pgqrs_run_close(&rows);
-	if (!retry)
-		pgqrs_cancel_children(run_id);
+	pgqrs_cancel_children(run_id);
 	return retry;
 }
 

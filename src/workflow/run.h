@@ -168,6 +168,9 @@ extern void pgqrs_run_set_progress(int64 run_id, int64 lease,
 extern void pgqrs_run_end(PgqrsRunRows *rows, PgqrsRunStatus status,
 						  NullableDatum output, NullableDatum error);
 
+/* Ends a run whose undo the worker acknowledges. */
+extern void pgqrs_run_end_undone(PgqrsRunRows *rows, NullableDatum output);
+
 /*
  * Ends a failed run: ERROR, or CANCELLED after a request to cancel.  The caller
  * calls pgqrs_cancel_children() once it waits for no more locks.
@@ -177,10 +180,22 @@ extern void pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error);
 /*
  * Whether, and when, a failure may be retried.  failures: including this one;
  * max_attempts 0: the run's or the workflow's; retry_after < 0: backoff.
+ * *too_late: only the deadline forbids it.
  */
 extern bool pgqrs_run_may_retry(PgqrsRunRows *rows, int failures,
-								int max_attempts, Datum error,
-								int64 retry_after, TimestampTz *retry_at);
+								int max_attempts, Datum error, int64 retry_after,
+								TimestampTz *retry_at, bool *too_late);
+
+/*
+ * Ends a lease from before a request to stop, or from before a deadline that has
+ * passed or that a retry would miss; true: the run is delivered to be undone.
+ * error: of the failure that ends the lease.
+ */
+extern bool pgqrs_run_deliver_to_undo(PgqrsRunRows *rows, bool retry_is_too_late,
+									  NullableDatum error);
+
+/* Whether the holder of the lease is asked to stop. */
+extern bool pgqrs_run_is_asked_to_stop(PgqrsRunRows *rows);
 
 /*
  * A step has succeeded: earlier crashes no longer count.  The caller has the

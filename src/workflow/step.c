@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/cancel.h"
+#include "workflow/undo.h"
 
 /*
  * Rows
@@ -230,6 +231,8 @@ pgqrs_step_fill(PgqrsRow *row, const PgqrsStepRows *s, PgqrsStepStatus status)
 		fill_next_version(row, s);
 	}
 	set_step_status(row, status);
+	if (s->run.has_message && pgqrs_undo_is_held(s->run.message))
+		pgqrs_set(row, Steps_undo, BoolGetDatum(true));
 }
 
 void
@@ -390,7 +393,7 @@ begin_or_repeat(PgqrsStepRows *s, NullableDatum input, PgqrsStepState *state,
 	if (read_repeated_state(s, state))
 		return;
 	pgqrs_run_fence(&s->run, s->lease, cancel_requested == NULL);
-	if (cancel_requested != NULL && pgqrs_message_is_cancelling(s->run.message))
+	if (cancel_requested != NULL && pgqrs_run_is_asked_to_stop(&s->run))
 		*cancel_requested = true;
 	else
 		begin_step(s, input, state);
@@ -522,6 +525,16 @@ refuse_finished(const PgqrsStepRows *s)
 			 errhint("Call pgqrs_fail_run() to end the run.")));
 }
 
+/* Whether the failure ends a lease from before a request to stop. */
+static bool
+gives_up_to_undo(PgqrsStepRows *s, bool retry_is_too_late)
+{
+	if (pgqrs_undo_is_requested(s->run.message))
+		return !pgqrs_undo_is_held(s->run.message);
+	return pgqrs_undo_is_overdue(&s->run) ||
+		(retry_is_too_late && pgqrs_undo_may_begin(&s->run));
+}
+
 /*
  * The message is locked exclusively, so no other transaction writes the run's
  * steps.
@@ -530,6 +543,8 @@ static PgqrsStepOutcome
 fail_step(PgqrsStepRows *s, const PgqrsStepFailure *f, TimestampTz *retry_at)
 {
 	int failures = 1;
+	bool too_late = false;
+	bool retry;
 
 	pgqrs_step_fetch(s);
 	if (s->found && stored_status(s->step) == STEP_ERROR)
@@ -541,12 +556,21 @@ fail_step(PgqrsStepRows *s, const PgqrsStepFailure *f, TimestampTz *retry_at)
 	if (s->found)
 		failures += DatumGetInt32(pgqrs_get(s->step, Steps_failures));
 
-	if (f->retryable &&
+	retry = f->retryable &&
 		pgqrs_run_may_retry(&s->run, failures, f->max_attempts, f->error,
-							f->retry_after, retry_at))
+							f->retry_after, retry_at, &too_late) &&
+		!pgqrs_undo_is_overdue(&s->run);
+	if (retry)
 	{
 		store_failure(s, STEP_PENDING, failures, f->error);
 		pgqrs_run_schedule_retry(&s->run, *retry_at, f->error);
+		return STEP_OUTCOME_RETRY;
+	}
+	if (f->fail_run && gives_up_to_undo(s, too_late))
+	{
+		store_failure(s, STEP_PENDING, failures, f->error);
+		(void) pgqrs_run_deliver_to_undo(&s->run, too_late, pgqrs_value(f->error));
+		*retry_at = pgqrs_clock();
 		return STEP_OUTCOME_RETRY;
 	}
 	store_failure(s, STEP_ERROR, failures, f->error);
@@ -568,7 +592,7 @@ pgqrs_step_fail(int64 run_id, int64 lease, const char *step_id,
 	pgqrs_run_fence(&s.run, lease, false);
 	outcome = fail_step(&s, failure, retry_at);
 	pgqrs_step_close(&s);
-	if (outcome == STEP_OUTCOME_RUN_FAILED)
+	if (outcome != STEP_OUTCOME_STEP_FAILED)
 		pgqrs_cancel_children(run_id);
 	return outcome;
 }

@@ -25,6 +25,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "workflow/run_wakeup.h"
+#include "workflow/undo.h"
 
 void
 pgqrs_wait_step_open_if(PgqrsStepRows *s, int64 run_id, int64 lease,
@@ -164,6 +165,10 @@ pgqrs_wait_step_suspend(PgqrsStepRows *s, const char *kind, const char *what,
 		s->kind == STEP_KIND_CHILD || s->kind == STEP_KIND_ANY;
 	PgqrsRow row;
 
+	/* in an undo, a wait from before the request is not waited for again */
+	if (s->found && pgqrs_undo_is_held(s->run.message) &&
+		pgqrs_is_null(s->step, Steps_undo))
+		pgqrs_error_run_cancelled(s->run_id);
 	/* a common step that ended for "any" keeps that result */
 	if (!pgqrs_step_is_finished(s))
 	{

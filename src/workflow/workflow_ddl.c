@@ -71,7 +71,8 @@ static const PgqrsOption workflow_options[WORKFLOW_FLOW + PGQRS_FLOW_OPTION_COUN
 							TABLE_WORKFLOWS, Workflows_key_scope},
 	[WORKFLOW_OUTBOX_QUEUE] = {"outbox_queue", OPTION_QUEUE, NULL, 0, 0,
 							   TABLE_WORKFLOWS, Workflows_outbox_queue},
-	[WORKFLOW_ON_CANCEL] = {"on_cancel", OPTION_ON_CANCEL, "end"},
+	[WORKFLOW_ON_CANCEL] = {"on_cancel", OPTION_ON_CANCEL, "end", 0, 0,
+							TABLE_QUEUES, Queues_on_cancel},
 	[WORKFLOW_FLOW] = PGQRS_FLOW_OPTIONS,
 };
 
