@@ -15,6 +15,7 @@ SELECT pgqrs_enqueue('q', '{"a": [1, null]}') AS id \gset
 SELECT is(to_jsonb(m) - '{message_id,enqueued_at,visible_after}'::text[],
 	format('{"queue_id": %s, "dequeued_at": null, "lease": null, "worker_id": null, "run_id": null, "deadline_at": null,
 		"attempt": 0, "failures": 0, "priority": 0, "waiting_for": null, "exhausted_at": null,
+		"undo": null, "children_after": null,
 		"concurrency_key": null, "idempotency_key": null,
 		"payload": {"a": [1, null]}, "headers": null, "last_error": null}', :q)::jsonb,
 	'a message sent with nothing but its payload has the defaults')

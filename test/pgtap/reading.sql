@@ -82,7 +82,7 @@ SELECT ok(bool_and(started_at <= clock_timestamp() AND (completed_at >= started_
 		count(completed_at) = 2, 'steps have the times of their start and end') FROM pgqrs_list_steps(:run);
 SELECT results_eq(
 	format('SELECT step_id, kind, status, attempt, failures, input, output, error, history,
-			started_at, completed_at
+			started_at, completed_at, undo
 		FROM pgqrs_steps WHERE run_id = %s ORDER BY started_at, step_id', :run),
 	format('SELECT * FROM pgqrs_list_steps(%s)', :run), 'the view pgqrs_steps shows what pgqrs_list_steps() returns');
 SELECT results_eq($$SELECT leased, visible_after > clock_timestamp() FROM pgqrs_peek('read.job')$$,

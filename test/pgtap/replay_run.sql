@@ -127,7 +127,7 @@ SELECT pg_temp.contents() AS contents \gset
 SELECT is(pg_temp.answer(format('SELECT pgqrs_replay_message(%s)', id)), answer, 'no replay is possible of ' || what)
 	FROM (VALUES (:cancelled::bigint, 'PQ016 The status is CANCELLED.', 'a cancelled run'),
 		(:queued, 'PQ016 The message is live.', 'a live one'),
-		(:deleted, 'PQ016 The message''s run was deleted, or its status is not ERROR.', 'a deleted one'),
+		(:deleted, 'PQ016 The message''s run was deleted or undone, or its status is not ERROR.', 'a deleted one'),
 			(:gone, 'PQ004', 'one whose dead letter was thrown away'), (9007199254740991, 'PQ004', 'none')) v (id,
 			answer, what);
 SELECT is(pg_temp.contents(), :'contents', 'refused replays change nothing');

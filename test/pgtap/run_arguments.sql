@@ -176,7 +176,7 @@ INSERT INTO bad (argument, value, state) VALUES
 	('children', $$'{""}'$$, '22023'), ('children', $$'{a,a}'$$, '22023'), ('children', $$'{a,NULL}'$$, '22004'),
 		('children', $$'{{a}}'$$, '22023'),
 	('status', $$''$$, '22023'), ('status', $$'running'$$, '22023'), ('max_rows', '-1', '22023'),
-	('on_cancel', $$''$$, '22023'), ('on_cancel', $$'END'$$, '22023'), ('on_cancel', $$'deliver'$$, '0A000'),
+	('on_cancel', $$''$$, '22023'), ('on_cancel', $$'END'$$, '22023'),
 		('max_per_key', '1', '0A000'), ('ordered', 'true', '0A000'), ('fair', 'true', '0A000'),
 		('rate_limit', '1', '0A000'),
 	('rate_period', $$'2 s'$$, '0A000'), ('rate_period', $$'1 month'$$, '22023'), ('rate_per_key', 'true', '0A000'),

@@ -91,7 +91,7 @@ SELECT is(pgqrs_delete_workflow('nobody', true), false,
 CREATE TEMP TABLE bad_settings (setting text, state text);
 INSERT INTO bad_settings
 	SELECT unnest(ARRAY['handler => ''f''', 'handler => ''''']), '0A000'
-	UNION ALL SELECT unnest(ARRAY['on_cancel => ''deliver''', 'max_per_key => 1', 'max_per_key => 0',
+	UNION ALL SELECT unnest(ARRAY['max_per_key => 1', 'max_per_key => 0',
 		'ordered => true', 'fair => true', 'rate_limit => 10', 'rate_period => ''2 s''', 'rate_period => ''0''',
 		'rate_per_key => true']), '0A000'
 	UNION ALL SELECT unnest(ARRAY['on_cancel => ''''', 'on_cancel => ''End''', 'on_cancel => ''stop''']), '22023'

@@ -195,7 +195,7 @@ foreach my $path (sort keys %pages)
 # signature; in place of arguments of which only the default is taken so far
 # there is one list of them.
 my $functions = 'docs/reference/functions.md';
-my $reserved = q{name IN ('concurrency_key', 'concurrency_keys', 'on_cancel', 'max_per_key', 'ordered', 'fair',
+my $reserved = q{name IN ('concurrency_key', 'concurrency_keys', 'max_per_key', 'ordered', 'fair',
 	'rate_limit', 'rate_period', 'rate_per_key') OR name = 'handler' AND proname <> 'pgqrs_consume'};
 my @helpers = section($functions, '## Helpers of views and reports') =~ /`(pgqrs_\w+)`/g;
 my %entries = page($functions) =~ /^### (pgqrs_\w+)\n\n(.*?)(?=^###? |\z)/gms;
