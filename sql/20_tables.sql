@@ -226,6 +226,8 @@ CREATE INDEX pgqrs_workflow_runs_workflow_idx ON pgqrs_workflow_runs (workflow_i
 COMMENT ON INDEX pgqrs_workflow_runs_workflow_idx IS 'the runs of a workflow, for lists and for deleting it';
 CREATE INDEX pgqrs_workflow_runs_tags_idx ON pgqrs_workflow_runs USING gin (tags jsonb_path_ops) WITH (fastupdate = off) WHERE tags IS NOT NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_tags_idx IS 'tags, for lists of runs';
+CREATE INDEX pgqrs_workflow_runs_rerun_idx ON pgqrs_workflow_runs (rerun_of) WHERE rerun_of IS NOT NULL;
+COMMENT ON INDEX pgqrs_workflow_runs_rerun_idx IS 'the reruns of a run';
 CREATE INDEX pgqrs_workflow_runs_parent_idx ON pgqrs_workflow_runs (parent_run_id, run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON INDEX pgqrs_workflow_runs_parent_idx IS 'the children of a run';
 

@@ -75,6 +75,18 @@ RETURNS TABLE (changed bigint, skipped bigint, last_run_id bigint) LANGUAGE c VO
 COMMENT ON FUNCTION pgqrs_cancel_runs(text, text, jsonb, int, text, text, timestamptz, timestamptz, bigint) IS
 'the same for up to max_rows live runs of a workflow in one transaction, in ascending order of their ids: those after after_run_id, with that status, whose tags contain tags, whose last error has that type, created from created_after on and before created_before; NULL: any. Runs whose worker was asked before are skipped. changed: the number of runs that were cancelled or whose worker was asked to stop; skipped: of runs that another transaction ended or asked first; last_run_id: pass it as after_run_id to continue, until it is NULL. Reads all live runs of the workflow. Errors: PQ002 no such workflow, PQ008 tags too large, 22004, 22023, 42501.';
 
+CREATE FUNCTION pgqrs_replay_runs(workflow text, status text = NULL, tags jsonb = NULL, error_type text = NULL,
+	created_after timestamptz = NULL, created_before timestamptz = NULL, after_run_id bigint = NULL, max_rows int = 1000)
+RETURNS TABLE (changed bigint, skipped bigint, last_run_id bigint) LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'sql_replay_runs';
+COMMENT ON FUNCTION pgqrs_replay_runs(text, text, jsonb, text, timestamptz, timestamptz, bigint, int) IS
+'replays as pgqrs_replay_message() up to max_rows runs in ERROR of a workflow in one transaction, in ascending order of their ids: those after after_run_id, whose tags contain tags, whose error has that type, created from created_after on and before created_before; NULL: any. status: NULL or ERROR, since runs of another status cannot be replayed. changed: the number of replayed runs; skipped: of runs that cannot be replayed or that another transaction changed; last_run_id: pass it as after_run_id to continue, until it is NULL. Needs admin on the workflow. Errors: PQ002 no such workflow, PQ008 tags too large, 22004, 22023, 42501.';
+
+CREATE FUNCTION pgqrs_rerun_runs(workflow text, status text = NULL, tags jsonb = NULL, error_type text = NULL,
+	created_after timestamptz = NULL, created_before timestamptz = NULL, after_run_id bigint = NULL, max_rows int = 1000, from_failed boolean = true)
+RETURNS TABLE (changed bigint, skipped bigint, last_run_id bigint) LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'sql_rerun_runs';
+COMMENT ON FUNCTION pgqrs_rerun_runs(text, text, jsonb, text, timestamptz, timestamptz, bigint, int, boolean) IS
+'starts a new run as pgqrs_rerun() for each of up to max_rows ended runs of a workflow, with the filters and the result of pgqrs_replay_runs(). status: NULL means ERROR. from_failed: the new runs keep the finished steps and begin with the step that failed; false: they begin anew. A run that has a rerun is skipped. Needs trigger on the workflow. Errors: PQ002 no such workflow, PQ008 tags too large, 22004, 22023, 42501.';
+
 CREATE FUNCTION pgqrs_acknowledge_cancel(run_id bigint, lease bigint, output jsonb = NULL)
 RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_acknowledge_cancel';
 COMMENT ON FUNCTION pgqrs_acknowledge_cancel(bigint, bigint, jsonb) IS

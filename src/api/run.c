@@ -13,6 +13,7 @@
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "workflow/advance.h"
+#include "workflow/bulk_runs.h"
 #include "workflow/cancel.h"
 #include "workflow/rerun.h"
 #include "workflow/run.h"
@@ -103,25 +104,41 @@ sql_cancel_run(PG_FUNCTION_ARGS)
 		pgqrs_enum_label(ENUM_RUN_STATUS, pgqrs_cancel(run_id, reason))));
 }
 
-/* The filter of pgqrs_cancel_runs(): all arguments but the first. */
-static PgqrsCancelFilter
-get_filter(FunctionCallInfo fcinfo)
+/*
+ * The filter of a call that changes many runs: status and tags follow the workflow,
+ * the others begin with the type of error.
+ */
+static PgqrsRunsFilter
+get_filter(FunctionCallInfo fcinfo, int first)
 {
-	PgqrsCancelFilter filter = {
-		.after_run_id = pgqrs_arg_int64_or(fcinfo, 8, 0),
+	PgqrsRunsFilter filter = {
+		.after_run_id = pgqrs_arg_int64_or(fcinfo, first + 3, 0),
 	};
 
 	filter.status = pgqrs_arg_run_status(fcinfo, 1);
 	filter.tags = pgqrs_arg_json(fcinfo, 2, "tags");
-	filter.error_type = pgqrs_arg_text_or_null(fcinfo, 5, "error_type");
-	filter.created_after = pgqrs_arg_instant_or(fcinfo, 6, "created_after",
-												DT_NOBEGIN);
-	filter.created_before = pgqrs_arg_instant_or(fcinfo, 7, "created_before",
-												 DT_NOEND);
+	filter.error_type = pgqrs_arg_text_or_null(fcinfo, first, "error_type");
+	filter.created_after = pgqrs_arg_instant_or(fcinfo, first + 1,
+												"created_after", DT_NOBEGIN);
+	filter.created_before = pgqrs_arg_instant_or(fcinfo, first + 2,
+												 "created_before", DT_NOEND);
 	return filter;
 }
 
 /* One row; last_run_id NULL: no further runs match. */
+static void
+put_changed(FunctionCallInfo fcinfo, PgqrsRunsChanged changed)
+{
+	NullableDatum row[CancelRuns_natts] = {
+		[CancelRuns_changed] = pgqrs_value(Int64GetDatum(changed.changed)),
+		[CancelRuns_skipped] = pgqrs_value(Int64GetDatum(changed.skipped)),
+		[CancelRuns_last_run_id] = pgqrs_value_if(changed.last != 0,
+												  Int64GetDatum(changed.last)),
+	};
+
+	pgqrs_result_put(fcinfo, row);
+}
+
 PG_FUNCTION_INFO_V1(sql_cancel_runs);
 Datum
 sql_cancel_runs(PG_FUNCTION_ARGS)
@@ -129,17 +146,37 @@ sql_cancel_runs(PG_FUNCTION_ARGS)
 	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
 	int max_rows = pgqrs_arg_int_or(fcinfo, 3, "max_rows", 0, PG_INT32_MAX, 1000);
 	char *reason = pgqrs_arg_text_or_null(fcinfo, 4, "reason");
-	PgqrsCancelFilter filter = get_filter(fcinfo);
-	PgqrsCancelled cancelled;
-	NullableDatum row[CancelRuns_natts];
+	PgqrsRunsFilter filter = get_filter(fcinfo, 5);
 
 	pgqrs_result_begin(fcinfo);
-	cancelled = pgqrs_cancel_many(workflow, &filter, reason, max_rows);
-	row[CancelRuns_changed] = pgqrs_value(Int64GetDatum(cancelled.changed));
-	row[CancelRuns_skipped] = pgqrs_value(Int64GetDatum(cancelled.skipped));
-	row[CancelRuns_last_run_id] = pgqrs_value_if(cancelled.last != 0,
-												 Int64GetDatum(cancelled.last));
-	pgqrs_result_put(fcinfo, row);
+	put_changed(fcinfo, pgqrs_cancel_many(workflow, &filter, reason, max_rows));
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_replay_runs);
+Datum
+sql_replay_runs(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsRunsFilter filter = get_filter(fcinfo, 3);
+	int max_rows = pgqrs_arg_int_or(fcinfo, 7, "max_rows", 0, PG_INT32_MAX, 1000);
+
+	pgqrs_result_begin(fcinfo);
+	put_changed(fcinfo, pgqrs_bulk_replay(workflow, &filter, max_rows));
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(sql_rerun_runs);
+Datum
+sql_rerun_runs(PG_FUNCTION_ARGS)
+{
+	char *workflow = pgqrs_arg_name(fcinfo, 0, "workflow");
+	PgqrsRunsFilter filter = get_filter(fcinfo, 3);
+	int max_rows = pgqrs_arg_int_or(fcinfo, 7, "max_rows", 0, PG_INT32_MAX, 1000);
+	bool from_failed = pgqrs_arg_bool_or(fcinfo, 8, true);
+
+	pgqrs_result_begin(fcinfo);
+	put_changed(fcinfo, pgqrs_bulk_rerun(workflow, &filter, from_failed, max_rows));
 	return (Datum) 0;
 }
 

@@ -479,27 +479,19 @@ pgqrs_cancel_delete(int64 run_id, const char *reason)
 
 /* Whether the run in the slot matches the filter in all but its error. */
 static bool
-matches_filter(PgqrsRunRows *rows, const PgqrsCancelFilter *filter)
+matches_filter(PgqrsRunRows *rows, const PgqrsRunsFilter *filter)
 {
-	TimestampTz created = pgqrs_get_time(rows->run, Runs_created_at);
-
 	if (pgqrs_run_is_terminal(pgqrs_run_status(rows->run)) ||
 		!pgqrs_is_null(rows->run, Runs_cancel_requested_at))
 		return false;
 	if (filter->status >= 0 && pgqrs_run_status(rows->run) != filter->status)
 		return false;
-	if (created < filter->created_after || created >= filter->created_before)
-		return false;
-	return filter->tags.isnull ||
-		(!pgqrs_is_null(rows->run, Runs_tags) &&
-		 DatumGetBool(DirectFunctionCall2(jsonb_contains,
-										  pgqrs_get(rows->run, Runs_tags),
-										  filter->tags.value)));
+	return pgqrs_runs_filter_matches(filter, rows->run);
 }
 
 /* The ids of a workflow's live runs after filter->after_run_id, ascending. */
 static PgqrsInt64List
-find_live_runs(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filter)
+find_live_runs(PgqrsRunRows *rows, int64 queue_id, const PgqrsRunsFilter *filter)
 {
 	PgqrsKey key = {CLAIM_QUEUE_ID, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
 	PgqrsInt64List ids = {0};
@@ -524,8 +516,7 @@ find_live_runs(PgqrsRunRows *rows, int64 queue_id, const PgqrsCancelFilter *filt
 
 /* Up to max matching runs; *more: further runs match. */
 static PgqrsInt64List
-find_matching_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max,
-				   bool *more)
+find_matching_runs(int64 queue_id, const PgqrsRunsFilter *filter, int max, bool *more)
 {
 	PgqrsRunRows rows;
 	PgqrsInt64List live;
@@ -552,8 +543,7 @@ find_matching_runs(int64 queue_id, const PgqrsCancelFilter *filter, int max,
 
 /* Cancels runs with the same open tables; ids keeps those that were cancelled. */
 static int
-cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
-			 const char *reason)
+cancel_chunk(int64 *ids, int count, const PgqrsRunsFilter *filter, const char *reason)
 {
 	PgqrsRunRows rows;
 	int cancelled = 0;
@@ -581,15 +571,15 @@ cancel_chunk(int64 *ids, int count, const PgqrsCancelFilter *filter,
 	return cancelled;
 }
 
-PgqrsCancelled
-pgqrs_cancel_many(const char *name, const PgqrsCancelFilter *filter,
+PgqrsRunsChanged
+pgqrs_cancel_many(const char *name, const PgqrsRunsFilter *filter,
 				  const char *reason, int max_rows)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
 												  "pgqrs cancelled runs",
 												  ALLOCSET_DEFAULT_SIZES);
 	PgqrsWorkflow workflow;
-	PgqrsCancelled result = {0};
+	PgqrsRunsChanged result = {0};
 	PgqrsInt64List ids;
 	bool more;
 

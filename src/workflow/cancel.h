@@ -9,24 +9,7 @@
 
 #include "datatype/timestamp.h"
 #include "workflow/run.h"
-
-/* Selects the live runs of a workflow to cancel. */
-typedef struct PgqrsCancelFilter
-{
-	int status;				/* a PgqrsRunStatus, or -1: any */
-	NullableDatum tags;		/* the run's tags contain these */
-	const char *error_type; /* of its last error, or NULL */
-	TimestampTz created_after;
-	TimestampTz created_before;
-	int64 after_run_id;
-} PgqrsCancelFilter;
-
-typedef struct PgqrsCancelled
-{
-	int64 changed; /* cancelled, or requested to stop */
-	int64 skipped; /* changed by another transaction first */
-	int64 last; /* pass it as after_run_id to continue; 0: no more runs match */
-} PgqrsCancelled;
+#include "workflow/runs_filter.h"
 
 /*
  * Cancels a run at once, or requests the worker that holds it to stop; reason:
@@ -42,9 +25,9 @@ extern PgqrsRunStatus pgqrs_cancel(int64 run_id, const char *reason);
 extern bool pgqrs_cancel_without_waiting(int64 run_id, const char *reason);
 
 /* Cancels up to max_rows runs that match, in ascending order. */
-extern PgqrsCancelled pgqrs_cancel_many(const char *name,
-										const PgqrsCancelFilter *filter,
-										const char *reason, int max_rows);
+extern PgqrsRunsChanged pgqrs_cancel_many(const char *name,
+										  const PgqrsRunsFilter *filter,
+										  const char *reason, int max_rows);
 
 /* The worker acknowledges a request to stop: the run ends. */
 extern void pgqrs_cancel_acknowledge(int64 run_id, int64 lease,

@@ -416,6 +416,26 @@ pgqrs_dead_letter_replay_many(const char *queue, int64 max_rows,
 	return bulk.count;
 }
 
+int
+pgqrs_dead_letter_replay_runs(const int64 *run_ids, int count)
+{
+	int replayed = 0;
+	Replay r;
+
+	open_replay_tables(&r);
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (pgqrs_row_fetch_locked(r.archive, run_ids[i], LockTupleExclusive,
+								   r.archived) &&
+			archived_outcome(r.archived) == OUTCOME_DEAD &&
+			replay_locked(&r) == REPLAYED)
+			replayed++;
+	}
+	close_replay_tables(&r);
+	return replayed;
+}
+
 int64
 pgqrs_dead_letter_purge(const char *queue, int64 older_than)
 {

@@ -21,6 +21,12 @@ extern int64 pgqrs_dead_letter_replay_many(const char *queue, int64 max_rows,
 										   const char *error_type);
 
 /*
+ * Replays the runs of these ids, in their order, and returns their number; skips
+ * those whose message is no dead letter and those that cannot be replayed.
+ */
+extern int pgqrs_dead_letter_replay_runs(const int64 *run_ids, int count);
+
+/*
  * Dismisses the dead letters that are older than that many microseconds; returns
  * their number.
  */

@@ -6,6 +6,9 @@
  * retention from removing it, and is only read.  Only a replay can change an
  * ended run; a rerun sees the committed state.  The new run starts with copies of
  * the steps to keep, which its worker then finds finished.
+ *
+ * A rerun of many runs locks each in mode NO KEY UPDATE, so that of two such calls
+ * the later one sees the rerun of the earlier one.
  */
 #include "workflow/rerun.h"
 
@@ -280,4 +283,34 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 	pgqrs_table_close(c.steps);
 	pgqrs_run_close(&rows);
 	return c.new_run;
+}
+
+/* The lock on the run keeps two calls from starting a rerun of it each. */
+bool
+pgqrs_rerun_once(const char *workflow, int64 run_id, PgqrsRunStatus status,
+				 const PgqrsRerun *rerun)
+{
+	StepCopy c = {.run_id = run_id, .rerun = rerun, .from = DT_NOBEGIN};
+	Datum key = Int64GetDatum(run_id);
+	TupleTableSlot *run;
+	PgqrsNewRun r;
+	bool started;
+
+	c.steps = pgqrs_table_open(TABLE_STEPS, true);
+	c.runs = pgqrs_table_open(TABLE_RUNS, true);
+	c.run = pgqrs_table_slot(c.runs);
+	run = pgqrs_table_slot(c.runs);
+	started = pgqrs_row_fetch_locked(c.runs, run_id, LockTupleNoKeyExclusive, run) &&
+		pgqrs_run_status(run) == status && pgqrs_is_null(run, Runs_deleted_at) &&
+		!pgqrs_row_fetch(c.runs, INDEX_RUNS_RERUN, 1, &key, c.run);
+	if (started)
+	{
+		fill_rerun(&r, run, run_id, rerun);
+		c.new_run = pgqrs_run_trigger(workflow, &r);
+		if (rerun->keep_finished)
+			copy_steps(&c);
+	}
+	pgqrs_table_close(c.runs);
+	pgqrs_table_close(c.steps);
+	return started;
 }

@@ -131,6 +131,8 @@ SELECT is(pg_temp.answer(call), expected, 'by its name it is absent: ' || call) 
 		('pgqrs_schedule(''s'', ''@daily'', ''lost flow'')', 'PQ002'),
 	('pgqrs_delete_workflow(''lost flow'', force => true)', 'false'),
 		('pgqrs_trigger_schedule(''lost schedule'')', '42704'),
+	('pgqrs_replay_runs(''lost flow'')', 'PQ002'),
+	('pgqrs_rerun_runs(''lost flow'')', 'PQ002'),
 	('pgqrs_cancel_runs(''lost flow'')', 'PQ002')) AS c (call, expected);
 CREATE FUNCTION pg_temp.shows(view regclass) RETURNS boolean LANGUAGE plpgsql AS
 $$

@@ -286,6 +286,8 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_await_any({run}, {run_lease}, 'read', '{go}')$$, 'work', 'PQ003'),
 	($$SELECT * FROM pgqrs_consume('{queue}', 'pg_temp.handler')$$, 'work', 'PQ001'),
 	($$SELECT * FROM pgqrs_cancel_runs('{workflow}')$$, 'trigger', 'PQ002'),
+	($$SELECT * FROM pgqrs_replay_runs('{workflow}')$$, 'admin', 'PQ002'),
+	($$SELECT * FROM pgqrs_rerun_runs('{workflow}')$$, 'trigger', 'PQ002'),
 	($$SELECT * FROM pgqrs_delete_run({run})$$, 'admin', 'PQ003'),
 	($$SELECT 1 FROM pgqrs_advance({queued}, '0')$$, 'admin', 'PQ003'),
 	($$SELECT * FROM pgqrs_acknowledge_cancel({asked}, {asked_lease})$$, 'work', 'PQ003'),

@@ -61,6 +61,12 @@ INSERT INTO arguments
 			$$workflow = 'job' | status = 'QUEUED' | tags = '1' | max_rows = 10 | reason = 'why'
 				| error_type = 'timeout' | created_after = '2000-01-01' | created_before = '2100-01-01'
 				| after_run_id = 0$$),
+		('pgqrs_replay_runs',
+			$$workflow = 'job' | status = 'ERROR' | tags = '1' | error_type = 'timeout' | created_after = '2000-01-01'
+				| created_before = '2100-01-01' | after_run_id = 0 | max_rows = 10$$),
+		('pgqrs_rerun_runs',
+			$$workflow = 'job' | status = 'ERROR' | tags = '1' | error_type = 'timeout' | created_after = '2000-01-01'
+				| created_before = '2100-01-01' | after_run_id = 0 | max_rows = 10 | from_failed = true$$),
 		('pgqrs_acknowledge_cancel', $$run_id = ASKED | lease = ASKED_LEASE | output = '1'$$),
 		('pgqrs_delete_run', $$run_id = RUN | reason = 'why'$$),
 		('pgqrs_rerun', $$run_id = ENDED | input = '1' | from_step = NULL | keep_finished = false$$),
@@ -186,7 +192,9 @@ INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child')
 	'pgqrs_start_children'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_trigger'), ('workflow', $$'nothing'$$,
 	'PQ002', 'pgqrs_trigger_batch'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_find_run'),
 	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_alter_workflow'),
-	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'), ('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008',
+	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_cancel_runs'),
+	('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_replay_runs'), ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_rerun_runs'),
+	('reason', 'to_jsonb(repeat(''x'', 3000000))', 'PQ008',
 		'pgqrs_pause_run'),
 	('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_cancel_run'), ('reason', $$repeat('x', 8193)$$, '22023',
 		'pgqrs_cancel_runs'), ('reason', $$repeat('x', 8193)$$, '22023', 'pgqrs_delete_run'),
@@ -194,6 +202,7 @@ INSERT INTO bad VALUES ('workflow', $$'nothing'$$, 'PQ002', 'pgqrs_start_child')
 
 SELECT is_empty($$SELECT argument FROM arguments WHERE argument NOT IN (SELECT argument FROM bad)
 	AND argument NOT IN ('force', 'retryable', 'fail_run', 'keep_finished', 'error', 'lease', 'after_run_id',
+	'from_failed',
 	'replace')$$, 'the table of bad values has each argument that can have one');
 SELECT is_empty($$SELECT argument FROM bad WHERE argument NOT IN (SELECT argument FROM arguments)$$,
 	'each bad value is for an argument that exists');

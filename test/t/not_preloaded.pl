@@ -89,7 +89,7 @@ my @writers = (
 	"pgqrs_next(queue => 'jobs')", "pgqrs_start('flow')", "pgqrs_step_next($run, 1, 'a', '1', 'b')",
 	"pgqrs_complete_run($run, 1)", "pgqrs_fail_run($run, 1, '{}')", "pgqrs_set_progress($run, 1, '1')", "pgqrs_maintain()", "pgqrs_apply_retention()", "pgqrs_install_cron()",
 	"pgqrs_pause_run($run, 1, 'p')", "pgqrs_resume_run($run)", "pgqrs_sleep($run, 1, 'z', '1 s')", "pgqrs_await_signal($run, 1, 'a', 'go')",
-	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)", "pgqrs_advance($run, '1 s')",
+	"pgqrs_signal($run, 'go')", "pgqrs_cancel_run($run)", "pgqrs_cancel_runs('flow')", "pgqrs_replay_runs('flow')", "pgqrs_rerun_runs('flow')", "pgqrs_acknowledge_cancel($run, 1)", "pgqrs_delete_run($run)", "pgqrs_advance($run, '1 s')",
 	"pgqrs_schedule('new', '\@daily', 'flow')", "pgqrs_unschedule('daily')", "pgqrs_enable_schedule('daily', false)", "pgqrs_trigger_schedule('daily')",
 	"pgqrs_start_child($run, 1, 'c', 'flow')", "pgqrs_start_children($run, 1, 'm', 'flow', '{1}')", "pgqrs_await_child($run, 1, 'c')",
 	"pgqrs_await_children($run, 1, 'm')", "pgqrs_await_any($run, 1, 'y', '{go}')", "pgqrs_rerun($run)", "pgqrs_consume('jobs', 'nothing')",
