@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import random
 import signal
 import socket
@@ -28,6 +29,9 @@ log = logging.getLogger('pgqrs')
 
 VERSION = '0.1.0'       # of this client: it fits extensions with the same first two numbers
 POLL = 30               # seconds
+# Seconds for which no poll is begun: handlers that are quick end meanwhile, and one poll tells of several ends.
+LINGER = 0.002
+FULL = 0.02             # if there is no place for a claim
 
 Delivery = Union[Context, AsyncContext, BlockingMessage, AwaitingMessage]
 
@@ -40,6 +44,36 @@ class Task:
         self.future: Optional[asyncio.Task[None]] = None      # of a coroutine
         self.done = asyncio.Event()
         self.gone = False                               # the server said that the lease has ended
+
+
+class Threads:
+    """As many as were busy at once.  No executor: a handler that hangs would keep the program from ending."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.idle, self.lock = 0, threading.Lock()
+
+    def run(self, *call: Any) -> None:
+        with self.lock:
+            starts = self.idle == 0
+            self.idle -= not starts
+        self.calls.put(call)
+        if starts:
+            threading.Thread(target=self._work, daemon=True, name='pgqrs handler').start()
+
+    def _work(self) -> None:
+        while True:
+            call = self.calls.get()
+            if call is None:
+                return
+            call[0](*call[1:])
+            with self.lock:
+                self.idle += 1
+
+    def end(self) -> None:
+        """Ends those that have nothing to do."""
+        for _ in range(self.idle):
+            self.calls.put(None)
 
 
 class Worker:
@@ -57,6 +91,8 @@ class Worker:
         self.connections = connections
         self.worker_id: Optional[int] = None
         self.held: dict[tuple[int, int], Task] = {}
+        self.most = 0                                   # of these, for what waits until there are no more
+        self.fewer: Optional[asyncio.Future[None]] = None
         self.draining = False
         self.deadline: Optional[float] = None
         self.suspending: Optional[asyncio.Task[None]] = None
@@ -77,6 +113,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         kinds = {w.is_async for w in self.app.workflows.values()} | {q.is_async for q in self.app.queues.values()}
         share = max(1, self.connections // (len(kinds) or 1))
+        self.threads = Threads()
         self.pool = Pool(self.app.connect, share)
         self.async_pool = AsyncPool(self.app.aconnect, share)
         with self._signals():
@@ -133,6 +170,7 @@ class Worker:
                 await asyncio.wait_for(self._execute(*call(self.app.qualified('pgqrs_stop_worker'), [self.worker_id])), 5)
         if self.connection is not None:
             await self.connection.close()
+        self.threads.end()
         await self.async_pool.close()
         self.pool.close()
 
@@ -197,6 +235,9 @@ class Worker:
             if self.deadline is not None and self.loop.time() >= self.deadline:
                 log.warning('giving back %s that did not end in time', len(self._working()))
                 return
+            if len(self.held) >= self.concurrency:
+                await self._await_ends(self.concurrency - 1, FULL)
+            await self._await_ends(0, LINGER)
             busy = bool(self.held)
             answer = await self._persist(lambda: self._poll(0 if until_idle and not busy else POLL))
             if answer is None:
@@ -210,6 +251,18 @@ class Worker:
             if until_idle and not work and not busy:
                 return
             await asyncio.sleep(0)
+
+    async def _await_ends(self, most: int, seconds: float) -> None:
+        """Until so many at most are held, or time is up."""
+        if len(self.held) > most:
+            self.most, self.fewer = most, self.loop.create_future()
+            timer = self.loop.call_later(seconds, self._resume)
+            await self.fewer
+            timer.cancel()
+
+    def _resume(self) -> None:
+        if self.fewer is not None and not self.fewer.done():
+            self.fewer.set_result(None)
 
     def _working(self) -> list[Task]:
         return [task for task in self.held.values() if not task.gone]
@@ -262,13 +315,13 @@ class Worker:
         if is_async:
             task.future = self.loop.create_task(self._handle_async(task, definition))
         else:
-            # No executor: one that hangs would keep the program from ending.
-            threading.Thread(target=self._handle, args=(task, definition), daemon=True,
-                             name=f'pgqrs {work.queue} {work.id}').start()
+            self.threads.run(self._handle, task, definition)
 
     def _end(self, task: Task) -> None:
         self.held.pop((task.work.id, task.work.lease), None)
         task.done.set()
+        if len(self.held) <= self.most:
+            self._resume()
 
     def _handle(self, task: Task, definition: Any) -> None:
         try:
