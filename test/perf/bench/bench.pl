@@ -16,7 +16,7 @@ use POSIX qw(strftime);
 use Time::HiRes qw(time);
 
 use Machine qw(machine fsync_times);
-use Measure qw(psql sql pgbench node set_server hold_snapshot release_snapshot
+use Measure qw(psql sql pgbench node python set_server hold_snapshot release_snapshot
   buffers_per_call);
 use Report qw(median ratios workload_table requirements_table table number);
 
@@ -243,6 +243,8 @@ sub boss { return { id => 'boss', peer => 'node', client => 'pgboss', database =
 
 sub node_ours { return { id => 'node', peer => 'node', client => 'pgqrs', database => 'pgqrs', prepare => \&empty_pgqrs, touches => 'pgqrs', @_ }; }
 
+sub python_ours { return { python => 1, database => 'pgqrs', prepare => sub { load_runs(2_000 * (2 + int $seconds)) }, touches => 'pgqrs', @_ }; }
+
 my $backlog = max($quick ? 60_000 : 200_000, 60_000 * $seconds);
 
 push @workloads, {
@@ -386,12 +388,28 @@ push @workloads, {
 			prepare => sub { load_runs(1_000) }),
 		null(id => 'null_4', label => 'null: 4 round trips, 3 durable', script => 'null/cycle_4'),
 		node_ours(label => 'Node: pgqrs, 4 statements', workload => 'cycle_4', prepare => sub { load_runs(1_000) }),
+		python_ours(id => 'python_hand', label => 'Python: a poll, 2 steps and the end, by hand', workload => 'hand'),
+		python_ours(id => 'python', label => 'Python: the client', workload => 'worker', against => 'python_hand'),
 		{ id => 'dbos', peer => 'node', label => 'Node: DBOS SDK', client => 'dbos', workload => 'cycle',
 			database => 'dbos', prepare => sub { settle('dbos') }, against => 'pgqrs' },
 		{ id => 'dbos_32', peer => 'node', label => 'Node: DBOS SDK, 32 in flight', client => 'dbos', workload => 'cycle',
 			database => 'dbos', prepare => sub { settle('dbos') }, against => 'pgqrs', fixed_clients => 32 },
 		{ id => 'absurd', peer => 'absurd', label => 'absurd, 6 transactions', script => 'absurd/cycle',
 			database => 'absurd', prepare => \&empty_absurd, against => 'pgqrs' },
+	],
+},
+{
+	id => 'wakeups', title => 'Python: a message wakes a poll', clients => [4],
+	contenders => [
+		python_ours(id => 'python', label => 'pgqrs_enqueue to the answer of pgqrs_poll', workload => 'wakeups',
+			prepare => \&empty_pgqrs, fixed_clients => 1),
+	],
+},
+{
+	id => 'connections', title => 'Python: 20 runs at once', clients => [4],
+	contenders => [
+		python_ours(id => 'python', label => 'a worker, from its start', workload => 'connections',
+			prepare => sub { load_runs(20) }, fixed_clients => 20),
 	],
 },
 {
@@ -452,7 +470,8 @@ sub run_once
 	}
 	else
 	{
-		$result = node(database => $contender->{database}, script => $contender->{client},
+		my $run = $contender->{python} ? \&python : \&node;
+		$result = $run->(database => $contender->{database}, script => $contender->{client},
 			workload => $contender->{workload}, clients => $clients, seconds => $seconds);
 	}
 	release_snapshot($holder) if $holder;
@@ -616,6 +635,9 @@ sub requirements
 			null => rate_of('cycle', 'null_4', 'dbos') },
 		{ text => 'workflow, 4 statements, Node ÷ DBOS', min => 4, values => rate_of('cycle', 'node', 'dbos') },
 		{ text => 'workflow, 4 statements ÷ DBOS, 32 in flight', values => rate_of('cycle', 'pgqrs', 'dbos_32') },
+		{ text => 'workflow, Python client ÷ the same calls by hand', min => 0.7, values => rate_of('cycle', 'python', 'python_hand') },
+		{ text => 'a message wakes a poll, in Python: p50', max => 1, unit => 'ms', values => [ map { $_->{p50} } @{ runs('wakeups', 'python') } ] },
+		{ text => 'connections of a Python worker with 20 runs at once', max => 6, unit => 'connections', values => [ map { $_->{connections} } @{ runs('connections', 'python') } ] },
 		{ text => 'WAL of a workflow, 7 transactions', max => 2_900, unit => 'bytes', values => [ grep { defined } $wal{cycle}{pgqrs_7} ] },
 		{ text => 'WAL of a workflow, 4 statements', max => 2_600, unit => 'bytes', values => [ grep { defined } $wal{cycle}{pgqrs} ] },
 		{ text => 'WAL of a message\'s life ÷ plain SQL', max => 1.1,
@@ -676,12 +698,12 @@ sub sources
 {
 	my $text = '';
 
-	for my $file (sort map { glob "$FindBin::Bin/$_" } 'setup/*.sql', 'scripts/*/*.sql', 'clients/*.mjs')
+	for my $file (sort map { glob "$FindBin::Bin/$_" } 'setup/*.sql', 'scripts/*/*.sql', 'clients/*.mjs', 'clients/*.py')
 	{
 		my $name = substr $file, length("$FindBin::Bin/");
-		my ($kind) = $name =~ /(sql|mjs)$/;
+		my ($kind) = $name =~ /(sql|mjs|py)$/;
 
-		$text .= "`$name`\n\n```" . ($kind eq 'sql' ? 'sql' : 'js') . "\n" . slurp($file) . "```\n\n";
+		$text .= "`$name`\n\n```" . { sql => 'sql', mjs => 'js', py => 'python' }->{$kind} . "\n" . slurp($file) . "```\n\n";
 	}
 	return $text;
 }

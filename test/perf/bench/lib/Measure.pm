@@ -5,10 +5,11 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use FindBin;
 use JSON::PP;
 use Time::HiRes qw(time sleep);
 
-our @EXPORT_OK = qw(psql sql wal_position pgbench node percentile set_server
+our @EXPORT_OK = qw(psql sql wal_position pgbench node python percentile set_server
   hold_snapshot release_snapshot buffers_per_call);
 
 my $work = $ENV{BENCH_WORK};
@@ -144,14 +145,28 @@ sub read_latencies
 sub node
 {
 	my (%o) = @_;
-	my @command = ($ENV{NODE}, "$ENV{PEERS}/$o{script}.mjs", $o{workload},
-		$o{clients}, $o{seconds} // 0);
+
+	return client([ $ENV{NODE}, "$ENV{PEERS}/$o{script}.mjs" ], %o);
+}
+
+# The same with the program for Python.
+sub python
+{
+	my (%o) = @_;
+
+	return client([ '/usr/bin/python3', "$FindBin::Bin/clients/python.py" ], %o);
+}
+
+sub client
+{
+	my ($program, %o) = @_;
+	my @command = (@$program, $o{workload}, $o{clients}, $o{seconds} // 0);
 
 	local $ENV{PGDATABASE} = $o{database};
 	my $output = run_command(@command);
 	return unless $output =~ /^(\{"rows".*\})$/m;
 	my $result = decode_json($1);
-	die "$o{script}: no rows\n" unless $result->{rows};
+	die "@$program: no rows\n" unless $result->{rows};
 	$result->{rate} = $result->{rows} / $result->{elapsed};
 	$result->{wal} /= $result->{rows};
 	return $result;
