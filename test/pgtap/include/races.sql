@@ -35,17 +35,20 @@ BEGIN
 				CASE WHEN r.completed_at IS NOT NULL THEN 'completed' END, CASE
 					WHEN r.cancel_requested_at IS NOT NULL THEN 'asked to stop' END,
 				CASE WHEN r.deleted_at IS NOT NULL THEN 'deleted' END, r.cancel_reason, r.delete_reason, r.output,
-					r.error, r.progress)
+					r.error, r.progress,
+					r.undo_cause, CASE WHEN r.undone THEN 'undone' END)
 			FROM pgqrs_workflow_runs r WHERE run_id = run),
 		(SELECT concat_ws(' ', 'message:', CASE WHEN visible_after <= clock_timestamp() THEN 'due'
 			ELSE round(extract(epoch FROM visible_after - clock_timestamp()) / 3600) || ' h' END,
 				pg_temp.lease_name(lease, own), attempt, failures, waiting_for, CASE
-					WHEN exhausted_at IS NOT NULL THEN 'the last' END, last_error)
+					WHEN exhausted_at IS NOT NULL THEN 'the last' END, last_error,
+						CASE WHEN undo THEN 'undo' END)
 			FROM pgqrs_messages WHERE message_id = run),
 		(SELECT concat_ws(' ', 'archived:', outcome, attempt, failures, waiting_for, last_error) FROM pgqrs_archive
 			WHERE message_id = run),
 		(SELECT string_agg(concat_ws(' ', 'step:', step_id, kind, status, attempt, failures, pg_temp.lease_name(lease,
-			own), output, error, reason), E'\n' ORDER BY step_id)
+			own), output, error, reason,
+			CASE WHEN undo THEN 'undo' END), E'\n' ORDER BY step_id)
 			FROM pgqrs_workflow_steps WHERE run_id = run),
 		(SELECT string_agg(concat_ws(' ', 'signal:', name, payload, consumed_by), E'\n' ORDER BY signal_id)
 			FROM pgqrs_run_signals WHERE run_id = run),
