@@ -310,6 +310,9 @@ class Worker:
         else:
             definition = definition if isinstance(definition, Queue) else None
             work = (AwaitingMessage if is_async else BlockingMessage)(self, claim)
+        for earlier in self._working():
+            if earlier.work.id == work.id:      # lost while the poll was asleep, after it had extended it
+                self._heed(earlier, 'gone')
         task = Task(work)
         self.held[work.id, work.lease] = task
         if is_async:

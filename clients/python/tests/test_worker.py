@@ -126,6 +126,37 @@ def test_a_lost_lease_stops_the_task_and_changes_nothing(app, name, db):
         assert handle.result(60) == 'second'
 
 
+def test_a_second_claim_of_a_run_stops_the_task_of_the_first(app, name, db, monkeypatch):
+    started, stopped = threading.Event(), threading.Event()
+    execute = pgqrs.Worker._execute
+
+    async def says_extended(self, sql, args):
+        """A poll may answer so that has extended the lease before it was lost."""
+        answer = await execute(self, sql, args)
+        if 'pgqrs_poll' not in sql or not answer[1]:
+            return answer
+        return answer[0], [{**held, 'state': 'extended'} for held in answer[1]], answer[2]
+    monkeypatch.setattr(pgqrs.Worker, '_execute', says_extended)
+
+    @app.workflow(name=name)
+    async def flow(ctx):
+        if ctx.attempt > 1:
+            return 'second'
+        started.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            stopped.set()
+
+    app.install()
+    handle = app.start(flow)
+    with working(app):
+        assert started.wait(60)
+        db.execute('SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek(%s)', (name,))
+        assert handle.result(60) == 'second'
+        assert stopped.wait(60)
+
+
 def test_a_thread_that_lost_its_lease_stores_nothing(app, name, db):
     started, go, ended = threading.Event(), threading.Event(), threading.Event()
 
