@@ -46,6 +46,12 @@ INSERT INTO operations VALUES
 	('begin', 'SELECT concat_ws('' '', should_execute::text, output, error) FROM pgqrs_step_begin(RUN, LEASE, '
 		'''s'')'),
 	('complete', 'SELECT pgqrs_step_complete(RUN, LEASE, ''s'', ''2'')'),
+	('complete, begin the next', 'SELECT concat_ws('' '', stored::text, should_execute::text) FROM '
+		'pgqrs_step_next(RUN, LEASE, ''s'', ''2'', ''t'')'),
+	('complete another, begin', 'SELECT concat_ws('' '', stored::text, should_execute::text, output, error) FROM '
+		'pgqrs_step_next(RUN, LEASE, ''t'', ''2'', ''s'')'),
+	('end the run, claim', 'SELECT count(queue) FROM pgqrs_next(queue => ''job'', batch_size => 0, '
+		'done_ids => ARRAY[RUN]::bigint[], done_leases => ARRAY[LEASE]::bigint[])'),
 	('fail', 'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'')'),
 	('fail for good', 'SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''s'', ''{"e": 3}'', retryable => false)'),
 	('fail only the step',
@@ -145,10 +151,16 @@ INSERT INTO expected VALUES
 	('fail and replay the run', 'succeeded before', 'done, SUCCESS 1 0'),
 	('fail and replay the run', 'failed', 'done, PENDING 1 0'),
 	('fail and replay the run', 'failed before', 'done, PENDING 1 0');
+-- Two calls in one.
+INSERT INTO expected
+	SELECT 'complete, begin the next', state, regexp_replace(outcome, '^(true|false)', '\1 true')
+	FROM expected WHERE operation = 'complete';
+INSERT INTO expected
+	SELECT 'complete another, begin', state, 'true ' || outcome FROM expected WHERE operation = 'begin';
 -- Nothing else touches it.
 INSERT INTO expected
 	SELECT operation, state, concat_ws(', ', answer, step)
-	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('fail the run', 'true'),
+	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('end the run, claim', '0'), ('fail the run', 'true'),
 		('retry the run', 'true'), ('another step', 'true'), ('begin, another step', '1')) o (operation, answer),
 		(VALUES ('none', NULL), ('running', 'RUNNING 1 0'), ('running before', 'RUNNING 1 0'),
 			('pending', 'PENDING 1 1'), ('pending for the last time', 'PENDING 2 2'), ('replayed', 'PENDING 1 0'),

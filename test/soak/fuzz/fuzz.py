@@ -17,6 +17,7 @@ meet as they come.
 
 import argparse
 import collections
+import json
 import random
 import re
 import secrets
@@ -195,7 +196,7 @@ class Values:
         self.pool = self.pools[tenant]
         if self.rng.random() < 0.15:
             self.pool = self.pools["b" if tenant == "a" else "a"]
-        self.tenant, self.mark, self.chosen = tenant, mark, None
+        self.tenant, self.mark, self.chosen, self.listed = tenant, mark, None, None
         self.plausible = 0.97 if self.rng.random() < 0.6 else 0.5
 
     def letters(self, count):
@@ -334,8 +335,19 @@ class Values:
         if shape == 4 and rng.random() < 0.1:
             return "array_fill(%s, ARRAY[%d])" % (literal("1", typ), rng.choice((9999, 10000, 10001)))
         single = name[:-1] if name.endswith("s") else name
+        if name in ("held_ids", "done_ids", "message_ids", "held_leases", "done_leases", "leases") and rng.random() < 0.8:
+            return self.claims(name.endswith("ids"))
         items = [literal(self.scalar(function, single, typ), typ) for _ in range(rng.choice((1, 1, 2, 3, 5)))]
         return "ARRAY[%s]" % ", ".join(items)
+
+    def claims(self, ids):
+        """Ids that have leases; then, for the next argument, those leases."""
+        rng = self.rng
+        if ids or self.listed is None:
+            with self.pool.lock:
+                known = list(self.pool.leases.items())[-200:]
+            self.listed = rng.sample(known, min(len(known), rng.choice((0, 1, 1, 2, 5))))
+        return "ARRAY[%s]::bigint[]" % ", ".join(str(pair[0 if ids else 1]) for pair in self.listed)
 
     def argument(self, function, name, typ):
         if typ.endswith("[]"):
@@ -511,6 +523,9 @@ class Session(threading.Thread):
         own = self.sees in TENANTS or self.sees == "*"
         if not own:
             return
+        if "work" in columns:       # of a poll
+            claims = json.loads(rows[0][columns.index("work")] or "[]")
+            columns, rows = ["message_id", "lease"], [(c["message_id"], c["lease"]) for c in claims]
         for row in rows[:50]:
             found = dict(zip(columns, row))
             for kind in ("message_id", "run_id", "worker_id"):
