@@ -186,6 +186,13 @@ export class App {
 		return this.#run(false, () => row(this.#pool('calls'), this.database.select(name, args, options)));
 	}
 
+	/** Waits until one of several runs has ended: its handle, whose result() then answers at once. */
+	async waitAny<O>(handles: readonly Handle<O>[], options: { timeout?: Duration } = {}): Promise<Handle<O> | undefined> {
+		const statement = this.database.procedure('pgqrs_wait_any', [handles.map((handle) => handle.runId), interval(options.timeout ?? '300 s')]);
+		const { run_id: ended } = await this.#run(true, () => row(this.#pool('waits'), statement));
+		return handles.find((handle) => handle.runId === ended);
+	}
+
 	/** Waits for the end of a run. */
 	wait(runId: number, timeout: string | null): Promise<Row> {
 		return this.#run(true, () => row(this.#pool('waits'), this.database.procedure('pgqrs_wait', [runId, timeout])));

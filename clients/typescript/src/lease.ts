@@ -95,29 +95,31 @@ export class Lease {
 	/** A call under the lease. */
 	call(name: string, args: unknown[] = [], options?: object): Promise<Row> {
 		const statement = this.statement(name, args, options);
-		return this.#persist(() => this.#counted(() => row(this.pool, statement)));
+		return this.#persist(() => row(this.pool, statement));
 	}
 
 	/** A call that gives the lease up. */
 	end(name: string, args: unknown[] = [], options?: object): Promise<Row> {
 		const statement = this.statement(name, args, options);
-		return this.#persist(() =>
-			this.#counted(async () => {
-				const answer = await row(this.pool, statement);
-				this.ended = true;
-				return answer;
-			})
-		);
+		return this.#persist(async () => {
+			const answer = await row(this.pool, statement);
+			this.ended = true;
+			return answer;
+		});
 	}
 
 	/** Repeats a call as long as its answer may be lost and the lease good. */
 	async #persist<T>(attempt: () => Promise<T>): Promise<T> {
 		for (let tries = 0; ; tries++) {
 			this.check();
+			this.#calls++;
 			try {
 				return await attempt();
 			} catch (error) {
 				if (!isPassing(error)) throw this.#judge(error);
+			} finally {
+				this.#calls--;
+				this.#loseIfGone();
 			}
 			await backOff(tries);
 		}
@@ -147,32 +149,25 @@ export class Lease {
 		try {
 			await client.query('BEGIN');
 			const value = await work(client);
-			const stored = await this.#counted(async () => {
-				this.check();
+			this.check();
+			this.#calls++;
+			try {
 				const answer = await row(client, last(value)).catch((error) => {
 					throw isPassing(error) ? error : this.#judge(error);
 				});
-				const done = Object.values(answer)[0] as boolean;
-				await client.query(done ? 'COMMIT' : 'ROLLBACK');
-				return done;
-			});
-			return [stored, value];
+				const stored = Object.values(answer)[0] as boolean;
+				await client.query(stored ? 'COMMIT' : 'ROLLBACK');
+				return [stored, value];
+			} finally {
+				this.#calls--;
+				this.#loseIfGone();
+			}
 		} catch (error) {
 			await client.query('ROLLBACK').catch(onError);
 			throw broken || isConflict(error) ? new Interrupted(error) : error;
 		} finally {
 			client.off('error', onError);
 			client.release(broken);
-		}
-	}
-
-	async #counted<T>(work: () => Promise<T>): Promise<T> {
-		this.#calls++;
-		try {
-			return await work();
-		} finally {
-			this.#calls--;
-			this.#loseIfGone();
 		}
 	}
 

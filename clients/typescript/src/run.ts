@@ -1,5 +1,4 @@
 // A run under its lease: what the handler of a workflow calls.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type pg from 'pg';
 
 import { Duration, interval, Row } from './database.js';
@@ -8,7 +7,7 @@ import {
 } from './errors.js';
 import { Codec, fromJson, parseJson, Stored, toJson } from './json.js';
 import type { Claim, Lease, StoredStep } from './lease.js';
-import { outgoing, span } from './trace.js';
+import { current, outgoing, span } from './trace.js';
 import type { StartOptions, Workflow } from './workflow.js';
 
 export interface StepOptions {
@@ -53,9 +52,6 @@ export interface ChildOptions extends Omit<StartOptions, 'key' | 'client'>, Wait
 
 type StepFunction<T> = (step: StepContext) => T | Promise<T>;
 type TransactionFunction<T> = (client: pg.ClientBase, step: StepContext) => T | Promise<T>;
-
-/** The run whose step is being executed. */
-const executing = new AsyncLocalStorage<Run>();
 
 export class Run {
 	readonly id: number;
@@ -250,7 +246,7 @@ export class Run {
 			try {
 				const context = { signal: this.signal, key: `${this.id}/${id}` };
 				const work = (): Promise<[boolean, string]> => execute(context, (output) => [id, output, startedAt]);
-				[stored, text] = await executing.run(this, () => span(id, { 'pgqrs.run_id': this.id }, work));
+				[stored, text] = await current.run({ headers: this.headers, executing: this }, () => span(id, { 'pgqrs.run_id': this.id }, work));
 			} catch (error) {
 				if (error instanceof Leave) throw error;
 				if (this.signal.aborted && (error as Error | undefined)?.name === 'AbortError') throw this.signal.reason;
@@ -318,7 +314,7 @@ export class Run {
 		return handled(
 			(async () => {
 				this.#lease.check();
-				if (executing.getStore() === this) throw new InvalidStep('a step cannot begin another one of its run');
+				if (current.getStore()?.executing === this) throw new InvalidStep('a step cannot begin another one of its run');
 				const id = options.id ?? this.#automaticId(name);
 				const bytes = Buffer.byteLength(id);
 				if (bytes === 0 || bytes > 255) throw new InvalidStep(`a step id has 1 to 255 bytes, "${id.slice(0, 40)}" has ${bytes}`);

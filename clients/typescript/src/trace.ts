@@ -7,8 +7,8 @@ export type Headers = Readonly<Record<string, unknown>>;
 
 const FIELDS = ['traceparent', 'tracestate'];
 
-/** The headers of what is being worked on. */
-const received = new AsyncLocalStorage<Headers>();
+/** What is being worked on: its headers, and the run whose step is being executed.  One for both: each costs all promises. */
+export const current = new AsyncLocalStorage<{ readonly headers: Headers; readonly executing?: object }>();
 
 // By a name that the compiler does not look up: programs without it have no such types.
 const api: string = '@opentelemetry/api';
@@ -20,7 +20,7 @@ export function outgoing(headers: Headers = {}): Headers | undefined {
 	const carrier: Record<string, unknown> = {};
 	telemetry.api?.propagation.inject(telemetry.api.context.active(), carrier);
 	if (Object.keys(carrier).length === 0) {
-		const came = received.getStore() ?? {};
+		const came = current.getStore()?.headers ?? {};
 		for (const field of FIELDS.filter((name) => name in came)) carrier[field] = came[field];
 	}
 	const all = { ...carrier, ...headers };
@@ -29,7 +29,7 @@ export function outgoing(headers: Headers = {}): Headers | undefined {
 
 /** Works on what came with these headers. */
 export function delivery<T>(name: string, headers: Headers, attributes: object, work: () => Promise<T>): Promise<T> {
-	return received.run(headers, () => span(name, attributes, work, headers));
+	return current.run({ headers }, () => span(name, attributes, work, headers));
 }
 
 /** A span around work; headers: its parent is in there. */

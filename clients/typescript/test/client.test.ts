@@ -251,8 +251,12 @@ test('many may wait for results, and calls go on beside them', async () => {
 	const results = runs.map((run) => run.result({ timeout: '60 s' }));
 	await until(async () => (await query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'CALL pgqrs_wait%'", app.name))[0].n === 15, 'all wait');
 	assert.equal(await runs[0]!.status(), 'QUEUED');
+	const late = app.waitAny(runs.slice(0, 2), { timeout: 1 });
+	assert.ok((await errorOf(late)) instanceof WaitTimeout);
 	await drain(app);
 	assert.deepEqual(await Promise.all(results), runs.map(() => 1));
+	assert.equal(await (await app.waitAny(runs))?.status(), 'SUCCESS');
+	assert.equal(await app.waitAny([]), undefined);
 	await app.close();
 });
 
