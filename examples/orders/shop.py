@@ -58,7 +58,7 @@ def bank(request: dict) -> dict:
         return json.load(answer)
 
 
-@app.workflow(name='shop.order', initial_interval='100 ms')
+@app.workflow(name='shop.order', on_cancel='deliver', initial_interval='100 ms')
 def process(run: pgqrs.Context, order: Order) -> dict:
     reserved = receipt = None
     try:

@@ -187,6 +187,17 @@ def test_worker_dies(shop, db):
     assert (Bank.booked[f'order {order}'], stock(db)) == (100, before - 1)
 
 
+def test_cancel_is_undone(shop, db):
+    before = stock(db)
+    order = shop('POST', '/orders', {'item': 'book', 'customer': 'cyd'}, key='c')[1]['order_id']
+    waits(shop, order)
+    assert stock(db) == before - 1
+    assert shop('DELETE', f'/orders/{order}')[0] == 202
+    found = ended(shop, order)
+    assert (found['status'], found['state'], stock(db)) == ('CANCELLED', 'given up', before)
+    assert Bank.booked[f'refund of order {order}'] == -100
+
+
 def test_declined_order_gives_its_item_back(shop, db):
     before = stock(db)
     order = shop('POST', '/orders', {'item': 'book', 'customer': 'poor'}, key='d')[1]['order_id']
@@ -200,6 +211,16 @@ def test_sold_out(shop, db):
     found = ended(shop, order)
     assert (found['error']['type'], stock(db, 'lamp')) == ('sold_out', 0)
     assert f'order {order}' not in Bank.tries
+
+
+def test_parcel_does_not_come_in_time(shop, db):
+    before = stock(db)
+    order = shop('POST', '/orders', {'item': 'book', 'customer': 'fay'}, key='f')[1]
+    waits(shop, order['order_id'])
+    db.execute("SELECT pgqrs_advance(%s, '14 days')", (order['run_id'],))
+    found = ended(shop, order['order_id'])
+    assert (found['error']['type'], found['state'], stock(db)) == ('SignalTimeout', 'given up', before)
+    assert Bank.booked[f'refund of order {order["order_id"]}'] == -100
 
 
 def test_schedule(shop, db):
