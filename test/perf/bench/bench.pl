@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 use Machine qw(machine fsync_times);
 use Measure qw(psql sql pgbench node python set_server hold_snapshot release_snapshot
-  buffers_per_call);
+  buffers_per_call program);
 use Report qw(median ratios workload_table requirements_table table number);
 
 $| = 1;
@@ -43,7 +43,7 @@ my %vars = (
 	specs => '[' . join(',', ("{\"identifier\": \"noop\", \"payload\": $json}") x 100) . ']',
 	queue => 'bench');
 
-my (@workloads, %results, %wal);
+my (@workloads, %results, %wal, %program);
 
 #
 # State of the tables before a run
@@ -569,6 +569,24 @@ sub measure_wal
 	return;
 }
 
+# The program pgqrs: its processor time for each of many short commands, and how long it takes to start.
+sub measure_program
+{
+	return if @only && !grep { $_ eq 'program' } @only;
+	for my $round (1 .. $rounds)
+	{
+		load_pgqrs('bench', $quick ? 300 : 2_000);
+		my ($said) = program('pgqrs', qw(work --queue bench --concurrency 8 --until-empty --exec :));
+		my ($ms) = $said =~ /([\d.]+) ms of processor time each/ or die "pgqrs work says nothing:\n$said";
+		push @{ $program{work} }, $ms;
+		push @{ $program{version} }, median(map { (program('pgqrs', '--version'))[1] } 1 .. 20);
+		push @{ $program{queues} }, median(map { (program('pgqrs', 'queues'))[1] } 1 .. 20);
+		printf STDERR "program        round %d  %.3f ms a message, start %.1f ms, with a call %.1f ms\n",
+		  $round, map { $program{$_}[-1] } qw(work version queues);
+	}
+	return;
+}
+
 #
 # What is required
 #
@@ -665,6 +683,9 @@ sub requirements
 		{ text => 'enqueue a batch of 100 ÷ graphile-worker', min => 4, values => rate_of('enqueue_100', 'pgqrs', 'graphile') },
 		{ text => 'enqueue a batch of 10,000 ÷ INSERT', min => 0.7, values => rate_of('enqueue_10000', 'pgqrs', 'plain') },
 		{ text => 'trigger a batch of 10,000 ÷ INSERT', min => 0.7, values => rate_of('trigger_10000', 'pgqrs', 'plain') },
+		{ text => 'pgqrs work, 8 commands at once: its own processor time a message', max => 0.2, unit => 'ms', values => $program{work} },
+		{ text => 'pgqrs --version, from start to end', max => 20, unit => 'ms', values => $program{version} },
+		{ text => 'pgqrs queues, with a connection, from start to end', max => 20, unit => 'ms', values => $program{queues} },
 	);
 }
 
@@ -732,6 +753,7 @@ sub run_all
 		push @tables, $table;
 		print "\n$table";
 	}
+	measure_program();
 	measure_wal();
 	return 1;
 }

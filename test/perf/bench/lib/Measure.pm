@@ -10,7 +10,7 @@ use JSON::PP;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT_OK = qw(psql sql wal_position pgbench node python percentile set_server
-  hold_snapshot release_snapshot buffers_per_call);
+  hold_snapshot release_snapshot buffers_per_call program);
 
 my $work = $ENV{BENCH_WORK};
 my $cores = $ENV{BENCH_CORES};
@@ -187,6 +187,17 @@ sub run_command
 	close $in;
 	die "@command[0 .. 3] … failed:\n$output" . slurp("$work/command.err") if $?;
 	return $output;
+}
+
+# Runs the program pgqrs: what it says, and how many milliseconds it took.
+sub program
+{
+	my ($database, @arguments) = @_;
+
+	local $ENV{PGDATABASE} = $database;
+	my $start = time;
+	run_command("$ENV{PG_BIN}/pgqrs", @arguments);
+	return (slurp("$work/command.err"), 1000 * (time - $start));
 }
 
 # A session that holds a snapshot, until it is released.
