@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the conformance suite of pgqrs' clients; README.md says what a case and a driver are.
 
-    conformance.py [--only PATTERN] [--without FEATURE,...] [--restart COMMAND] [--jobs N] DRIVER...
+    conformance.py [--only PATTERN] [--without FEATURE,...] [--lacks FILE] [--restart COMMAND] [--jobs N] DRIVER...
 
 The environment says where the server is: a database of its own with the extension, preloaded, not
 paused.  COMMAND, given immediate or fast, restarts the server; without it cases that need this are
@@ -499,6 +499,10 @@ class Suite:
         self.options = options
         self.folder = tempfile.mkdtemp(prefix='pgqrs-conformance.')
         self.without = set(filter(None, (options.without or '').split(',')))
+        self.lacks = {'operations': {}, 'cases': {}}
+        if options.lacks:
+            with open(options.lacks, encoding='utf-8') as file:
+                self.lacks = json.load(file)
         self.barriers = {}
         self.number = 0
         self.failed = 0
@@ -512,11 +516,22 @@ class Suite:
                     if not self.options.only or any(fnmatch.fnmatch(id, p) for p in self.options.only.split(',')):
                         yield Case(self, id, data, os.path.join(self.folder, id))
 
+    def check_lacks(self):
+        """What the driver lacks are cases and operations that there are."""
+        names = {case.name for case in self.cases()} if not self.options.only else self.lacks['cases'].keys()
+        unknown = sorted(self.lacks['cases'].keys() - names)
+        self.report('Each case that the driver lacks is one of the suite', [f'there is no case "{name}"' for name in unknown])
+
     def why_not(self, case):
         """Why a case is skipped."""
-        lacks = self.without & ({'restart', *case.operations, *case.actions} if case.restarts else case.operations | case.actions)
+        has = {'restart', *case.operations, *case.actions} if case.restarts else case.operations | case.actions
+        lacks = self.without & has
         if lacks:
             return f'the driver has no {", ".join(sorted(lacks))}'
+        for operation in sorted(has & self.lacks['operations'].keys()):
+            return f'{operation}: {self.lacks["operations"][operation]}'
+        if case.name in self.lacks['cases']:
+            return self.lacks['cases'][case.name]
         if case.restarts and not self.options.restart:
             return 'no --restart'
         if case.requires == 'deliver':
@@ -566,6 +581,8 @@ class Suite:
         rows('CREATE TABLE IF NOT EXISTS effects (id bigint, name text)')
         rows("DO $$ BEGIN CREATE EXTENSION IF NOT EXISTS pgqrs; END $$")
         cases = []
+        if self.lacks['cases']:
+            self.check_lacks()
         for case in self.cases():
             skipped = self.why_not(case)
             if skipped:
@@ -608,6 +625,7 @@ def main():
     parser = argparse.ArgumentParser(description='Runs the conformance suite.')
     parser.add_argument('--only', help='ids of cases, with wildcards, separated by commas')
     parser.add_argument('--without', help='what the driver has not: operations and actions, separated by commas')
+    parser.add_argument('--lacks', help='a file that says for operations and cases why the driver has them not')
     parser.add_argument('--restart', help='a command that, given immediate or fast, restarts the server')
     parser.add_argument('--jobs', type=int, default=16, help='cases side by side (16)')
     parser.add_argument('--times', action='store_true', help='prints how long each case takes')
