@@ -29,7 +29,7 @@ call_with_arguments(char **arguments, const char *sql)
 		shown += strcspn(shown, " ");
 		shown += strspn(shown, " ");
 	}
-	for (const Option *o = current_options; o->name; o++)
+	for (const Option *o = current_options; strcmp(o->name, "dbname") != 0; o++)
 	{
 		if (strcmp(o->name, "format") != 0)
 			values[count++] = option_value(o->name);
@@ -86,7 +86,6 @@ list_main(char **arguments)
 	}
 	result = call_with_arguments(arguments, current_subcommand->sql);
 	print_rows(result, NULL, false, true);
-	PQclear(result);
 	return 0;
 }
 
@@ -108,10 +107,8 @@ run_main(char **arguments)
 	}
 	result = call("SELECT * FROM pgqrs_get_run($1)", 1, &run);
 	print_rows(result, NULL, true, false);
-	PQclear(result);
 	result = call(STEPS_SQL, 1, &run);
 	print_rows(result, "Steps", false, false);
-	PQclear(result);
 	return 0;
 }
 
@@ -143,7 +140,6 @@ result_main(char **arguments)
 		pg_log_error("run %s is %s%s%s", values[0], status,
 					 PQgetisnull(result, 0, 2) ? "" : ": ",
 					 PQgetvalue(result, 0, 2));
-	PQclear(result);
 	return code;
 }
 

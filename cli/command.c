@@ -26,6 +26,9 @@
 
 static sigset_t old_signals;
 static const int *watched_signals; /* ends with 0 */
+static volatile sig_atomic_t child_has_ended;
+static pid_t own_pid;
+static int64 wake_at;
 
 int64
 now_ms(void)
@@ -52,9 +55,19 @@ close_fd(int *fd)
 }
 
 static void
-ignore_signal(int signo)
+take_child_signal(int signo)
 {
-	/* it ends a sleep, that is all */
+	child_has_ended = true;
+}
+
+/* Whether children have ended since the last call. */
+bool
+children_have_ended(void)
+{
+	bool result = child_has_ended;
+
+	child_has_ended = false;
+	return result;
 }
 
 /*
@@ -64,9 +77,10 @@ ignore_signal(int signo)
 void
 watch_children(const int *signals, void (*handler)(int))
 {
-	struct sigaction action = {.sa_handler = ignore_signal};
+	struct sigaction action = {.sa_handler = take_child_signal};
 	sigset_t blocked;
 
+	own_pid = getpid();
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGCHLD);
 	sigaction(SIGCHLD, &action, NULL);
@@ -86,13 +100,25 @@ watch_children(const int *signals, void (*handler)(int))
 #endif
 }
 
+/* Whether that time has come; until then the next sleep lasts at most. */
+bool
+is_due(int64 at)
+{
+	if (at <= now_ms())
+		return true;
+	wake_at = Min(wake_at, at);
+	return false;
+}
+
 /* poll(2); false: a signal ended it. */
 bool
-command_sleep(struct pollfd *fds, int count, int64 timeout)
+command_sleep(struct pollfd *fds, int count)
 {
+	int64 timeout = Max(0, Min(wake_at - now_ms(), 60000));
 	struct timespec ts = {timeout / 1000, timeout % 1000 * 1000000};
 
-	if (ppoll(fds, count, timeout < 0 ? NULL : &ts, &old_signals) >= 0)
+	wake_at = PG_INT64_MAX;
+	if (ppoll(fds, count, &ts, &old_signals) >= 0)
 		return true;
 	if (errno != EINTR)
 		pg_fatal("could not wait for events: %m");
@@ -101,8 +127,7 @@ command_sleep(struct pollfd *fds, int count, int64 timeout)
 
 /* In the child, which shares the memory of its parent until it executes. */
 static void
-become_command(char **argv, char **environment, const int *streams,
-			   int notice_fd, pid_t parent, int flags)
+become_command(char **argv, const int *streams, int notice_fd, int flags)
 {
 	struct sigaction action = {.sa_handler = SIG_DFL};
 
@@ -116,7 +141,7 @@ become_command(char **argv, char **environment, const int *streams,
 #ifdef PR_SET_PDEATHSIG
 	/* a worker that is killed takes its commands with it */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent)
+	if (getppid() != own_pid)
 		_exit(1);
 #endif
 	for (int fd = 0; fd < 3; fd++)
@@ -126,8 +151,6 @@ become_command(char **argv, char **environment, const int *streams,
 	}
 	if (notice_fd >= 0)
 		fcntl(notice_fd, F_SETFD, 0);
-	if (environment)
-		environ = environment;
 	execvp(argv[0], argv);
 }
 
@@ -152,19 +175,29 @@ write_input(Command *command)
 
 /*
  * Starts a command with that input, or without one the caller's.  notice_fd is
- * passed on to it and closed here.  False, with errno: there is no such program.
+ * passed on to it.  False, with errno: there is no such program.
  */
 bool
-command_start(Command *command, char **argv, char **environment,
-			  const char *input, int notice_fd, int flags)
+command_start(Command *command, char **argv, const char *input, int notice_fd,
+			  int flags)
 {
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
-	char **parents_environment = environ;
-	pid_t parent = getpid();
 	volatile int error = 0;
 
+	command->kill_at = PG_INT64_MAX;
+	command->in = -1;
+	initPQExpBuffer(&command->output);
 	if (input)
+	{
+		/* what fits into the pipe is there before the command is */
 		make_pipe(in);
+		command->input = input;
+		command->input_left = strlen(input);
+		if (command->input_left > PIPE_BUF)
+			fcntl(in[1], F_SETFL, O_NONBLOCK);
+		command->in = in[1];
+		write_input(command);
+	}
 	if (flags & COMMAND_OUTPUT)
 		make_pipe(out);
 	make_pipe(err);
@@ -175,42 +208,26 @@ command_start(Command *command, char **argv, char **environment,
 	{
 		int streams[] = {in[0], out[1], err[1]};
 
-		become_command(argv, environment, streams, notice_fd, parent, flags);
+		become_command(argv, streams, notice_fd, flags);
 		error = errno;
 		_exit(127);
 	}
-	environ = parents_environment;
 	if (command->pid < 0)
 		error = errno;
 
 	close_fd(&in[0]);
 	close_fd(&out[1]);
 	close_fd(&err[1]);
-	close_fd(&notice_fd);
 	command->is_group = (flags & COMMAND_GROUP) != 0;
-	command->in = in[1];
 	command->out = out[0];
 	command->err = err[0];
-	command->kill_at = PG_INT64_MAX;
-	command->input = input;
-	command->input_left = input ? strlen(input) : 0;
-	initPQExpBuffer(&command->output);
-	if (error != 0)
-	{
-		if (command->pid > 0)
-			waitpid(command->pid, NULL, 0);
-		command->pid = 0;
-		errno = error;
-		return false;
-	}
-	if (input)
-	{
-		/* little fits into the empty pipe */
-		if (command->input_left > PIPE_BUF)
-			fcntl(command->in, F_SETFL, O_NONBLOCK);
-		write_input(command);
-	}
-	return true;
+	if (error == 0)
+		return true;
+	if (command->pid > 0)
+		waitpid(command->pid, NULL, 0);
+	command->pid = 0;
+	errno = error;
+	return false;
 }
 
 int
@@ -220,7 +237,6 @@ command_add_fds(Command *command, struct pollfd *fds)
 	fds[0] = (struct pollfd){command->in, POLLOUT, 0};
 	fds[1] = (struct pollfd){command->out, POLLIN, 0};
 	fds[2] = (struct pollfd){command->err, POLLIN, 0};
-	fds[3] = (struct pollfd){command->notice, POLLIN, 0};
 	return COMMAND_FDS;
 }
 
@@ -275,19 +291,6 @@ read_error(Command *command)
 }
 
 void
-command_read_notices(Command *command)
-{
-	char bytes[64];
-	ssize_t n;
-
-	if (read_chunk(&command->notice, bytes, sizeof(bytes), &n))
-	{
-		if (command->last_notice != NOTICE_CANCELLED)
-			command->last_notice = bytes[n - 1];
-	}
-}
-
-void
 command_handle_fds(Command *command)
 {
 	if (command->fds == NULL)
@@ -298,8 +301,6 @@ command_handle_fds(Command *command)
 		read_output(command);
 	if (command->fds[2].revents)
 		read_error(command);
-	if (command->fds[3].revents)
-		command_read_notices(command);
 	command->fds = NULL;
 }
 
@@ -317,7 +318,8 @@ command_exited(Command *command, int status)
 	if (command->in >= 0)
 		command->input_refused = true;
 	close_fd(&command->in);
-	for (int i = 0; i < MAX_LAST_READS; i++)
+	for (int i = 0;
+		 i < MAX_LAST_READS && (command->out >= 0 || command->err >= 0); i++)
 	{
 		if (poll(fds, command_add_fds(command, fds), 0) <= 0)
 			break;
@@ -326,7 +328,6 @@ command_exited(Command *command, int status)
 	command->fds = NULL;
 	close_fd(&command->out);
 	close_fd(&command->err);
-	close_fd(&command->notice);
 }
 
 /* SIGTERM now, SIGKILL after so many milliseconds. */
@@ -342,7 +343,7 @@ command_tell_to_end(Command *command, int64 grace)
 void
 command_kill_overdue(Command *command)
 {
-	if (command->pid == 0 || command->kill_at > now_ms())
+	if (command->pid == 0 || !is_due(command->kill_at))
 		return;
 	kill(command->is_group ? -command->pid : command->pid, SIGKILL);
 	command->kill_at = PG_INT64_MAX - 1;
@@ -380,17 +381,12 @@ command_describe(const Command *command, char type[32], PQExpBuffer message)
 			tail++;
 	}
 	if (WIFSIGNALED(status))
-	{
 		snprintf(type, 32, "signal_%d", WTERMSIG(status));
-		appendPQExpBuffer(message, "the command was ended by signal %d",
-						  WTERMSIG(status));
-	}
 	else
-	{
 		snprintf(type, 32, "exit_%d", WEXITSTATUS(status));
-		appendPQExpBuffer(message, "the command exited with code %d",
-						  WEXITSTATUS(status));
-	}
+	appendPQExpBuffer(message, "the command %s %s",
+					  WIFSIGNALED(status) ? "was ended by signal" : "exited with code",
+					  strchr(type, '_') + 1);
 	if (*tail != '\0')
 		appendPQExpBuffer(message, ": %s", tail);
 	while (message->len > 0 && message->data[message->len - 1] == '\n')
@@ -403,6 +399,5 @@ command_free(Command *command)
 	close_fd(&command->in);
 	close_fd(&command->out);
 	close_fd(&command->err);
-	close_fd(&command->notice);
 	termPQExpBuffer(&command->output);
 }

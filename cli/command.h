@@ -19,7 +19,6 @@ typedef struct Command
 	int in;
 	int out;
 	int err;
-	int notice;
 
 	const char *input;
 	size_t input_left;
@@ -28,12 +27,11 @@ typedef struct Command
 	bool output_too_large;
 	char error[STDERR_TAIL + 1]; /* the end of what it wrote to stderr */
 	size_t error_length;
-	char last_notice; /* 0: none */
 
 	struct pollfd *fds; /* of command_add_fds() */
 } Command;
 
-#define COMMAND_FDS 4
+#define COMMAND_FDS 3
 
 /* What command_start() does besides. */
 #define COMMAND_GROUP  0x1 /* a process group of its own */
@@ -41,13 +39,14 @@ typedef struct Command
 
 extern int64 now_ms(void);
 extern void watch_children(const int *signals, void (*handler)(int));
-extern bool command_sleep(struct pollfd *fds, int count, int64 timeout);
+extern bool is_due(int64 at);
+extern bool command_sleep(struct pollfd *fds, int count);
+extern bool children_have_ended(void);
 
-extern bool command_start(Command *command, char **argv, char **environment,
-						  const char *input, int notice_fd, int flags);
+extern bool command_start(Command *command, char **argv, const char *input,
+						  int notice_fd, int flags);
 extern int command_add_fds(Command *command, struct pollfd *fds);
 extern void command_handle_fds(Command *command);
-extern void command_read_notices(Command *command);
 extern void command_exited(Command *command, int status);
 extern void command_tell_to_end(Command *command, int64 grace);
 extern void command_kill_overdue(Command *command);

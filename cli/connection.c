@@ -16,15 +16,12 @@ long payload_max = 2 * 1024 * 1024;
 
 static PGconn *connection;
 
-const char *const setup_sql = "SELECT e.extversion,"
-							  " (SELECT s.setting FROM pg_catalog.pg_settings AS s"
-							  " WHERE s.name OPERATOR(pg_catalog.=) 'pgqrs.payload_max'),"
-							  " pg_catalog.set_config('search_path',"
-							  " pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), false)"
-							  " FROM pg_catalog.pg_extension AS e"
-							  " JOIN pg_catalog.pg_namespace AS n"
-							  " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-							  " WHERE e.extname OPERATOR(pg_catalog.=) 'pgqrs'";
+const char *const
+	setup_sql = "SELECT e.extversion, (SELECT s.setting FROM pg_catalog.pg_settings AS s"
+				" WHERE s.name OPERATOR(pg_catalog.=) 'pgqrs.payload_max'),"
+				" pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), false)"
+				" FROM pg_catalog.pg_extension AS e JOIN pg_catalog.pg_namespace AS n"
+				" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace WHERE e.extname OPERATOR(pg_catalog.=) 'pgqrs'";
 
 const char *const connection_keywords[] = {"fallback_application_name",
 										   "client_encoding", "dbname", NULL};
@@ -130,17 +127,15 @@ is_unstorable(const char *sqlstate)
 static int
 exit_code_of(const PGresult *result)
 {
-	static const char *const bad_input[] = {"22",	 "23505", "25001", "42501",
-											"42704", "PQ001", "PQ002", "PQ003",
-											"PQ004", "PQ005", "PQ008", "PQ009",
-											"PQ011", "PQ013", "PQ015", "PQ016",
-											NULL};
+	static const char *const bad_input[] = {"PQ",	 "22", "23",
+											"25001", "42", NULL};
 	const char *sqlstate = sqlstate_of(result);
 
-	return strcmp(sqlstate, "PQ012") == 0 ? EXIT_NOT_ENDED :
-		is_transient(sqlstate)			  ? EXIT_TEMPORARY :
-		is_one_of(sqlstate, bad_input)	  ? EXIT_BAD_INPUT :
-											EXIT_FAILURE;
+	if (strcmp(sqlstate, "PQ012") == 0)
+		return EXIT_NOT_ENDED;
+	if (is_transient(sqlstate))
+		return EXIT_TEMPORARY;
+	return is_one_of(sqlstate, bad_input) ? EXIT_BAD_INPUT : EXIT_FAILURE;
 }
 
 /* Says an error of the server, or of the connection. */

@@ -5,12 +5,12 @@
 #include "pgqrs.h"
 #include "work.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_TRIES 3 /* of a call that ends work and is refused */
+#define MAX_TRIES  3	   /* of a call that ends work and is refused */
+#define MAX_SHARED 1000000 /* bytes of output that a call takes */
 
 /* How they are called in the environment of the command; NULL: they are not. */
 static const char *const claim_variables[CLAIM_COLUMNS] =
@@ -20,7 +20,7 @@ static const char *const claim_variables[CLAIM_COLUMNS] =
 	 [CLAIM_QUEUE] = "PGQRS_QUEUE",
 	 [CLAIM_ATTEMPT] = "PGQRS_ATTEMPT",
 	 [CLAIM_HEADERS] = "PGQRS_HEADERS",
-	 [CLAIM_CANCEL] = "PGQRS_CANCEL_REQUESTED"};
+	 [CLAIM_CANCEL] = "PGQRS_UNDO"};
 
 static const char *
 noun(const Job *job)
@@ -51,7 +51,6 @@ make_job(const PGresult *rows, int row)
 	}
 	job->leave_at = PG_INT64_MAX;
 	job->command.in = job->command.out = job->command.err = -1;
-	job->command.notice = -1;
 	initPQExpBuffer(&job->message);
 	dlist_push_tail(&worker.jobs, &job->node);
 }
@@ -59,77 +58,51 @@ make_job(const PGresult *rows, int row)
 Job *
 job_in_hand(const char *message_id)
 {
-	dlist_iter iter;
-
-	dlist_foreach(iter, &worker.jobs)
+	foreach_job(job)
 	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
 		if (!job->is_gone && strcmp(job->claim[CLAIM_ID], message_id) == 0)
 			return job;
 	}
 	return NULL;
 }
 
-/* Of this program, but for the one that the commands need as it is. */
-static bool
-is_ours(const char *variable)
+/* Takes what sub-commands have told. */
+void
+read_notices(void)
 {
-	return strncmp(variable, "PGQRS_", 6) == 0 &&
-		strncmp(variable, ENV_DSN "=", sizeof(ENV_DSN)) != 0;
+	Notice notice;
+
+	while (read(worker.notices[0], &notice, sizeof(notice)) == sizeof(notice))
+	{
+		foreach_job(job)
+		{
+			if (job->notice != NOTICE_CANCELLED &&
+				atoll(job->claim[CLAIM_ID]) == notice.run_id &&
+				atoll(job->claim[CLAIM_LEASE]) == notice.lease)
+				job->notice = notice.what;
+		}
+	}
 }
 
-/*
- * The environment of a command: what the claim says, in allocated strings, and
- * then the worker's own.
- */
-static char **
-make_environment(const Job *job, int notice_fd)
+/* A command finds in its environment what the claim says, and no old claim. */
+static void
+set_environment(const Job *job)
 {
-	int count = 0;
-	char **result;
+	static char *variables[CLAIM_COLUMNS];
 
-	while (environ[count])
-		count++;
-	result = pg_malloc((count + CLAIM_COLUMNS + 2) * sizeof(char *));
-	count = 0;
 	for (int i = 0; i < CLAIM_COLUMNS; i++)
 	{
-		if (claim_variables[i] && job->claim[i])
-			result[count++] = psprintf("%s=%s", claim_variables[i], job->claim[i]);
+		char *old = variables[i];
+
+		if (claim_variables[i] == NULL)
+			continue;
+		variables[i] = job->claim[i] ?
+			psprintf("%s=%s", claim_variables[i], job->claim[i]) :
+			NULL;
+		if ((variables[i] ? putenv(variables[i]) : unsetenv(claim_variables[i])) != 0)
+			pg_fatal("out of memory");
+		pg_free(old);
 	}
-	if (notice_fd >= 0)
-		result[count++] = psprintf("%s=%d", ENV_NOTICE_FD, notice_fd);
-	for (char **variable = environ; *variable; variable++)
-	{
-		if (!is_ours(*variable))
-			result[count++] = *variable;
-	}
-	result[count] = NULL;
-	return result;
-}
-
-static void
-free_environment(char **environment)
-{
-	for (char **variable = environment; *variable && is_ours(*variable); variable++)
-		pg_free(*variable);
-	pg_free(environment);
-}
-
-/* A pipe for what sub-commands tell; its number is none that scripts use. */
-static int
-make_notice_pipe(Job *job)
-{
-	int fds[2];
-	int high;
-
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0 ||
-		(high = fcntl(fds[1], F_DUPFD_CLOEXEC, 10)) < 0)
-		pg_fatal("could not create pipe: %m");
-	close(fds[1]);
-	job->command.notice = fds[0];
-	return high;
 }
 
 /* The work is to be tried again, unless the command said that it is useless. */
@@ -149,21 +122,18 @@ static void
 start_job(Job *job)
 {
 	bool is_run = job->claim[CLAIM_RUN] != NULL;
-	int notice_fd = is_run ? make_notice_pipe(job) : -1;
-	char **environment = make_environment(job, notice_fd);
 	int flags = COMMAND_GROUP | (is_run ? COMMAND_OUTPUT : 0);
 
-	if (!command_start(&job->command, worker.argv, environment,
-					   job->claim[CLAIM_INPUT], notice_fd, flags))
+	set_environment(job);
+	if (!command_start(&job->command, worker.argv, job->claim[CLAIM_INPUT],
+					   is_run ? worker.notices[1] : -1, flags))
 	{
 		appendPQExpBuffer(&job->message, "the command could not be started: %s",
 						  strerror(errno));
-		free_environment(environment);
 		choose_failure(job, "not_started");
 		job->state = JOB_ENDING;
 		return;
 	}
-	free_environment(environment);
 	job->state = JOB_RUNNING;
 	worker.running++;
 	if (worker.is_verbose)
@@ -179,12 +149,8 @@ start_job(Job *job)
 void
 start_waiting_jobs(void)
 {
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &worker.jobs)
+	foreach_job(job)
 	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
 		if (job->state != JOB_WAITING)
 			continue;
 		if (is_draining() || job->is_gone)
@@ -204,9 +170,8 @@ lose_lease(Job *job)
 	job->is_gone = true;
 	if (job->state != JOB_RUNNING)
 		return;
-	command_read_notices(&job->command);
-	if (job->command.last_notice == NOTICE_GIVING_UP ||
-		job->command.last_notice == NOTICE_GIVEN_UP)
+	read_notices();
+	if (job->notice == NOTICE_GIVING_UP || job->notice == NOTICE_GIVEN_UP)
 		job->leave_at = now_ms() + worker.grace;
 	else
 	{
@@ -234,11 +199,13 @@ choose_end(Job *job)
 {
 	Command *command = &job->command;
 	bool is_undo = job->claim[CLAIM_CANCEL] != NULL;
+	bool is_left = WIFEXITED(command->status) &&
+		WEXITSTATUS(command->status) == EXIT_CANCELLED;
 	char type[32];
 
-	if (!is_undo && (job->is_cancelled || command->last_notice == NOTICE_CANCELLED))
+	if (job->is_cancelled || (is_undo ? is_left : job->notice == NOTICE_CANCELLED))
 		job->end = END_ACKNOWLEDGE;
-	else if (stop_signals > 1)
+	else if (is_past_grace() && command->kill_at != PG_INT64_MAX)
 		job->end = END_RELEASE;
 	else if (command->status != 0)
 	{
@@ -284,10 +251,12 @@ finish_command(Job *job, int status)
 	command_exited(command, status);
 	worker.running--;
 	end_leftovers(job, group);
+	if (job->claim[CLAIM_RUN])
+		read_notices();
 	if (command->input_refused)
 		pg_log_info("%s %s: the command did not read all of its input",
 					noun(job), job->claim[CLAIM_ID]);
-	if (job->is_gone || command->last_notice == NOTICE_GIVEN_UP)
+	if (job->is_gone || job->notice == NOTICE_GIVEN_UP)
 	{
 		/* the lease ended with the call of a sub-command, or by itself */
 		free_job(job);
@@ -300,17 +269,14 @@ finish_command(Job *job, int status)
 void
 reap_commands(void)
 {
+	bool has_ended = children_have_ended();
 	pid_t pid;
 	int status;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while (has_ended && (pid = waitpid(-1, &status, WNOHANG)) > 0)
 	{
-		dlist_mutable_iter iter;
-
-		dlist_foreach_modify(iter, &worker.jobs)
+		foreach_job(job)
 		{
-			Job *job = dlist_container(Job, node, iter.cur);
-
 			if (job->command.pid == pid)
 			{
 				finish_command(job, status);
@@ -323,28 +289,23 @@ reap_commands(void)
 void
 end_overdue(void)
 {
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &worker.jobs)
+	foreach_job(job)
 	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
 		if (job->state != JOB_RUNNING)
 			continue;
-		if (job->leave_at <= now_ms() || stop_signals > 1)
+		if (is_due(job->leave_at) || is_past_grace())
 			command_tell_to_end(&job->command, worker.grace);
 		command_kill_overdue(&job->command);
 	}
-	dlist_foreach_modify(iter, &worker.leftovers)
+	foreach_leftover(leftover)
 	{
-		Leftover *leftover = dlist_container(Leftover, node, iter.cur);
 		bool lives = group_lives(leftover->group);
 
-		if (lives && leftover->kill_at > now_ms())
+		if (lives && !is_due(leftover->kill_at))
 			continue;
 		if (lives)
 			kill(-leftover->group, SIGKILL);
-		dlist_delete(iter.cur);
+		dlist_delete(&leftover->node);
 		pg_free(leftover);
 	}
 }
@@ -364,10 +325,18 @@ static const char *const end_sql[] = {
 	[END_RELEASE] = "SELECT pgqrs_release_message($1, $2)",
 };
 
-void
-send_end(Job *job)
+/* What the command has written, or NULL. */
+static const char *
+output_of(const Job *job)
 {
 	const char *output = job->command.output.data;
+
+	return output && output[strspn(output, " \t\r\n")] != '\0' ? output : NULL;
+}
+
+static bool
+send_end(const Job *job)
+{
 	const char *values[] = {job->claim[CLAIM_ID], job->claim[CLAIM_LEASE], NULL,
 							NULL, NULL};
 	int count = 2;
@@ -381,12 +350,82 @@ send_end(Job *job)
 	}
 	else if (job->end == END_COMPLETE || job->end == END_ACKNOWLEDGE)
 	{
-		if (!job->is_cancelled && output && output[strspn(output, " \t\r\n")] != '\0')
-			values[2] = output;
+		values[2] = job->is_cancelled ? NULL : output_of(job);
 		count = 3;
 	}
-	if (link_send(&worker.ends, end_sql[job->end], count, values))
-		worker.ending = job;
+	return link_send(&worker.ends, end_sql[job->end], count, values);
+}
+
+/* Whether a call can end the job along with others. */
+static bool
+may_share_call(const Job *job)
+{
+	return !job->is_alone && !job->is_cancelled &&
+		(job->end == END_ARCHIVE || job->end == END_COMPLETE);
+}
+
+/* Ids, leases and outputs of jobs as array literals, until the next call. */
+const char *const *
+job_arrays(bool is_sent)
+{
+	static PQExpBuffer arrays[3];
+	static const char *values[3];
+
+	for (int i = 0; i < 3; i++)
+	{
+		arrays[i] = arrays[i] ? arrays[i] : createPQExpBuffer();
+		resetPQExpBuffer(arrays[i]);
+	}
+	foreach_job(job)
+	{
+		if (is_sent ? !job->is_sent : job->is_gone)
+			continue;
+		append_element(arrays[0], job->claim[CLAIM_ID]);
+		append_element(arrays[1], job->claim[CLAIM_LEASE]);
+		append_element(arrays[2], is_sent ? output_of(job) : NULL);
+	}
+	for (int i = 0; i < 3; i++)
+	{
+		appendPQExpBufferStr(arrays[i], arrays[i]->len > 0 ? "}" : "{}");
+		values[i] = arrays[i]->data;
+	}
+	return values;
+}
+
+static bool
+send_shared_end(void)
+{
+	const char *const *arrays = job_arrays(true);
+	const char *values[] = {worker.id, arrays[0], arrays[1], arrays[2]};
+
+	return link_send(&worker.ends,
+					 "SELECT message_id FROM pgqrs_next($1, batch_size => 0,"
+					 " done_ids => $2, done_leases => $3, outputs => $4)",
+					 4, values);
+}
+
+/* Sends the call that ends a job, or as many as can share one. */
+bool
+send_ends(void)
+{
+	Job *first = NULL;
+	size_t size = 0;
+
+	worker.ending = 0;
+	foreach_job(job)
+	{
+		job->is_sent = job->state == JOB_ENDING && is_due(job->retry_at) &&
+			(first == NULL ||
+			 (may_share_call(first) && may_share_call(job) && size < MAX_SHARED));
+		if (!job->is_sent)
+			continue;
+		first = first ? first : job;
+		size += job->command.output.len;
+		worker.ending++;
+	}
+	if (first && !(worker.ending > 1 ? send_shared_end() : send_end(first)))
+		worker.ending = 0;
+	return first != NULL;
 }
 
 /* The server refuses the call: another one gives the work up. */
@@ -432,46 +471,63 @@ end_otherwise(Job *job, const PGresult *result)
 	choose_failure(job, sqlstate);
 }
 
-void
-take_end_answer(const PGresult *result)
+static bool
+is_refused(const PGresult *refused, const Job *job)
 {
-	Job *job = worker.ending;
-	const char *sqlstate = sqlstate_of(result);
+	for (int row = 0; row < PQntuples(refused); row++)
+	{
+		if (strcmp(PQgetvalue(refused, row, 0), job->claim[CLAIM_ID]) == 0)
+			return true;
+	}
+	return false;
+}
 
-	worker.ending = NULL;
+static void
+take_answer_for(Job *job, const PGresult *result)
+{
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 	{
-		link_succeeded(&worker.ends);
 		if (worker.is_verbose)
 			pg_log_info("%s %s has ended", noun(job), job->claim[CLAIM_ID]);
 		worker.ended++;
 		free_job(job);
 	}
-	else if (is_lease_lost(sqlstate))
+	else if (is_lease_lost(sqlstate_of(result)))
 	{
 		/* it was lost, or this call has succeeded before */
-		if (!job->is_gone && job->command.last_notice != NOTICE_GIVING_UP)
+		if (!job->is_gone && job->notice != NOTICE_GIVING_UP)
 			pg_log_warning("%s %s: the lease is lost", noun(job),
 						   job->claim[CLAIM_ID]);
 		free_job(job);
 	}
-	else if (*sqlstate != '\0' && is_transient(sqlstate))
-		link_refused(&worker.ends, result);
-	else if (*sqlstate != '\0')
+	else
 		end_otherwise(job, result);
 }
 
-Job *
-next_ending_job(void)
+/* What is refused of several jobs is tried alone, which tells why. */
+void
+take_end_answer(const PGresult *result)
 {
-	dlist_iter iter;
+	const char *sqlstate = sqlstate_of(result);
+	bool has_succeeded = PQresultStatus(result) == PGRES_TUPLES_OK;
+	bool is_shared = worker.ending > 1;
 
-	dlist_foreach(iter, &worker.jobs)
+	worker.ending = 0;
+	if (has_succeeded)
+		link_succeeded(&worker.ends);
+	else if (is_transient(sqlstate))
 	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
-		if (job->state == JOB_ENDING && job->retry_at <= now_ms())
-			return job;
+		if (*sqlstate != '\0')
+			link_refused(&worker.ends, result);
+		return;
 	}
-	return NULL;
+	foreach_job(job)
+	{
+		if (!job->is_sent)
+			continue;
+		if (is_shared && (!has_succeeded || is_refused(result, job)))
+			job->is_alone = true;
+		else
+			take_answer_for(job, result);
+	}
 }

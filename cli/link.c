@@ -35,6 +35,7 @@ link_failed(Link *link, const char *message)
 	link->failures++;
 	link->retry_at = now_ms() + backoff / 2 +
 		pg_prng_uint64_range(&pg_global_prng_state, 0, backoff / 2);
+	(void) is_due(link->retry_at);
 }
 
 void
@@ -192,7 +193,7 @@ link_step(Link *link, const struct pollfd *fd)
 
 	if (link->state == LINK_DOWN)
 	{
-		if (link->retry_at <= now_ms())
+		if (is_due(link->retry_at))
 			start_connecting(link);
 		return;
 	}
@@ -208,7 +209,7 @@ link_step(Link *link, const struct pollfd *fd)
 bool
 link_send(Link *link, const char *sql, int nparams, const char *const *values)
 {
-	if (link->state != LINK_IDLE || link->retry_at > now_ms())
+	if (link->state != LINK_IDLE || !is_due(link->retry_at))
 		return false;
 	link->state = LINK_BUSY;
 	if (!PQsendQueryParams(link->conn, sql, nparams, NULL, values, NULL, NULL, 0))

@@ -11,79 +11,70 @@
 
 /*
  * How many arguments there are follows from how they are shown.  An option is
- * its name and, as it may be, /letter and = for a value.  Where a sub-command is
+ * its name and, as it may be, /letter and =VALUE.  Where a sub-command is
  * one call, its parameters are the arguments and then the options.
  */
 static const Subcommand subcommands[] = {
 	{"work", "", "run a command for each message and run",
-	 "queue/q= exec/x= concurrency/j= grace/g= name/n= until-empty verbose/v",
+	 "queue/q=NAME exec/x=COMMAND concurrency/j=N grace/g=SECONDS name/n=NAME until-empty verbose/v",
 	 work_main},
 	{"step", "ID -- COMMAND...", "in a command: run it once, print its output",
-	 "text/t optional/o max-attempts= retry-after=", step_main},
+	 "text/t optional/o max-attempts=N retry-after=INTERVAL", step_main},
 	{"sleep", "ID [DURATION]", "in a command: sleep without a lease",
-	 "until=", sleep_main},
+	 "until=TIME", sleep_main},
 	{"wait-signal", "ID [SIGNAL]", "in a command: wait for a signal",
-	 "timeout= text/t", wait_signal_main},
+	 "timeout=INTERVAL text/t", wait_signal_main},
 	{"trigger", "WORKFLOW [INPUT]", "start a run, print its id",
-	 "key/k= delay= run-at= priority= timeout= tags= headers= on-duplicate="
-	 " require-worker",
+	 "key/k=KEY delay=INTERVAL run-at=TIME priority=N timeout=INTERVAL tags=JSON headers=JSON on-duplicate=WHAT require-worker",
 	 call_main,
-	 "SELECT pgqrs_trigger($1, $2, $3, delay => $4, run_at => $5,"
-	 " priority => $6, timeout => $7, tags => $8, headers => $9,"
-	 " on_duplicate => $10, require_worker => $11)"},
+	 "SELECT pgqrs_trigger($1, $2, $3, delay => $4, run_at => $5, priority => $6, timeout => $7, tags => $8,"
+	 " headers => $9, on_duplicate => $10, require_worker => $11)"},
 	{"enqueue", "QUEUE [PAYLOAD]", "send a message, print its id",
-	 "key/k= delay= run-at= priority= headers= on-duplicate=", call_main,
-	 "SELECT pgqrs_enqueue($1, coalesce($2, 'null'::jsonb),"
-	 " idempotency_key => $3, delay => $4, run_at => $5, priority => $6,"
-	 " headers => $7, on_duplicate => $8)"},
+	 "key/k=KEY delay=INTERVAL run-at=TIME priority=N headers=JSON on-duplicate=WHAT",
+	 call_main,
+	 "SELECT pgqrs_enqueue($1, coalesce($2, 'null'::jsonb), idempotency_key => $3, delay => $4, run_at => $5,"
+	 " priority => $6, headers => $7, on_duplicate => $8)"},
 	{"result", "RUN", "print the output of a run",
-	 "wait/w timeout/t= format/f=", result_main},
+	 "wait/w timeout/t=INTERVAL format/f=FORMAT", result_main},
 	{"signal", "RUN SIGNAL [PAYLOAD]", "send a signal to a run",
-	 "key/k= headers=", call_main, "SELECT pgqrs_signal($1, $2, $3, $4, $5)"},
+	 "key/k=KEY headers=JSON", call_main, "SELECT pgqrs_signal($1, $2, $3, $4, $5)"},
 	{"cancel", "RUN [REASON]", "cancel a run", "", call_main,
 	 "SELECT pgqrs_cancel_run($1, $2)"},
 	{"runs", "[WORKFLOW]", "list runs, newest first",
-	 "status/s= tags= before= limit/l= format/f=", list_main,
-	 "SELECT run_id, workflow, status, waiting_for, attempt, failures, worker,"
-	 " created_at, completed_at, error ->> 'type' AS error"
-	 " FROM pgqrs_list_runs($1, $2, $3, $4, $5)"},
-	{"run", "RUN", "show a run and its steps", "format/f=", run_main},
-	{"queues", "", "list queues with what is in them", "format/f=", list_main,
-	 "SELECT queue, CASE WHEN is_workflow THEN 'workflow' ELSE 'queue' END AS kind,"
-	 " paused, ready, delayed, in_flight, dead, oldest_ready_age"
-	 " FROM pgqrs_queue_stats ORDER BY queue"},
-	{"dead", "[QUEUE]", "list what failed for good", "limit/l= format/f=", list_main,
-	 "SELECT message_id, queue, run_id, archived_at, attempt, failures,"
-	 " last_error AS error, payload FROM pgqrs_dead_letters"
-	 " WHERE queue = $1 OR $1 IS NULL"
-	 " ORDER BY archived_at DESC LIMIT coalesce($2, 50)"},
+	 "status/s=STATUS tags=JSON before=RUN limit/l=N format/f=FORMAT", list_main,
+	 "SELECT run_id, workflow, status, waiting_for, attempt, failures, worker, created_at, completed_at,"
+	 " error ->> 'type' AS error FROM pgqrs_list_runs($1, $2, $3, $4, $5)"},
+	{"run", "RUN", "show a run and its steps", "format/f=FORMAT", run_main},
+	{"queues", "", "list queues with what is in them", "format/f=FORMAT", list_main,
+	 "SELECT queue, CASE WHEN is_workflow THEN 'workflow' ELSE 'queue' END AS kind, paused, ready, delayed,"
+	 " in_flight, dead, oldest_ready_age FROM pgqrs_queue_stats ORDER BY queue"},
+	{"dead", "[QUEUE]", "list what failed for good",
+	 "limit/l=N format/f=FORMAT", list_main,
+	 "SELECT message_id, queue, run_id, archived_at, attempt, failures, last_error AS error, payload"
+	 " FROM pgqrs_dead_letters WHERE queue = $1 OR $1 IS NULL ORDER BY archived_at DESC LIMIT coalesce($2, 50)"},
+	{"why", "QUEUE", "say why nothing of a queue is delivered", "format/f=FORMAT",
+	 list_main, "SELECT reason, detail, hint FROM pgqrs_why($1)"},
 	{"replay", "[ID]...", "try again what failed for good",
-	 "queue/q= error-type= limit/l=", replay_main},
+	 "queue/q=NAME error-type=TYPE limit/l=N", replay_main},
 	{"top", "", "show queues, workers and what is in flight, again and again",
-	 "interval/i= count/n=", top_main},
+	 "interval/i=SECONDS count/n=N", top_main},
 	{"report", "[RUN]", "print a page in HTML", "", call_main,
-	 "SELECT CASE WHEN $1::bigint IS NULL THEN pgqrs_report()"
-	 " ELSE pgqrs_report_run($1) END"},
+	 "SELECT CASE WHEN $1::bigint IS NULL THEN pgqrs_report() ELSE pgqrs_report_run($1) END"},
 };
 
 const Subcommand *current_subcommand;
 Option current_options[MAX_OPTIONS];
 
-/* The options that each sub-command has besides its own. */
-enum
-{
-	OPT_HELP = 256,
-	OPT_FIRST_OWN
-};
+/* The options that each sub-command has besides its own, and their variables. */
+#define CONNECTION_OPTIONS \
+	" dbname/d=DBNAME host/h=HOST port/p=PORT username/U=ROLE help"
 
-static const struct option connection_options[] = {
-	{"dbname", required_argument, NULL, 'd'},
-	{"host", required_argument, NULL, 'h'},
-	{"port", required_argument, NULL, 'p'},
-	{"username", required_argument, NULL, 'U'},
-	{"help", no_argument, NULL, OPT_HELP},
-};
+static const char *const connection_variables[][2] = {{"dbname", ENV_DSN},
+													  {"host", "PGHOST"},
+													  {"port", "PGPORT"},
+													  {"username", "PGUSER"}};
 
+#define OPT_FIRST 256 /* what getopt_long() answers for the first of them */
 
 static void
 print_subcommand_help(void)
@@ -93,19 +84,10 @@ print_subcommand_help(void)
 	printf("pgqrs %s: %s\n\nUsage:\n  pgqrs %s [OPTION]... %s\n\nOptions:\n",
 		   s->name, s->help, s->name, s->arguments);
 	for (const Option *o = current_options; o->name; o++)
-	{
-		if (o->letter)
-			printf("  -%c, ", o->letter);
-		else
-			printf("      ");
-		printf("--%s%s\n", o->name, o->has_value ? " VALUE" : "");
-	}
-	printf("  -d, --dbname DBNAME    database name or connection string\n"
-		   "  -h, --host HOSTNAME    server host or socket directory\n"
-		   "  -p, --port PORT        server port\n"
-		   "  -U, --username NAME    role\n"
-		   "      --help             show this\n"
-		   "\nThe page pgqrs(1) says more.\n");
+		printf(o->letter ? "  -%c, --%s %s\n" : "   %c  --%s %s\n",
+			   o->letter ? o->letter : ' ', o->name,
+			   o->value_name ? o->value_name : "");
+	puts("\nDBNAME may be a connection string. The page pgqrs(1) says more.");
 }
 
 static void
@@ -116,7 +98,9 @@ print_help(void)
 		   "Sub-commands:\n");
 	for (int i = 0; i < lengthof(subcommands); i++)
 		printf("  %-12s %s\n", subcommands[i].name, subcommands[i].help);
-	printf("\n\"pgqrs SUBCOMMAND --help\" shows its options, pgqrs(1) all.\n");
+	puts("\nExit codes: 0 done, 1 other error, 3 run in ERROR, 4 run CANCELLED, 5 not ended in time, 64 wrong usage,\n"
+		 "65 refused, 75 try again, 78 no extension or older, 79 lease gone, 80 run to be cancelled.\n\n"
+		 "\"pgqrs SUBCOMMAND --help\" shows its options, pgqrs(1) says more.");
 }
 
 void
@@ -127,40 +111,28 @@ usage_error(const char *fmt, ...)
 	va_start(args, fmt);
 	pg_log_generic_v(PG_LOG_ERROR, PG_LOG_PRIMARY, fmt, args);
 	va_end(args);
-	pg_log_error_hint("Try \"pgqrs %s%s--help\".",
-					  current_subcommand ? current_subcommand->name : "",
-					  current_subcommand ? " " : "");
+	pg_log_error_hint("Try \"pgqrs %s\".",
+					  current_subcommand ?
+						  psprintf("%s --help", current_subcommand->name) :
+						  "--help");
 	exit(EXIT_USAGE);
-}
-
-static void
-set_connection(int c, const char *value)
-{
-	const char *name = c == 'd' ? ENV_DSN :
-		c == 'h'				? "PGHOST" :
-		c == 'p'				? "PGPORT" :
-								  "PGUSER";
-
-	/* also for what this program starts */
-	if (setenv(name, value, 1) != 0)
-		pg_fatal("out of memory");
 }
 
 /* Makes the options of a sub-command of what its table says. */
 static void
 make_options(const char *specification)
 {
-	char *rest = pg_strdup(specification);
+	char *rest = psprintf("%s" CONNECTION_OPTIONS, specification);
 	Option *o = current_options;
 
 	for (char *name; (name = strtok(o == current_options ? rest : NULL, " ")); o++)
 	{
-		char *end = name + strcspn(name, "/=");
-
-		o->has_value = name[strlen(name) - 1] == '=';
-		o->letter = *end == '/' ? end[1] : 0;
-		*end = '\0';
 		o->name = name;
+		if ((o->value_name = strchr(name, '=')) != NULL)
+			*o->value_name++ = '\0';
+		name += strcspn(name, "/");
+		o->letter = *name ? name[1] : 0;
+		*name = '\0';
 	}
 }
 
@@ -187,40 +159,40 @@ parse_options(int argc, char **argv)
 {
 	struct option long_options[MAX_OPTIONS] = {{0}};
 	PQExpBufferData letters;
-	int n = lengthof(connection_options);
 	int c;
 
-	memcpy(long_options, connection_options, sizeof(connection_options));
 	initPQExpBuffer(&letters);
-	appendPQExpBufferStr(&letters, "d:h:p:U:");
-	for (const Option *o = current_options; o->name; o++)
+	for (int i = 0; current_options[i].name; i++)
 	{
-		long_options[n++] = (struct option){o->name,
-											o->has_value ? required_argument :
-														   no_argument,
-											NULL,
-											OPT_FIRST_OWN + (o - current_options)};
+		const Option *o = &current_options[i];
+		int has_value = o->value_name ? required_argument : no_argument;
+
+		long_options[i] = (struct option){o->name, has_value, NULL, OPT_FIRST + i};
 		if (o->letter)
-			appendPQExpBuffer(&letters, "%c%s", o->letter, o->has_value ? ":" : "");
+			appendPQExpBuffer(&letters, "%c%s", o->letter, has_value ? ":" : "");
 	}
 	while ((c = getopt_long(argc, argv, letters.data, long_options, NULL)) != -1)
 	{
 		Option *o = current_options;
 
-		if (c == OPT_HELP)
-		{
-			print_subcommand_help();
-			exit(0);
-		}
 		if (c == '?')
 			usage_error("wrong option");
-		while (o->name && o->letter != c &&
-			   c != OPT_FIRST_OWN + (o - current_options))
+		while (o->letter != c && c != OPT_FIRST + (o - current_options))
 			o++;
-		if (o->name)
-			simple_string_list_append(&o->values, optarg ? optarg : "true");
-		else
-			set_connection(c, optarg);
+		simple_string_list_append(&o->values, optarg ? optarg : "true");
+	}
+	if (option_value("help"))
+	{
+		print_subcommand_help();
+		exit(0);
+	}
+	for (int i = 0; i < lengthof(connection_variables); i++)
+	{
+		const char *value = option_value(connection_variables[i][0]);
+
+		/* also for what this program starts */
+		if (value && setenv(connection_variables[i][1], value, 1) != 0)
+			pg_fatal("out of memory");
 	}
 	if (!is_argument_count(argc - optind))
 		usage_error("expected: pgqrs %s %s", current_subcommand->name,
@@ -287,7 +259,10 @@ main(int argc, char **argv)
 		{
 			current_subcommand = &subcommands[i];
 			make_options(subcommands[i].options);
-			return subcommands[i].main(argv + 1 + parse_options(argc - 1, argv + 1));
+			argv += 1 + parse_options(argc - 1, argv + 1);
+			if (strstr(current_subcommand->help, "in a command: "))
+				take_lease();
+			return current_subcommand->main(argv);
 		}
 	}
 	usage_error("there is no sub-command \"%s\"", argv[1]);

@@ -13,7 +13,7 @@ _pgqrs() {
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		words='work step sleep wait-signal trigger enqueue result signal cancel runs run queues dead replay top report --help --version'
+		words='work step sleep wait-signal trigger enqueue result signal cancel runs run queues dead why replay top report --help --version'
 	else
 		case $previous in
 			-q | --queue) words=$(_pgqrs_names) ;;
@@ -36,7 +36,7 @@ _pgqrs() {
 				result) words='--wait --timeout --format' ;;
 				signal) words='--key --headers' ;;
 				runs) words='--status --tags --before --limit --format' ;;
-				run | queues) words='--format' ;;
+				run | queues | why) words='--format' ;;
 				dead) words='--limit --format' ;;
 				replay) words='--queue --error-type --limit' ;;
 				top) words='--interval --count' ;;
@@ -46,7 +46,7 @@ _pgqrs() {
 				*,-*) ;;
 				trigger,* | runs,*) words=$(_pgqrs_names workflow) ;;
 				enqueue,*) words=$(_pgqrs_names queue) ;;
-				dead,*) words=$(_pgqrs_names) ;;
+				dead,* | why,*) words=$(_pgqrs_names) ;;
 			esac
 		fi
 	fi

@@ -33,18 +33,27 @@
 #define ENV_LEASE	  "PGQRS_LEASE"
 #define ENV_NOTICE_FD "PGQRS_NOTICE_FD"
 
-/* What a sub-command of a command tells the worker, a byte each. */
-#define NOTICE_HELD		 '-' /* the lease is still the command's */
-#define NOTICE_GIVING_UP 'p' /* the lease may be gone with the next call */
-#define NOTICE_GIVEN_UP	 'P' /* the lease is gone, as it should be */
-#define NOTICE_CANCELLED 'c' /* the sub-command was told of a cancel */
+/* What a sub-command of a command tells the worker. */
+typedef struct Notice
+{
+	int64 run_id;
+	int64 lease;
+	enum
+	{
+		NOTICE_NONE,
+		NOTICE_HELD,	  /* the lease is still the command's */
+		NOTICE_GIVING_UP, /* the lease may be gone with the next call */
+		NOTICE_GIVEN_UP,  /* the lease is gone, as it should be */
+		NOTICE_CANCELLED  /* the sub-command was told of a cancel */
+	} what;
+} Notice;
 
 /* main.c */
 typedef struct Option
 {
-	const char *name; /* without dashes */
-	char letter;	  /* 0: has no short form */
-	bool has_value;
+	const char *name;		 /* without dashes */
+	char letter;			 /* 0: has no short form */
+	char *value_name;		 /* NULL: it is a flag */
 	SimpleStringList values; /* as given; of a flag "true" */
 } Option;
 
@@ -95,6 +104,7 @@ extern void print_rows(const PGresult *result, const char *title,
 
 /* The sub-commands. */
 extern int work_main(char **arguments);
+extern void take_lease(void);
 extern int step_main(char **arguments);
 extern int sleep_main(char **arguments);
 extern int wait_signal_main(char **arguments);

@@ -18,19 +18,20 @@ static const char *run_id;
 static const char *lease;
 
 static void
-notify_worker(char notice)
+notify_worker(int what)
 {
 	const char *number = getenv(ENV_NOTICE_FD);
 	int fd = number ? atoi(number) : -1;
+	Notice notice = {strtoll(run_id, NULL, 10), strtoll(lease, NULL, 10), what};
 	struct stat st;
 
 	/* a script may have put something else there */
 	if (fd > 2 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
-		write(fd, &notice, 1) < 0)
+		write(fd, &notice, sizeof(notice)) < 0)
 		pg_log_debug("could not tell the worker: %m");
 }
 
-static void
+void
 take_lease(void)
 {
 	run_id = getenv(ENV_RUN);
@@ -90,6 +91,18 @@ print_output(const PGresult *result, int column)
 	"CASE WHEN $4::boolean AND jsonb_typeof(" json ") = 'string'" \
 	" THEN (" json ") #>> '{}' ELSE (" json ")::text END"
 
+#define BEGIN_SQL                                  \
+	"SELECT s.should_execute, s.status, " PRINTED( \
+		"s.output") ", s.error ->> 'message', s.error ->> 'status' FROM pgqrs_step_begin($1, $2, $3) AS s"
+#define FAIL_SQL \
+	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, jsonb_build_object('type', $4::text, 'message', $5::text, 'status', $6::int), $7, $8, $9, $10)"
+#define COMPLETE_SQL                                             \
+	"SELECT pgqrs_step_complete($1, $2, $3, v.value), " PRINTED( \
+		"v.value") " FROM (SELECT CASE WHEN $4::boolean THEN to_jsonb($5::text) ELSE $5::text::jsonb END) AS v(value)"
+#define SIGNAL_SQL                                             \
+	"SELECT s.received OR s.timed_out, s.timed_out, " PRINTED( \
+		"s.payload") " FROM pgqrs_await_signal($1, $2, $3, $5, $6) AS s"
+
 static const char *
 boolean(bool value)
 {
@@ -100,44 +113,30 @@ boolean(bool value)
  * step
  */
 
-static struct
-{
-	const char *id;
-	bool is_text;
-	bool is_optional;
-	const char *max_attempts;
-	const char *retry_after;
-} step;
+static const char *step_id;
 
 /* Prints the output of a step that has finished; false: it is to be executed. */
 static bool
 begin_step(int *code)
 {
-	const char *values[] = {run_id, lease, step.id, boolean(step.is_text)};
-	PGresult *result = call_under_lease("SELECT s.should_execute, s.status, " PRINTED(
-											"s.output") ","
-														" s.error ->> 'message', s.error ->> 'status'"
-														" FROM pgqrs_step_begin($1, $2, $3) AS s",
-										4, values);
+	const char *values[] = {run_id, lease, step_id,
+							boolean(option_value("text") != NULL)};
+	PGresult *result = call_under_lease(BEGIN_SQL, 4, values);
 
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		exit_with_error(result);
 	if (is_true(result, 0))
-	{
-		PQclear(result);
 		return false;
-	}
 	if (strcmp(PQgetvalue(result, 0, 1), "SUCCESS") == 0)
 		print_output(result, 2);
 	else
 	{
-		pg_log_error("step \"%s\" has failed: %s", step.id,
+		pg_log_error("step \"%s\" has failed: %s", step_id,
 					 PQgetvalue(result, 0, 3));
 		*code = atoi(PQgetvalue(result, 0, 4));
 		if (*code < 1 || *code > 255)
 			*code = EXIT_FAILURE;
 	}
-	PQclear(result);
 	return true;
 }
 
@@ -146,27 +145,26 @@ static int
 fail_step(const char *type, const char *message, int status)
 {
 	char number[16];
+	const char *retryable = boolean(status != EXIT_BAD_INPUT);
+	const char *ends_run = boolean(!option_value("optional"));
 	const char *values[] = {run_id,
 							lease,
-							step.id,
+							step_id,
 							type,
 							message,
 							number,
-							boolean(status != EXIT_BAD_INPUT),
-							step.retry_after,
-							step.max_attempts,
-							boolean(!step.is_optional)};
+							retryable,
+							option_value("retry-after"),
+							option_value("max-attempts"),
+							ends_run};
 	PGresult *result;
 
 	snprintf(number, sizeof(number), "%d", status);
-	pg_log_error("step \"%s\" failed: %s", step.id, message);
+	pg_log_error("step \"%s\" failed: %s", step_id, message);
 	notify_worker(NOTICE_GIVING_UP);
 	for (;;)
 	{
-		result = call_under_lease("SELECT outcome FROM pgqrs_step_fail($1, $2, $3,"
-								  " jsonb_build_object('type', $4::text, 'message', $5::text, 'status', $6::int),"
-								  " $7, $8, $9, $10)",
-								  10, values);
+		result = call_under_lease(FAIL_SQL, 10, values);
 		if (!is_unstorable(sqlstate_of(result)) || *values[4] == '\0')
 			break;
 		values[3] = "unserializable_error";
@@ -185,32 +183,32 @@ fail_step(const char *type, const char *message, int status)
 static int
 complete_step(const char *output)
 {
-	const char *values[] = {run_id, lease, step.id, boolean(step.is_text), output};
+	const char *values[] = {run_id, lease, step_id,
+							boolean(option_value("text") != NULL), output};
 	PGresult *result;
 	int code = 0;
 
 	if (output[strspn(output, " \t\r\n")] == '\0')
 		values[4] = NULL;
-	result = call_under_lease("SELECT pgqrs_step_complete($1, $2, $3, v.value), " PRINTED(
-								  "v.value") " FROM (SELECT CASE WHEN $4::boolean THEN to_jsonb($5::text)"
-											 " ELSE $5::text::jsonb END) AS v(value)",
-							  5, values);
+	result = call_under_lease(COMPLETE_SQL, 5, values);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		const char *sqlstate = sqlstate_of(result);
-		char *message = psprintf("%s%s",
-								 is_unstorable(sqlstate) ? "the output is no JSON: " :
-														   "",
-								 PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+		const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+		int status = EXIT_FAILURE;
 
-		return fail_step(is_unstorable(sqlstate) ? "no_json" : sqlstate,
-						 message, EXIT_FAILURE);
+		if (!is_unstorable(sqlstate))
+			return fail_step(sqlstate, text, status);
+		/* JSON that cannot be stored would not be the next time either */
+		if (strcmp(sqlstate, "22P05") == 0)
+			status = EXIT_BAD_INPUT;
+		return fail_step("no_json", psprintf("the output is no JSON: %s", text),
+						 status);
 	}
 	if (!is_true(result, 0))
 		(void) begin_step(&code);
 	else if (values[4])
 		print_output(result, 1);
-	PQclear(result);
 	return code;
 }
 
@@ -222,7 +220,7 @@ wait_for_command(Command *command)
 		struct pollfd fds[COMMAND_FDS];
 		int status;
 
-		if (command_sleep(fds, command_add_fds(command, fds), -1))
+		if (command_sleep(fds, command_add_fds(command, fds)))
 			command_handle_fds(command);
 		else if (waitpid(command->pid, &status, WNOHANG) == command->pid)
 			command_exited(command, status);
@@ -233,12 +231,13 @@ static int
 execute_step(char **argv)
 {
 	static const int no_signals[] = {0};
-	Command command = {.notice = -1};
+	Command command = {0};
 	PQExpBufferData message;
 	char type[32];
+	int code = EXIT_FAILURE;
 
 	watch_children(no_signals, NULL);
-	if (!command_start(&command, argv, NULL, NULL, -1, COMMAND_OUTPUT))
+	if (!command_start(&command, argv, NULL, -1, COMMAND_OUTPUT))
 		return fail_step("not_started",
 						 psprintf("could not start \"%s\": %s", argv[0],
 								  strerror(errno)),
@@ -262,11 +261,11 @@ execute_step(char **argv)
 		appendPQExpBuffer(&message, "the output is longer than %ld bytes",
 						  2 * payload_max);
 	}
-	return fail_step(type, message.data,
-					 command.status == 0 ? EXIT_FAILURE :
-						 WIFSIGNALED(command.status) ?
-										   128 + WTERMSIG(command.status) :
-										   WEXITSTATUS(command.status));
+	if (WIFSIGNALED(command.status))
+		code = 128 + WTERMSIG(command.status);
+	else if (command.status != 0)
+		code = WEXITSTATUS(command.status);
+	return fail_step(type, message.data, code);
 }
 
 int
@@ -274,12 +273,7 @@ step_main(char **arguments)
 {
 	int code = 0;
 
-	step.id = arguments[0];
-	step.is_text = option_value("text") != NULL;
-	step.is_optional = option_value("optional") != NULL;
-	step.max_attempts = option_value("max-attempts");
-	step.retry_after = option_value("retry-after");
-	take_lease();
+	step_id = arguments[0];
 	if (begin_step(&code))
 		return code;
 	return execute_step(arguments + 1);
@@ -308,13 +302,10 @@ call_wait(const char *sql, int nparams, const char *const *values)
 int
 sleep_main(char **arguments)
 {
-	const char *values[] = {NULL, NULL, arguments[0], arguments[1],
+	const char *values[] = {run_id, lease, arguments[0], arguments[1],
 							option_value("until")};
 
-	take_lease();
-	values[0] = run_id;
-	values[1] = lease;
-	PQclear(call_wait("SELECT pgqrs_sleep($1, $2, $3, $4, $5)", 5, values));
+	call_wait("SELECT pgqrs_sleep($1, $2, $3, $4, $5)", 5, values);
 	return 0;
 }
 
@@ -322,21 +313,15 @@ int
 wait_signal_main(char **arguments)
 {
 	const char *signal = arguments[1] ? arguments[1] : arguments[0];
-	const char *values[] = {NULL,		  NULL,
-							arguments[0], boolean(option_value("text") != NULL),
-							signal,		  option_value("timeout")};
+	const char *text = boolean(option_value("text") != NULL);
+	const char *values[] = {run_id, lease,	arguments[0],
+							text,	signal, option_value("timeout")};
 	PGresult *result;
 	bool is_timed_out;
 
-	take_lease();
-	values[0] = run_id;
-	values[1] = lease;
-	result = call_wait("SELECT s.received OR s.timed_out, s.timed_out, " PRINTED(
-						   "s.payload") " FROM pgqrs_await_signal($1, $2, $3, $5, $6) AS s",
-					   6, values);
+	result = call_wait(SIGNAL_SQL, 6, values);
 	is_timed_out = is_true(result, 1);
 	if (!is_timed_out)
 		print_output(result, 2);
-	PQclear(result);
 	return is_timed_out ? EXIT_NOT_ENDED : 0;
 }

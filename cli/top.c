@@ -7,6 +7,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define QUEUES_SQL                                                                                           \
+	"SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, in_per_minute, out_per_minute" \
+	" FROM pgqrs_queue_stats ORDER BY ready + in_flight DESC, queue LIMIT $1"
+#define WORKERS_SQL                                                                                    \
+	"SELECT worker, status, in_flight, max_concurrent, hostname, heartbeat_at FROM pgqrs_worker_stats" \
+	" WHERE status <> 'STOPPED' ORDER BY in_flight DESC, worker LIMIT $1"
+#define IN_FLIGHT_SQL                                                                                     \
+	"SELECT message_id, queue, worker, dequeued_at, visible_after, expired, attempt FROM pgqrs_in_flight" \
+	" ORDER BY dequeued_at LIMIT $1"
+
 static int
 screen_rows(void)
 {
@@ -36,20 +46,9 @@ show_screen(void)
 	/* a third of the screen each, without titles, heads and feet */
 	int rows = screen_rows() / 3 - 5;
 
-	show("Queues",
-		 "SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age,"
-		 " in_per_minute, out_per_minute FROM pgqrs_queue_stats"
-		 " ORDER BY ready + in_flight DESC, queue LIMIT $1",
-		 rows);
-	show("Workers",
-		 "SELECT worker, status, in_flight, max_concurrent, hostname, heartbeat_at"
-		 " FROM pgqrs_worker_stats WHERE status <> 'STOPPED'"
-		 " ORDER BY in_flight DESC, worker LIMIT $1",
-		 rows);
-	show("In flight",
-		 "SELECT message_id, queue, worker, dequeued_at, visible_after, expired,"
-		 " attempt FROM pgqrs_in_flight ORDER BY dequeued_at LIMIT $1",
-		 rows);
+	show("Queues", QUEUES_SQL, rows);
+	show("Workers", WORKERS_SQL, rows);
+	show("In flight", IN_FLIGHT_SQL, rows);
 }
 
 int

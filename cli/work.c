@@ -18,6 +18,7 @@
 #include "pgqrs.h"
 #include "work.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -25,7 +26,16 @@
 
 #include "common/pg_prng.h"
 
-Worker worker = {.jobs = DLIST_STATIC_INIT(worker.jobs),
+/*
+ * As long as all slots are taken a poll brings news only.  Commands that end
+ * within a while are handled together.  Both spare wakeups where there are many
+ * short commands, milliseconds that is.
+ */
+#define POLL_PAUSE	   100
+#define COMMANDS_PAUSE 1
+
+Worker worker = {.argv = {"/bin/sh", "-c"},
+				 .jobs = DLIST_STATIC_INIT(worker.jobs),
 				 .leftovers = DLIST_STATIC_INIT(worker.leftovers)};
 
 volatile sig_atomic_t stop_signals;
@@ -42,6 +52,13 @@ is_draining(void)
 	return stop_signals > 0 || worker.is_stopped;
 }
 
+/* Whether commands that run have had their time to come to an end. */
+bool
+is_past_grace(void)
+{
+	return stop_signals > 1 || (stop_signals > 0 && is_due(worker.grace_ends));
+}
+
 /* Whether nothing is left to do but to say so. */
 static bool
 may_stop(void)
@@ -55,9 +72,8 @@ advance_ends(void)
 {
 	PGresult *result = link_take_result(&worker.ends);
 	const char *values[] = {worker.id};
-	Job *job;
 
-	if (result && worker.ending)
+	if (result && worker.ending > 0)
 		take_end_answer(result);
 	else if (result)
 	{
@@ -74,9 +90,7 @@ advance_ends(void)
 	if (worker.id && is_draining() && !worker.is_suspended && !worker.is_stopped)
 		worker.suspending = link_send(&worker.ends,
 									  "SELECT pgqrs_suspend_worker($1)", 1, values);
-	else if ((job = next_ending_job()) != NULL)
-		send_end(job);
-	else if (worker.id && may_stop())
+	else if (!send_ends() && worker.id && may_stop())
 		worker.stopping = link_send(&worker.ends,
 									"SELECT pgqrs_stop_worker($1)", 1, values);
 }
@@ -89,66 +103,41 @@ advance_ends(void)
  * The server takes the JSON of the answer apart.  What is held and gone comes
  * first: the same message may have been claimed again.
  */
-static const char *const
-	unpack_sql = "SELECT h.message_id, h.state, NULL::bigint, NULL::jsonb, NULL::bigint,"
-				 " NULL::text, NULL::int, NULL::jsonb, NULL::text"
-				 " FROM jsonb_to_recordset($1) AS h(message_id bigint, state text)"
-				 " WHERE h.state <> 'extended'"
-				 " UNION ALL"
-				 " SELECT w.message_id, NULL, w.lease,"
-				 " coalesce(CASE WHEN w.run_id IS NULL THEN w.payload ELSE w.input END, 'null'),"
-				 " w.run_id, w.queue, w.attempt, w.headers,"
-				 " CASE WHEN w.cancel_requested THEN '1' END"
-				 " FROM jsonb_to_recordset($2) AS w(message_id bigint, lease bigint,"
-				 " payload jsonb, input jsonb, run_id bigint, queue text, attempt int,"
-				 " headers jsonb, cancel_requested boolean)";
+static const char *const unpack_sql =
+	"SELECT h.message_id, h.state, NULL::bigint, NULL::jsonb, NULL::bigint, NULL::text, NULL::int, NULL::jsonb, NULL::text"
+	" FROM jsonb_to_recordset($1) AS h(message_id bigint, state text) WHERE h.state <> 'extended'"
+	" UNION ALL"
+	" SELECT w.message_id, NULL, w.lease, coalesce(CASE WHEN w.run_id IS NULL THEN w.payload ELSE w.input END, 'null'),"
+	" w.run_id, w.queue, w.attempt, w.headers, CASE WHEN w.cancel_requested THEN '1' END"
+	" FROM jsonb_to_recordset($2) AS w(message_id bigint, lease bigint, payload jsonb, input jsonb, run_id bigint,"
+	" queue text, attempt int, headers jsonb, cancel_requested boolean)";
 
 static void
 send_poll(void)
 {
-	PQExpBufferData ids, leases;
+	const char *const *arrays = job_arrays(false);
+	bool is_last = worker.until_empty && dlist_is_empty(&worker.jobs);
 	char batch[16];
-	const char *values[] = {worker.id, NULL, batch, NULL, NULL};
-	dlist_iter iter;
+	const char *values[] = {worker.id, is_last ? "0" : "30 s", batch, arrays[0],
+							arrays[1]};
 
-	initPQExpBuffer(&ids);
-	initPQExpBuffer(&leases);
-	dlist_foreach(iter, &worker.jobs)
-	{
-		Job *job = dlist_container(Job, node, iter.cur);
-		const char *separator = ids.len > 0 ? "," : "{";
-
-		if (job->is_gone)
-			continue;
-		appendPQExpBuffer(&ids, "%s%s", separator, job->claim[CLAIM_ID]);
-		appendPQExpBuffer(&leases, "%s%s", separator, job->claim[CLAIM_LEASE]);
-	}
-	appendPQExpBufferStr(&ids, ids.len > 0 ? "}" : "{}");
-	appendPQExpBufferStr(&leases, leases.len > 0 ? "}" : "{}");
 	snprintf(batch, sizeof(batch), "%d", is_draining() ? 0 : worker.concurrency);
-	values[1] = worker.until_empty && dlist_is_empty(&worker.jobs) ? "0" : "30 s";
-	values[3] = ids.data;
-	values[4] = leases.data;
 	if (link_send(&worker.polls, "CALL pgqrs_poll($1, $2, $3, $4, $5)", 5, values))
 		worker.phase = POLL_POLLING;
-	termPQExpBuffer(&ids);
-	termPQExpBuffer(&leases);
 }
+
+#define REGISTER_SQL \
+	"SELECT pgqrs_register_worker($1, $2, hostname => $3, max_concurrent => $4, version => 'pgqrs ' || $5)"
 
 static void
 send_register(void)
 {
 	char number[16];
-	const char *values[] = {worker.name, worker.queues, NULL, number, PGQRS_VERSION};
-	char host[256] = "";
+	const char *values[] = {worker.name, worker.queues, worker.host, number,
+							PGQRS_VERSION};
 
 	snprintf(number, sizeof(number), "%d", worker.concurrency);
-	gethostname(host, sizeof(host) - 1);
-	values[2] = host;
-	if (link_send(&worker.polls,
-				  "SELECT pgqrs_register_worker($1, $2, hostname => $3,"
-				  " max_concurrent => $4, version => 'pgqrs ' || $5)",
-				  5, values))
+	if (link_send(&worker.polls, REGISTER_SQL, 5, values))
 		worker.phase = POLL_REGISTERING;
 }
 
@@ -190,12 +179,10 @@ take_poll_answer(const PGresult *result)
 static void
 be_stopped(const PGresult *result)
 {
-	dlist_iter iter;
-
 	log_result_error(result);
 	worker.is_stopped = true;
-	dlist_foreach(iter, &worker.jobs)
-		lose_lease(dlist_container(Job, node, iter.cur));
+	foreach_job(job)
+		lose_lease(job);
 }
 
 static void
@@ -205,6 +192,7 @@ take_poll_link_answer(const PGresult *result)
 	PollPhase phase = worker.phase;
 
 	worker.phase = POLL_NONE;
+	worker.poll_at = now_ms() + POLL_PAUSE;
 	if (worker.stopping || worker.is_over)
 		return;
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
@@ -228,16 +216,18 @@ static void
 advance_poll(void)
 {
 	PGresult *result = link_take_result(&worker.polls);
+	bool has_free_slot;
 
 	if (result)
 		take_poll_link_answer(result);
 	PQclear(result);
 	start_waiting_jobs();
+	has_free_slot = worker.running < worker.concurrency && worker.ending == 0;
 	if (worker.polls.state != LINK_IDLE || worker.is_stopped)
 		return;
 	if (worker.id == NULL)
 		send_register();
-	else if (!may_stop())
+	else if (!may_stop() && (has_free_slot || is_due(worker.poll_at)))
 		send_poll();
 }
 
@@ -245,52 +235,14 @@ advance_poll(void)
  * The loop
  */
 
-static int64
-next_deadline(void)
-{
-	int64 at = PG_INT64_MAX;
-	dlist_iter iter;
-
-	dlist_foreach(iter, &worker.jobs)
-	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
-		if (job->state == JOB_ENDING && job->retry_at > now_ms())
-			at = Min(at, job->retry_at);
-		if (job->state != JOB_RUNNING)
-			continue;
-		if (job->command.kill_at == PG_INT64_MAX)
-			at = Min(at, job->leave_at);
-		else if (job->command.kill_at != PG_INT64_MAX - 1)
-			at = Min(at, job->command.kill_at);
-	}
-	dlist_foreach(iter, &worker.leftovers)
-		at = Min(at, dlist_container(Leftover, node, iter.cur)->kill_at);
-	return at;
-}
-
-static int64
-link_deadline(const Link *link)
-{
-	return link->state == LINK_DOWN || link->retry_at > now_ms() ? link->retry_at :
-																   PG_INT64_MAX;
-}
-
 static void
 wait_for_events(void)
 {
-	int64 deadline = Min(next_deadline(),
-						 Min(link_deadline(&worker.polls),
-							 link_deadline(&worker.ends)));
-	int64 timeout = deadline == PG_INT64_MAX ?
-		-1 :
-		Max(0, Min(deadline - now_ms() + 1, 60000));
 	static struct pollfd *fds;
 	static int size;
-	int count = 2;
-	dlist_iter iter;
+	int count = 3;
 
-	dlist_foreach(iter, &worker.jobs)
+	foreach_job(job)
 		count += COMMAND_FDS;
 	if (count > size)
 	{
@@ -299,25 +251,27 @@ wait_for_events(void)
 	}
 	link_add_fd(&worker.polls, &fds[0]);
 	link_add_fd(&worker.ends, &fds[1]);
-	count = 2;
-	dlist_foreach(iter, &worker.jobs)
+	fds[2] = (struct pollfd){worker.notices[0], POLLIN, 0};
+	count = 3;
+	foreach_job(job)
 	{
-		Job *job = dlist_container(Job, node, iter.cur);
-
 		if (job->state == JOB_RUNNING)
 			count += command_add_fds(&job->command, &fds[count]);
 	}
-	if (!command_sleep(fds, count, timeout))
-		return;
-	dlist_foreach(iter, &worker.jobs)
-		command_handle_fds(&dlist_container(Job, node, iter.cur)->command);
+	(void) command_sleep(fds, count);
+	if (worker.running > 1 && fds[0].revents == 0 && fds[1].revents == 0)
+		pg_usleep(COMMANDS_PAUSE * 1000L);
+	if (fds[2].revents)
+		read_notices();
+	foreach_job(job)
+		command_handle_fds(&job->command);
 	link_step(&worker.polls, &fds[0]);
 	link_step(&worker.ends, &fds[1]);
 }
 
 /*
  * Without the server nothing can be told to it: what ends the worker then is
- * that no command runs and, if commands have ended, a second signal.
+ * that no command runs and, if commands have ended, the end of the grace.
  */
 static bool
 is_finished(void)
@@ -327,7 +281,7 @@ is_finished(void)
 
 	if (!dlist_is_empty(&worker.leftovers) || worker.running > 0)
 		return false;
-	if (is_unreachable && stop_signals > 1)
+	if (is_unreachable && is_past_grace())
 		return true;
 	if (!may_stop())
 		return false;
@@ -339,13 +293,13 @@ static void
 say_processor_time(void)
 {
 	struct rusage usage;
-	double ms;
+	double us;
 
 	getrusage(RUSAGE_SELF, &usage);
-	ms = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000.0 +
-		(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000.0;
+	us = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+		usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
 	pg_log_info("%ld ended, %.3f ms of processor time each", worker.ended,
-				ms / Max(worker.ended, 1));
+				us / 1000 / Max(worker.ended, 1));
 }
 
 static void
@@ -353,10 +307,12 @@ run_loop(void)
 {
 	while (!is_finished())
 	{
+		if (stop_signals > 0 && worker.grace_ends == 0)
+			worker.grace_ends = now_ms() + worker.grace;
 		reap_commands();
 		end_overdue();
-		advance_poll();
 		advance_ends();
+		advance_poll();
 		if (!is_finished())
 			wait_for_events();
 	}
@@ -365,31 +321,40 @@ run_loop(void)
 	say_processor_time();
 }
 
-/* The names as an array literal. */
-static char *
-array_of(const SimpleStringList *names)
+/* Appends to an array literal, which is not closed; NULL is no text. */
+void
+append_element(PQExpBuffer array, const char *text)
 {
-	PQExpBufferData array;
-
-	initPQExpBuffer(&array);
-	for (const SimpleStringListCell *cell = names->head; cell; cell = cell->next)
+	appendPQExpBufferStr(array, array->len == 0 ? "{" : ",");
+	if (text == NULL)
 	{
-		appendPQExpBufferStr(&array, cell == names->head ? "{\"" : ",\"");
-		for (const char *c = cell->val; *c; c++)
-			appendPQExpBuffer(&array, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-		appendPQExpBufferChar(&array, '"');
+		appendPQExpBufferStr(array, "NULL");
+		return;
 	}
-	appendPQExpBufferChar(&array, '}');
-	return array.data;
+	appendPQExpBufferChar(array, '"');
+	for (const char *c = text; *c; c++)
+	{
+		if (*c == '"' || *c == '\\')
+			appendPQExpBufferChar(array, '\\');
+		appendPQExpBufferChar(array, *c);
+	}
+	appendPQExpBufferChar(array, '"');
 }
 
-static char *
-default_name(void)
+/* The pipe for what sub-commands tell; its number is none that scripts use. */
+static void
+make_notice_pipe(void)
 {
-	char host[256] = "";
+	char number[16];
+	int fds[2];
 
-	gethostname(host, sizeof(host) - 1);
-	return psprintf("pgqrs work %s %d", host, (int) getpid());
+	if (pipe2(fds, O_CLOEXEC) != 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0 ||
+		(worker.notices[1] = fcntl(fds[1], F_DUPFD_CLOEXEC, 10)) < 0)
+		pg_fatal("could not create pipe: %m");
+	close(fds[1]);
+	worker.notices[0] = fds[0];
+	snprintf(number, sizeof(number), "%d", worker.notices[1]);
+	setenv(ENV_NOTICE_FD, number, 1);
 }
 
 /* Each command needs pipes. */
@@ -409,23 +374,29 @@ int
 work_main(char **arguments)
 {
 	static const int stopping[] = {SIGTERM, SIGINT, 0};
+	PQExpBufferData queues;
 
 	if (option_value("queue") == NULL || option_value("exec") == NULL)
 		usage_error("--queue and --exec are needed");
-	worker.argv[0] = "/bin/sh";
-	worker.argv[1] = "-c";
 	worker.argv[2] = pg_strdup(option_value("exec"));
-	worker.queues = array_of(&current_options[0].values);
+	initPQExpBuffer(&queues);
+	for (SimpleStringListCell *c = current_options[0].values.head; c; c = c->next)
+		append_element(&queues, c->val);
+	appendPQExpBufferChar(&queues, '}');
+	worker.queues = queues.data;
 	worker.concurrency = option_number("concurrency", 1, 1, 1000);
 	check_file_limit(worker.concurrency);
 	worker.grace = option_number("grace", 10, 0, 86400) * 1000;
-	worker.name = option_value("name") ? pg_strdup(option_value("name")) :
-										 default_name();
+	gethostname(worker.host, sizeof(worker.host) - 1);
+	worker.name = option_value("name") ?
+		pg_strdup(option_value("name")) :
+		psprintf("pgqrs work %s %d", worker.host, (int) getpid());
 	worker.until_empty = option_value("until-empty") != NULL;
 	worker.is_verbose = option_value("verbose") != NULL;
 
 	pg_prng_seed(&pg_global_prng_state, getpid() ^ time(NULL));
 	watch_children(stopping, take_stop_signal);
+	make_notice_pipe();
 	run_loop();
 	if (worker.is_stopped)
 		pg_log_error("the worker was stopped by another session");

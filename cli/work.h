@@ -49,10 +49,13 @@ typedef struct Job
 	JobState state;
 	char *claim[CLAIM_COLUMNS];
 	Command command;
+	int notice;	  /* the last one of a sub-command */
 	bool is_gone; /* the lease is */
 	bool is_cancelled;
 	int64 leave_at; /* when a command whose lease is gone is told to end */
 	EndCall end;
+	bool is_sent;  /* the call is under way */
+	bool is_alone; /* it was refused along with others */
 	char type[32]; /* of the error */
 	PQExpBufferData message;
 	bool may_retry;
@@ -79,18 +82,22 @@ typedef enum PollPhase
 typedef struct Worker
 {
 	char *argv[4];
+	char host[256];
 	char *name;
 	char *queues; /* an array literal */
 	int concurrency;
 	int64 grace;
 	bool until_empty;
 	bool is_verbose;
+	int notices[2]; /* the pipe of all commands */
 
 	char *id; /* NULL: not registered */
 	Link polls;
 	Link ends;
 	PollPhase phase;
-	Job *ending;				/* whose call is under way */
+	int64 poll_at;				/* when all slots are taken */
+	int ending;					/* how many jobs the call under way ends */
+	int64 grace_ends;			/* of draining; 0: no signal came */
 	bool suspending, stopping;	/* that call is */
 	bool is_suspended, is_over; /* it has answered */
 	bool is_stopped;			/* by another one */
@@ -104,21 +111,34 @@ typedef struct Worker
 
 extern Worker worker;
 
-/* How many signals asked to stop: the first one drains, the second one ends. */
+/* The items of a list, of which the current one may be removed. */
+#define foreach_item(type, item, list)                                     \
+	for (type *item = dlist_container(type, node, (list)->head.next),      \
+			  *item##_next = dlist_container(type, node, item->node.next); \
+		 &item->node != &(list)->head; item = item##_next,                 \
+			  item##_next = dlist_container(type, node, item->node.next))
+#define foreach_job(job) foreach_item(Job, job, &worker.jobs)
+#define foreach_leftover(leftover) \
+	foreach_item(Leftover, leftover, &worker.leftovers)
+
+/* How many signals asked to stop: the second one ends the grace of the first. */
 extern volatile sig_atomic_t stop_signals;
 
 extern bool is_draining(void);
+extern bool is_past_grace(void);
+extern void append_element(PQExpBuffer array, const char *text);
 
 /* job.c */
 extern void make_job(const PGresult *rows, int row);
 extern Job *job_in_hand(const char *message_id);
+extern const char *const *job_arrays(bool is_sent);
+extern void read_notices(void);
 extern void start_waiting_jobs(void);
 extern void lose_lease(Job *job);
 extern void cancel_job(Job *job);
 extern void reap_commands(void);
 extern void end_overdue(void);
-extern void send_end(Job *job);
+extern bool send_ends(void);
 extern void take_end_answer(const PGresult *result);
-extern Job *next_ending_job(void);
 
 #endif /* PGQRS_WORK_H */

@@ -104,6 +104,9 @@ case $what in
 	'"fails"') exit 3 ;;
 	'"killed"') kill -9 $$ ;;
 	'"large"') head -c 10000000 /dev/zero ;;
+	'"loud"') head -c 10000000 /dev/zero | tr '\0' x >&2; exit 65 ;;
+	'"large step"') pgqrs step a -- head -c 10000000 /dev/zero ;;
+	'"fails while it sleeps"') pgqrs sleep nap '1 ms' || exit 3; echo 1 ;;
 	'"lives on"') sleep 1000 & echo $! > "$TEST_DIR/left"; echo 1 ;;
 	'"waits"') echo $$ > "$TEST_DIR/waits$PGQRS_RUN_ID"; [ "$PGQRS_ATTEMPT" = 2 ] && echo 2 || exec sleep 1000 ;;
 	'"stays"') trap '' TERM; echo $$ > "$TEST_DIR/stays"; while :; do sleep 0.1; done ;;
@@ -140,8 +143,12 @@ sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_
 
 is(pgqrs('--help'), 0, 'there is help');
 my @subcommands = ($out =~ s/.*Sub-commands:\n//sr) =~ /^  ([a-z-]+) /mg;
-is(scalar @subcommands, 16, 'which names each sub-command');
+is(scalar @subcommands, 17, 'which names each sub-command');
 is(printed('--version'), 'pgqrs ' . sql('SELECT pgqrs_version()'), 'the version is that of the extension');
+
+my $share = $node->config_data('--bindir') . '/../share';
+ok(-s "$share/bash-completion/completions/pgqrs", 'completion is installed beside the program, where no other version of PostgreSQL puts it');
+ok(-s $node->config_data('--mandir') . '/man1/pgqrs.1', 'and the page for man');
 
 my $completion = slurp_file("$FindBin::Bin/../../cli/pgqrs.bash");
 my $page = slurp_file("$FindBin::Bin/../../docs/clients/command-line.md");
@@ -150,7 +157,7 @@ for my $name (@subcommands)
 {
 	my $help = printed($name, '--help');
 	my @options = $help =~ /--([a-z-]+)/g;
-	my ($offered) = $completion =~ /(?<!-)\b\Q$name\E(?: \| \w+)?\) words='([^']*--[^']*)'/;
+	my ($offered) = $completion =~ /(?<!-)\b\Q$name\E(?: \| \w+)*\) words='([^']*--[^']*)'/;
 	push @missing, "completion: $name" unless $completion =~ /words='[^']*\b\Q$name\E\b/;
 	push @missing, "page: $name" unless $page =~ /pgqrs \Q$name\E\b/;
 	for my $option (@options)
@@ -216,6 +223,10 @@ is(state_of($run), 'ERROR|2|exit_3', 'any other code is retried by the policy');
 is(state_of($run), 'ERROR|2|signal_9', 'a command that is killed is too');
 ($code, $run) = result_of('large');
 is(state_of($run), 'ERROR|2|output_too_large', 'an output of 10 MB is not kept');
+($code, $run) = result_of('loud');
+like(sql("SELECT length(error ->> 'message') FROM pgqrs_get_run($run)"), qr/^10[0-9]{2}$/, 'of 10 MB on standard error the end is kept');
+($code, $run) = result_of('large step');
+is(sql("SELECT error ->> 'type' FROM pgqrs_list_steps($run)"), 'output_too_large', 'nor is that of a step');
 is(result_of('lives on'), 0, 'a command that leaves a process behind is not waited for');
 ok(is_gone(pid_in('left')), 'the process is ended');
 ok(log_has($main, qr/left processes behind/), 'which is said');
@@ -268,6 +279,8 @@ like($err, qr/22023/, 'which is said');
 is(sql("SELECT status, error ->> 'type', error ->> 'status' FROM pgqrs_list_steps($run)"), 'ERROR|not_started|127', 'so is a program that there is not');
 ($code, $run) = result_of('no json');
 is(sql("SELECT error ->> 'type' FROM pgqrs_list_steps($run)"), 'no_json', 'the output of a step is JSON');
+($code, $run) = result_of('fails while it sleeps');
+is(state_of($run), 'SUCCESS|2|', 'a script that fails after it gave its lease up has not failed');
 is(result_of('optional'), 0, 'a script goes on after an optional step');
 is($out, '7', 'with its exit code');
 is(result_of('step retried'), 0, 'a step that fails is retried');
@@ -337,8 +350,17 @@ unlike(slurp_file($main->{log}), qr/PQ014/, 'it ended by itself');
 is(finish_worker(start_worker('-q', 'wf', '--until-empty', '--exec', "exec $dir/command")), 0, 'a worker ends when nothing is due');
 is(sql("SELECT status FROM pgqrs_get_run($later)"), 'SUCCESS', 'having done what was');
 
-# Two signals.
+# One signal, and two.
 my $worker = start_worker('-q', 'wf', '--grace', '1', '--exec', "exec $dir/command");
+$run = printed('trigger', 'wf', '"waits"');
+$pid = wait_for_command($run);
+is(finish_worker($worker, 'TERM'), 0, 'a worker ends when the grace of its commands is over');
+ok(is_gone($pid), 'a command that has not come to its end by then is told to end');
+is(sql("SELECT failures, crashes, (SELECT lease IS NULL FROM pgqrs_messages WHERE message_id = $run) FROM pgqrs_get_run($run)"),
+	'0|0|t', 'and what it worked on is given back without a failure');
+printed('cancel', $run);
+
+$worker = start_worker('-q', 'wf', '--grace', '600', '--exec', "exec $dir/command");
 $run = printed('trigger', 'wf', '"waits"');
 wait_for_command($run);
 kill 'TERM', $worker->{pid};
@@ -367,6 +389,26 @@ is(finish_worker($worker), 0, 'a command need not read its input');
 like(slurp_file($worker->{log}), qr/did not read all of its input/, 'which is said');
 is(sql("SELECT outcome FROM pgqrs_archive WHERE queue_id = (SELECT queue_id FROM pgqrs_queues WHERE name = 'large')"), 'DONE', 'the message is archived');
 
+sql(q{SELECT pgqrs_enqueue('large', to_jsonb(repeat('x', 1000000)))});
+is(finish_worker(start_worker('-q', 'large', '--until-empty', '--exec', 'exec 0<&-; sleep 0.1')), 0, 'it may close it');
+is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome = 'DONE' AND queue_id = (SELECT queue_id FROM pgqrs_queues WHERE name = 'large')"), '2', 'which is no failure');
+
+# A command that there is not.
+sql(q{SELECT pgqrs_create_workflow('nothing there', max_attempts => 1)});
+$run = printed('trigger', 'nothing there');
+is(finish_worker(start_worker('-q', 'nothing there', '--until-empty', '--exec', 'no-such-command')), 0, 'a worker whose command is not there lives');
+is(state_of($run), 'ERROR|1|exit_127', 'and the error of the run says so');
+
+# Many at once, most of which end together; of some the output is refused.
+sql(q{SELECT pgqrs_create_workflow('many', max_attempts => 1), pgqrs_trigger_batch('many', array_agg(to_jsonb(n))) FROM generate_series(1, 60) AS n});
+sql(q{SELECT pgqrs_create_queue('mails'), pgqrs_enqueue_batch('mails', array_agg(to_jsonb(n))) FROM generate_series(1, 40) AS n});
+is(finish_worker(start_worker('-q', 'many', '-q', 'mails', '-j', '8', '--until-empty', '--exec', 'read -r n; case $n in *5) echo no ;; *) echo "{\"n\": $n}" ;; esac')),
+	0, 'a worker with eight commands at once ends when nothing is left');
+is(sql(q{SELECT count(*), count(*) FILTER (WHERE status = 'ERROR' AND error ->> 'type' = 'no_json'), count(*) FILTER (WHERE output -> 'n' = input)
+	FROM pgqrs_runs WHERE workflow = 'many'}), '60|6|54', 'each run has ended by its own output');
+is(sql(q{SELECT count(*), max(attempt) FROM pgqrs_archive WHERE outcome = 'DONE' AND queue_id = (SELECT queue_id FROM pgqrs_queues WHERE name = 'mails')}),
+	'40|1', 'and each message by its own end');
+
 #
 # A database that is not as it should be
 #
@@ -394,9 +436,10 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'null', 'q', 'stubborn', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'mails', 'many', 'nothing there', 'null', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
+is(json('why', 'mails', '-f', 'json')->[0]{reason}, 'no worker', 'why tells the reason why a queue stands still');
 like(printed('run', $run), qr/^run_id +\| $run$/m, 'run shows one');
 like(printed('top'), qr/Queues.*\n.*queue.*Workers.*In flight/s, 'top shows all');
 like(printed('report'), qr/<html/, 'report prints a page');
