@@ -90,7 +90,7 @@ list_main(char **arguments)
 }
 
 #define STEPS_SQL \
-	"SELECT step_id, kind, status, attempt, failures, output, error, started_at, completed_at FROM pgqrs_list_steps($1)"
+	"SELECT step_id, kind, status, attempt, failures, undo, output, error, started_at, completed_at FROM pgqrs_list_steps($1)"
 
 int
 run_main(char **arguments)

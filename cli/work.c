@@ -313,6 +313,7 @@ run_loop(void)
 		end_overdue();
 		advance_ends();
 		advance_poll();
+		advance_ends(); /* the poll may have been the last one */
 		if (!is_finished())
 			wait_for_events();
 	}
