@@ -8,7 +8,7 @@ use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('refused', "fsync = off\n", allows_streaming => 'logical');
+my $node = new_node('refused', "pgqrs.worker_timeout = 1h\nfsync = off\n", allows_streaming => 'logical');
 
 sub sql
 {
