@@ -115,8 +115,8 @@ sql("SELECT pgqrs_complete_run($run, $run_lease)");
 my $one = sql("SELECT pgqrs_trigger('flow', '\"decoded\"', idempotency_key => 'key')");
 my $one_lease = sql("SELECT lease FROM pgqrs_dequeue('flow')");
 sql("SELECT pgqrs_step_begin($one, $one_lease, 's'), pgqrs_step_complete($one, $one_lease, 's', '\"output\"'), pgqrs_complete_run($one, $one_lease, '1')");
-$session->query("BEGIN; SELECT pgqrs_enqueue('jobs', '\"undone\"'), pgqrs_trigger('flow', '\"undone\"', idempotency_key => 'undone'); ROLLBACK");
-$session->query("BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue('jobs', '\"undone\"', idempotency_key => 'undone'); ROLLBACK TO s; COMMIT");
+$session->query("BEGIN; SELECT pgqrs_enqueue('jobs', '\"rolled back\"'), pgqrs_trigger('flow', '\"rolled back\"', idempotency_key => 'rolled back'); ROLLBACK");
+$session->query("BEGIN; SAVEPOINT s; SELECT pgqrs_enqueue('jobs', '\"rolled back\"', idempotency_key => 'rolled back'); ROLLBACK TO s; COMMIT");
 my $decoded = sql("SELECT data FROM pg_logical_slot_get_changes('decoded', NULL, NULL)");
 like($decoded, qr/table public\.pgqrs_messages: DELETE: message_id\[bigint\]:$m\b/, 'a message that is archived is decoded');
 like($decoded, qr/table public\.pgqrs_archive: INSERT: message_id\[bigint\]:$m\b.*outcome\[pgqrs_outcome\]:'DONE'/, 'the decoded archive row has outcome DONE');
@@ -124,7 +124,7 @@ is(scalar(() = $decoded =~ /pgqrs_messages: INSERT: message_id\[bigint\]:$keyed\
 like($decoded, qr/pgqrs_workflow_runs: INSERT: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'QUEUED'/, 'the insert of a run is decoded');
 like($decoded, qr/pgqrs_workflow_runs: UPDATE: run_id\[bigint\]:$one\b.*status\[pgqrs_run_status\]:'SUCCESS'/, 'the end of a run is decoded');
 like($decoded, qr/pgqrs_workflow_steps: INSERT: run_id\[bigint\]:$one\b.*step_id\[text\]:'s'/, 'the step of a run is decoded');
-unlike($decoded, qr/undone/, 'no row of a rolled back transaction is decoded');
+unlike($decoded, qr/rolled back/, 'no row of a rolled back transaction is decoded');
 sql("SELECT pg_drop_replication_slot('decoded')");
 
 # A copy by logical replication, into tables of an extension of its own, is
