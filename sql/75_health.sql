@@ -113,6 +113,28 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 			WHERE GREATEST(n.enqueued_at, n.dequeued_at) > @extschema@.pgqrs_now() + interval '5 s'
 				AND @extschema@.pgqrs_may_monitor(n.queue_id)
 		) AS w
+		CROSS JOIN (
+			-- something is due for five minutes, and nothing was claimed or ended since
+			SELECT pg_catalog.count(*) AS count, pg_catalog.min(q.name) AS name
+			FROM @extschema@.pgqrs_queues AS q
+				CROSS JOIN (SELECT @extschema@.pgqrs_now() - interval '5 min' AS since) AS c
+			WHERE @extschema@.pgqrs_may_monitor(q.queue_id)
+				AND EXISTS (SELECT FROM @extschema@.pgqrs_messages AS d WHERE d.queue_id = q.queue_id AND d.visible_after < c.since)
+				AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_messages AS d WHERE d.queue_id = q.queue_id AND d.visible_after > c.since AND d.dequeued_at > c.since)
+				AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_archive AS d WHERE d.queue_id = q.queue_id AND d.outcome <> 'DEAD' AND d.archived_at > c.since)
+				AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_archive AS d WHERE d.queue_id = q.queue_id AND d.outcome = 'DEAD' AND d.archived_at > c.since)
+		) AS still
+		LEFT JOIN LATERAL (
+			-- of the oldest live messages; a sleep ends by itself
+			SELECT r.run_id, r.waiting_for, r.paused_at
+			FROM (
+				SELECT d.run_id, d.queue_id FROM @extschema@.pgqrs_messages AS d WHERE d.run_id IS NOT NULL ORDER BY d.message_id LIMIT 1000
+			) AS d
+				JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = d.run_id
+			WHERE r.status = 'PAUSED' AND r.waiting_for NOT LIKE 'sleep%' AND @extschema@.pgqrs_may_monitor(d.queue_id)
+			ORDER BY r.paused_at
+			LIMIT 1
+		) AS parked ON true
 		CROSS JOIN LATERAL (
 			VALUES
 				('version',
@@ -193,14 +215,21 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					'Vacuum of pgqrs_messages does not keep up. Is autovacuum on, and how old is the oldest xmin?'),
 				('triggers', COALESCE(g.demoted, 'as they should be'), g.demoted IS NULL,
 					'Triggers are disabled or do not fire always, so that rows written without the functions are not reported. Call pgqrs_maintain().'),
-				('open tables', r.count::pg_catalog.text, r.count = 0,
+				('tables readable by others', r.count::pg_catalog.text, r.count = 0,
 					'Other roles have privileges on tables, views or sequences of pgqrs by GRANT, which bypass the checks of the functions. Call pgqrs_sync_grants(), and look at ALTER DEFAULT PRIVILEGES.'),
 				('schedules that cannot fire',
 					CASE WHEN l.count < 2 THEN COALESCE(l.name, '0') ELSE pg_catalog.format('%s, such as %s', l.count, l.name) END, l.count = 0,
-					'The owners were dropped, or no longer have trigger on the workflow: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role with the privilege.')
+					'The owners were dropped, or no longer have trigger on the workflow: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role with the privilege.'),
+				('queues that stand still',
+					CASE WHEN still.count < 2 THEN COALESCE(still.name, '0') ELSE pg_catalog.format('%s, such as %s', still.count, still.name) END, still.count = 0,
+					'Messages are due for more than 5 minutes, and none was claimed or has ended since. pgqrs_why() of the queue tells the reason.'),
+				('oldest parked run',
+					CASE WHEN parked.run_id IS NULL THEN 'none' ELSE pg_catalog.format('%s, since %s', parked.run_id, pg_catalog.date_trunc('second', parked.paused_at)) END,
+					COALESCE(parked.paused_at > @extschema@.pgqrs_now() - interval '7 days', true),
+					'The run waits for a signal, a child or a resume for more than 7 days. pgqrs_live_runs tells for which. Send it, or cancel the run.')
 		) AS h (item, value, ok, hint);
 COMMENT ON VIEW @extschema@.pgqrs_health IS 'the health of pgqrs in this database; WHERE NOT ok lists the problems';
-COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, open tables, schedules that cannot fire';
+COMMENT ON COLUMN @extschema@.pgqrs_health.item IS 'version, preloaded, background worker, last pass, duties, clock, work sent from the future, done in the background, floors, floors raised, floors lowered, index entries per claim, oldest xmin, notification queue, dead messages, triggers, tables readable by others, schedules that cannot fire, queues that stand still, oldest parked run';
 COMMENT ON COLUMN @extschema@.pgqrs_health.value IS 'NULL if it is not known: figures of shared memory where the library is not preloaded';
 COMMENT ON COLUMN @extschema@.pgqrs_health.ok IS 'false: see the hint; NULL if it is not known';
 COMMENT ON COLUMN @extschema@.pgqrs_health.hint IS 'what to do; NULL if it is ok';

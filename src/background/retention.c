@@ -7,7 +7,7 @@
  * (clock.h): a clock that is set a year ahead by mistake removes no history.
  *
  * Retention removes archived messages, ended runs with their steps, signals and
- * events, and the firings of schedules.  A queue keeps its dead letters for its
+ * events, the firings of schedules, and stopped workers that no run names.  A queue keeps its dead letters for its
  * dead_retention and all other rows for its retention, both counted from the
  * end.
  *
@@ -37,6 +37,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/int64_list.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "queue/queue.h"
@@ -88,6 +89,13 @@
 
 /* ... and the scan begins with the oldest row again after this time. */
 #define FULL_INTERVAL (600 * USECS_PER_SEC)
+
+/* A stopped worker is kept so long, and longer while a run names it ... */
+#define WORKER_KEPT (7 * USECS_PER_DAY)
+
+/* ... of the oldest so many runs; workers are looked at once in this time. */
+#define MAX_NAMING		10000
+#define WORKER_INTERVAL (600 * USECS_PER_SEC)
 
 /* How long a pass waits for the senders to deleted queues, in milliseconds. */
 #define MAX_SENDER_WAIT_MS 20
@@ -473,6 +481,99 @@ remove_firings(RetentionPass *p)
 	pgqrs_table_close(schedules);
 }
 
+/*
+ * Workers
+ */
+
+/* Collects workers that stopped long enough ago. */
+static PgqrsInt64List
+find_old_workers(RetentionPass *p, PgqrsTable *workers, TupleTableSlot *worker)
+{
+	PgqrsInt64List ids = {0};
+	PgqrsScan scan;
+
+	pgqrs_scan_begin_table(&scan, workers);
+	while (pgqrs_scan_next(&scan, worker))
+	{
+		TimestampTz due;
+
+		rest_if_gentle(p);
+		if (pgqrs_is_null(worker, Workers_stopped_at))
+			continue;
+		due = pgqrs_get_time(worker, Workers_stopped_at) + WORKER_KEPT;
+		if (due <= p->now)
+			pgqrs_int64_list_add(&ids, pgqrs_get_int64(worker, Workers_worker_id));
+		else
+			p->next = Min(p->next, due);
+	}
+	pgqrs_scan_end(&scan);
+	return ids;
+}
+
+/*
+ * Collects the workers that the oldest runs name.  Returns the instant before which
+ * a worker has to have stopped that no other run names: the last of them was
+ * created then.
+ */
+static TimestampTz
+find_named_workers(RetentionPass *p, PgqrsInt64List *named)
+{
+	TimestampTz created = DT_NOBEGIN;
+	bool more = true;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, p->runs, INDEX_RUNS_PKEY, 0, NULL);
+	for (int i = 0; i < MAX_NAMING && !is_limit_reached(p); i++)
+	{
+		more = pgqrs_scan_next(&scan, p->run);
+		if (!more)
+			break;
+		created = pgqrs_get_time(p->run, Runs_created_at);
+		if (!pgqrs_is_null(p->run, Runs_worker_id))
+			pgqrs_int64_list_add(named, pgqrs_get_int64(p->run, Runs_worker_id));
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_int64_sort(named->values, named->count);
+	return more ? created : DT_NOEND;
+}
+
+static void
+remove_workers(RetentionPass *p)
+{
+	static TimestampTz looked_at = DT_NOBEGIN;
+	PgqrsTable *workers;
+	PgqrsTable *messages;
+	TupleTableSlot *worker;
+	TupleTableSlot *message;
+	PgqrsInt64List named = {0};
+	PgqrsInt64List ids;
+	TimestampTz until;
+
+	if (looked_at <= p->now && p->now - WORKER_INTERVAL < looked_at)
+		return;
+	looked_at = p->now;
+	messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	workers = pgqrs_table_open(TABLE_WORKERS, true);
+	worker = pgqrs_table_slot(workers);
+	message = pgqrs_table_slot(messages);
+	ids = find_old_workers(p, workers, worker);
+	until = ids.count > 0 ? find_named_workers(p, &named) : DT_NOBEGIN;
+	for (int i = 0; i < ids.count; i++)
+	{
+		Datum key = Int64GetDatum(ids.values[i]);
+
+		rest_if_gentle(p);
+		if (!pgqrs_int64_list_contains(&named, ids.values[i]) &&
+			pgqrs_row_fetch_id(workers, ids.values[i], worker) &&
+			pgqrs_get_time(worker, Workers_stopped_at) < until &&
+			!pgqrs_row_fetch(messages, INDEX_MESSAGES_WORKER, 1, &key, message) &&
+			pgqrs_row_try_delete(workers, worker, LockWaitSkip) == ROW_LOCKED)
+			p->rows++;
+	}
+	pgqrs_table_close(workers);
+	pgqrs_table_close(messages);
+}
+
 static void
 begin_retention(RetentionPass *p, bool gently, PgqrsRetained *removed)
 {
@@ -513,6 +614,8 @@ pgqrs_retention_pass(bool gently, PgqrsRetained *removed)
 	remove_ended(&p);
 	if (!p.limit_reached)
 		remove_firings(&p);
+	if (!p.limit_reached)
+		remove_workers(&p);
 	close_retention_tables(&p);
 	under_way = false;
 	return next_retention_at(&p);

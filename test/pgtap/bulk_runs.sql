@@ -62,8 +62,10 @@ SELECT results_eq($$SELECT changed, skipped FROM pgqrs_rerun_runs('flow', error_
 SELECT results_eq($$SELECT changed, skipped FROM pgqrs_rerun_runs('flow', error_type => 'net')$$,
 	'VALUES (0::bigint, 4::bigint)',
 	'a second call starts no rerun twice');
-SELECT is(array_agg(rerun_of ORDER BY rerun_of), :'net'::bigint[], 'each run has one rerun') FROM pgqrs_runs WHERE rerun_of IS NOT NULL;
-SELECT is((SELECT string_agg(step_id || ' ' || output, ', ') FROM pgqrs_list_steps(r.run_id)), 'kept 7', 'a rerun keeps the finished steps')
+SELECT is(array_agg(rerun_of ORDER BY rerun_of), :'net'::bigint[], 'each run has one rerun')
+	FROM pgqrs_runs WHERE rerun_of IS NOT NULL;
+SELECT is((SELECT string_agg(step_id || ' ' || output, ', ') FROM pgqrs_list_steps(r.run_id)), 'kept 7',
+		'a rerun keeps the finished steps')
 	FROM pgqrs_runs AS r WHERE rerun_of = (:'net'::bigint[])[1];
 SELECT pg_temp.fail(1, '{"type": "anew"}') \g /dev/null
 SELECT is((SELECT changed FROM pgqrs_rerun_runs('flow', error_type => 'anew', from_failed => false)), 1::bigint,

@@ -45,7 +45,7 @@ SELECT count(*) FROM (
 ) r (grantee, owner) WHERE r.grantee <> r.owner
 };
 is(sql($rights), '0', 'default privileges open nothing of the extension');
-is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), '0|t', 'pgqrs_health finds nothing open');
+is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'tables readable by others'}), '0|t', 'pgqrs_health finds nothing open');
 is(sql(q{SELECT ok FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), 't', 'pgqrs_verify() reports no open table');
 
 # Given afterwards, also by a grantee, and to a column.
@@ -57,11 +57,11 @@ GRANT ALL ON ALL TABLES IN SCHEMA jobs TO anon, worker; GRANT ALL ON ALL SEQUENC
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA jobs TO anon, worker; GRANT USAGE ON TYPE jobs.pgqrs_run TO anon;
 GRANT SELECT ON jobs.pgqrs_messages TO anon WITH GRANT OPTION; SET ROLE anon; GRANT SELECT ON jobs.pgqrs_messages TO reader; RESET ROLE;
 });
-like(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), qr/^\d{2}\|f$/, 'pgqrs_health tells of tables that were opened');
+like(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'tables readable by others'}), qr/^\d{2}\|f$/, 'pgqrs_health tells of tables that were opened');
 like(sql(q{SELECT detail FROM jobs.pgqrs_verify() WHERE check_name = 'open tables'}), qr/ to anon/, 'pgqrs_verify() names the role with rights on tables');
 sql('SELECT jobs.pgqrs_sync_grants()');
 is(sql($rights), $granted, 'pgqrs_sync_grants() leaves what pgqrs_grant() gave');
-is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'open tables'}), '0|t', 'pgqrs_health reports no open table any more');
+is(sql(q{SELECT value, ok FROM jobs.pgqrs_health WHERE item = 'tables readable by others'}), '0|t', 'pgqrs_health reports no open table any more');
 is(sqlstate($node, 'SET ROLE worker; SELECT * FROM jobs.pgqrs_dequeue(\'a.q\')'), '', 'a grantee works on');
 is(sqlstate($node, 'SET ROLE worker; UPDATE jobs.pgqrs_runs SET attempt = 0'), '42501', 'a role with the privilege work cannot write a view');
 sql(q{GRANT SELECT (payload) ON jobs.pgqrs_messages TO anon});
