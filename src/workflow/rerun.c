@@ -285,7 +285,10 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 	return c.new_run;
 }
 
-/* The lock on the run keeps two calls from starting a rerun of it each. */
+/*
+ * The lock on the run keeps two calls from starting a rerun of it each.  The steps
+ * of a run that was undone cannot be kept.
+ */
 bool
 pgqrs_rerun_once(const char *workflow, int64 run_id, PgqrsRunStatus status,
 				 const PgqrsRerun *rerun)
@@ -302,6 +305,7 @@ pgqrs_rerun_once(const char *workflow, int64 run_id, PgqrsRunStatus status,
 	run = pgqrs_table_slot(c.runs);
 	started = pgqrs_row_fetch_locked(c.runs, run_id, LockTupleNoKeyExclusive, run) &&
 		pgqrs_run_status(run) == status && pgqrs_is_null(run, Runs_deleted_at) &&
+		(!rerun->keep_finished || pgqrs_is_null(run, Runs_undone)) &&
 		!pgqrs_row_fetch(c.runs, INDEX_RUNS_RERUN, 1, &key, c.run);
 	if (started)
 	{
