@@ -60,6 +60,8 @@ static const Subcommand subcommands[] = {
 	 "interval/i=SECONDS count/n=N", top_main},
 	{"report", "[RUN]", "print a page in HTML", "", call_main,
 	 "SELECT CASE WHEN $1::bigint IS NULL THEN pgqrs_report() ELSE pgqrs_report_run($1) END"},
+	{"web", "", "serve pages and actions to a browser",
+	 "listen/l=ADDRESS name/n=NAME actions/a", web_main},
 };
 
 const Subcommand *current_subcommand;

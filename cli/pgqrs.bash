@@ -13,7 +13,7 @@ _pgqrs() {
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		words='work step sleep wait-signal trigger enqueue result signal cancel runs run queues dead why replay top report --help --version'
+		words='work step sleep wait-signal trigger enqueue result signal cancel runs run queues dead why replay top report web --help --version'
 	else
 		case $previous in
 			-q | --queue) words=$(_pgqrs_names) ;;
@@ -40,6 +40,7 @@ _pgqrs() {
 				dead) words='--limit --format' ;;
 				replay) words='--queue --error-type --limit' ;;
 				top) words='--interval --count' ;;
+				web) words='--listen --name --actions' ;;
 			esac
 			words="$words $connection"
 			case ${COMP_WORDS[1]},$current in

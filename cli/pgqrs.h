@@ -114,5 +114,6 @@ extern int result_main(char **arguments);
 extern int replay_main(char **arguments);
 extern int run_main(char **arguments);
 extern int top_main(char **arguments);
+extern int web_main(char **arguments);
 
 #endif /* PGQRS_CLI_H */

@@ -2,11 +2,12 @@
 -- settings of queues and workflows.
 
 -- The oldest live runs come first, found by the primary key of messages.  As in
--- pgqrs_runs, nothing is joined: the planner does not know of a LIMIT outside of the
+-- pgqrs_runs, nothing is joined, and the id is that of the message, so that a
+-- condition on it uses the key, too: the planner does not know of a LIMIT outside of the
 -- security barrier, and a join would read all live runs first.  A subquery with a
 -- limit is not pulled up into a join.
 CREATE VIEW @extschema@.pgqrs_live_runs WITH (security_barrier) AS
-	SELECT m.run_id,
+	SELECT m.message_id AS run_id,
 		@extschema@.pgqrs_queue_name(m.queue_id) COLLATE pg_catalog."default" AS workflow,
 		r.status::pg_catalog.text AS status,
 		CASE
@@ -76,7 +77,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_live_runs.undo_cause IS 'cancel or timeout: 
 -- A resume that came before its pause is a step of kind PAUSE that was never begun.
 CREATE VIEW @extschema@.pgqrs_signals WITH (security_barrier) AS
 	SELECT g.signal_id,
-		m.run_id,
+		m.message_id AS run_id,
 		@extschema@.pgqrs_queue_name(m.queue_id) COLLATE pg_catalog."default" AS workflow,
 		g.name COLLATE pg_catalog."default" AS name,
 		g.payload,

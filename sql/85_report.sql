@@ -3,7 +3,8 @@
 -- All values of the database on a page pass pgqrs_html(), which escapes them; all
 -- other text is ASCII, so that this file and the pages do not depend on the
 -- encoding of the database.  Every query is bounded by an index and a LIMIT,
--- and a page states its limits.  Only the owner can read the tables.
+-- and a page states its limits.  Pages read views, which show the current role what it
+-- has a privilege on; only the plots of the last hour read a table.
 
 CREATE FUNCTION @extschema@.pgqrs_html(template text, "values" text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -80,24 +81,16 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_table(text[], text[], text) IS
 'An HTML table. columns: their names, with a leading # if they hold numbers; cells: rows of cells, as HTML; empty: the text without rows.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE FUNCTION @extschema@.pgqrs_html_style() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="%s"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta name="color-scheme" content="light dark"/>
-<title>%s</title>
-<style>
-:root { --bg: #fcfcfa; --fg: #1c1c1a; --soft: #5c5c57; --line: #e2e1dc; --fill: #f2f1ec;
+	SELECT text ':root { --bg: #fcfcfa; --fg: #1c1c1a; --soft: #5c5c57; --line: #e2e1dc; --fill: #f2f1ec;
 	--blue: #2a5d8f; --pale: #a9c4dd; --green: #22703f; --amber: #855300; --red: #b0281c; --grey: #8b8a84 }
 @media (prefers-color-scheme: dark) { :root { --bg: #151618; --fg: #e9e7e2; --soft: #a5a39c; --line: #303236; --fill: #1f2124;
 	--blue: #85b3e2; --pale: #37536f; --green: #79c898; --amber: #e3b25b; --red: #f28b80; --grey: #7f7e79 } }
 * { box-sizing: border-box }
 body { margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-	font-variant-numeric: tabular-nums; -webkit-text-size-adjust: 100%%; overflow-wrap: anywhere }
+	font-variant-numeric: tabular-nums; -webkit-text-size-adjust: 100%; overflow-wrap: anywhere }
 body > * { max-width: 1160px; margin: 0 auto; padding: 0 clamp(16px, 3vw, 40px) }
 header { padding-top: clamp(20px, 4vw, 44px) }
 h1 { margin: 0; font-size: clamp(22px, 3vw, 30px); line-height: 1.2; font-weight: 650; letter-spacing: -.01em }
@@ -115,7 +108,7 @@ nav { margin: 14px 0 0; font-size: 14px; display: flex; flex-wrap: wrap; gap: 4p
 	border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }
 .figures div { background: var(--bg); padding: 12px 12px 12px 0 }
 .figures dt { font-size: 13px } .figures dd { margin: 0; font-size: 24px; line-height: 1.25; font-weight: 600; letter-spacing: -.01em }
-table { width: 100%%; border-collapse: collapse; font-size: 14px }
+table { width: 100%; border-collapse: collapse; font-size: 14px }
 th, td { padding: 7px 14px 7px 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); unicode-bidi: isolate }
 th:last-child, td:last-child { padding-right: 0 }
 thead th { font-size: 13px; font-weight: 400; color: var(--soft); vertical-align: bottom; white-space: nowrap }
@@ -124,22 +117,22 @@ tbody th { font-weight: 600; min-width: 9em } th.n, td.n { text-align: right; wh
 .ok { color: var(--green) } .bad { color: var(--red) } .warn { color: var(--amber) } .busy { color: var(--blue) }
 ul.health { list-style: none; margin: 12px 0; padding: 0 } ul.health li { padding: 10px 14px; margin: 8px 0; background: var(--fill); border-left: 4px solid var(--red); border-radius: 2px }
 ul.health p { margin: 2px 0 0 } summary { cursor: pointer; color: var(--soft); padding: 4px 0; font-size: 14px }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%%, 420px), 1fr)); gap: 26px 44px }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 26px 44px }
 figure { margin: 0 } figcaption { font-weight: 600; font-size: 14px }
 .key { font-size: 13px; color: var(--soft); margin: 0 0 8px } .key i { display: inline-block; width: 10px; height: 10px; margin: 0 5px 0 12px; border-radius: 2px } .key i:first-child { margin-left: 0 }
 .plot { position: relative; height: 150px; margin: 0 0 0 58px; border-bottom: 1px solid var(--grey) }
-.plot svg { position: absolute; inset: 0; width: 100%%; height: 100%%; overflow: visible }
-.plot span { position: absolute; left: 0; right: 0; border-top: 1px solid var(--line) } .plot b { position: absolute; right: 100%%; top: -.75em; margin-right: 8px; font-size: 12px; line-height: 1.5em; font-weight: 400; color: var(--soft); white-space: nowrap }
+.plot svg { position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible }
+.plot span { position: absolute; left: 0; right: 0; border-top: 1px solid var(--line) } .plot b { position: absolute; right: 100%; top: -.75em; margin-right: 8px; font-size: 12px; line-height: 1.5em; font-weight: 400; color: var(--soft); white-space: nowrap }
 .axis { display: flex; justify-content: space-between; margin: 4px 0 0 58px; font-size: 12px; color: var(--soft) }
 .f1 { fill: var(--blue); background: var(--blue) } .f2 { fill: var(--red); background: var(--red) } .f3 { fill: var(--grey); background: var(--grey) } .f4 { fill: var(--pale); background: var(--pale) } .f5 { fill: var(--amber); background: var(--amber) } .f6 { fill: var(--green); background: var(--green) }
 .rate { display: inline-block; vertical-align: middle; width: 64px; height: 6px; margin-right: 8px; border-radius: 3px; overflow: hidden }
-dl.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%%, 150px), 1fr)); gap: 12px 28px; margin: 22px 0 0 } dl.facts dt { font-size: 13px } dl.facts dd { margin: 0 }
+dl.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 150px), 1fr)); gap: 12px 28px; margin: 22px 0 0 } dl.facts dt { font-size: 13px } dl.facts dd { margin: 0 }
 ol.line { list-style: none; margin: 0; padding: 0; border-top: 1px solid var(--line) }
 ol.line > li { display: grid; grid-template-columns: minmax(0, 300px) minmax(0, 1fr) 92px; gap: 2px 20px; padding: 9px 0; border-bottom: 1px solid var(--line) }
-ol.line strong { font-weight: 600 } ol.line svg { width: 100%%; height: 14px; margin-top: 4px; display: block; background: var(--fill); border-radius: 2px } ol.line .t { text-align: right; white-space: nowrap } ol.line .e { grid-column: 2 / -1; font-size: 13px } ol.line rect + rect { stroke: var(--red); stroke-width: 2px; vector-effect: non-scaling-stroke }
+ol.line strong { font-weight: 600 } ol.line svg { width: 100%; height: 14px; margin-top: 4px; display: block; background: var(--fill); border-radius: 2px } ol.line .t { text-align: right; white-space: nowrap } ol.line .e { grid-column: 2 / -1; font-size: 13px } ol.line rect + rect { stroke: var(--red); stroke-width: 2px; vector-effect: non-scaling-stroke }
 ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; font-size: 13px }
 @media (max-width: 700px) {
-	thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%%) }
+	thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 	table, tbody { display: block } tbody { border-top: 1px solid var(--line) }
 	tbody tr { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 4px 14px; padding: 12px 0; border-bottom: 1px solid var(--line) }
 	tbody th, tbody td { display: block; padding: 0; border: 0; min-width: 0 } tbody th { grid-column: 1 / -1 } tbody td.n, tbody td.none { text-align: left }
@@ -149,11 +142,27 @@ ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; 
 	.figures { grid-template-columns: repeat(3, 1fr) } .figures dd { font-size: 20px }
 }
 @media print { body { background: none } nav { display: none } h2, tr, figure { break-inside: avoid } }
-</style>
+';
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_style() IS
+'The style sheet of the reports.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="%s"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
+<title>%s</title>
+<style>
+$html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
+		|| @extschema@.pgqrs_html_style() || text $html$</style>
 </head>
 <body>
-$html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
-		|| body || @extschema@.pgqrs_html(text '
+$html$ || body || @extschema@.pgqrs_html(text '
 <footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see changes.</footer>
 </body>
 </html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
@@ -166,9 +175,9 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT @extschema@.pgqrs_html(text '<span class="b %s">%s</span>', ARRAY[CASE
 			WHEN status IN ('SUCCESS', 'DONE', 'READY', 'on') THEN 'ok'
-			WHEN status IN ('ERROR', 'DEAD', 'silent') THEN 'bad'
-			WHEN status IN ('PAUSED', 'PENDING', 'SUSPENDED', 'paused') THEN 'warn'
-			WHEN status IN ('RUNNING') THEN 'busy' END, status]::text[])
+			WHEN status IN ('ERROR', 'DEAD', 'silent', 'unserved', 'expired') THEN 'bad'
+			WHEN status IN ('PAUSED', 'PENDING', 'SUSPENDED', 'paused', 'waiting', 'retry', 'delayed', 'cancel requested') THEN 'warn'
+			WHEN status IN ('RUNNING', 'held') THEN 'busy' END, status]::text[])
 	WHERE status IS NOT NULL;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_status(text) IS
@@ -273,6 +282,91 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_hour(timestamptz) IS
 'Plots of throughput and latency for pgqrs_report(), of the hour before an instant; from the 20000 ended messages with the highest ids; NULL for infinity.';
 
+CREATE FUNCTION @extschema@.pgqrs_html_url(page text, parameters jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT page || COALESCE((
+		SELECT '?' || pg_catalog.string_agg(p.key || '=' || (
+				SELECT pg_catalog.string_agg(CASE WHEN c.c ~ '^[A-Za-z0-9_.~-]$' THEN c.c
+						ELSE pg_catalog.regexp_replace(pg_catalog.upper(pg_catalog.encode(pg_catalog.convert_to(c.c, 'UTF8'), 'hex')), '(..)', '%\1', 'g') END, '' ORDER BY c.n)
+				FROM pg_catalog.regexp_split_to_table(p.value, '') WITH ORDINALITY AS c (c, n)), '&amp;' ORDER BY p.key COLLATE "C")
+		FROM pg_catalog.jsonb_each_text(parameters) AS p
+		WHERE p.value <> ''), '');
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_url(text, jsonb) IS
+'An address within the pages, as HTML: that of a page with those parameters that are not empty.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_link(page text, parameters jsonb, label text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.format('<a href="%s">%s</a>', @extschema@.pgqrs_html_url(page, parameters), @extschema@.pgqrs_html(text '%s', ARRAY[label]::text[]))
+	WHERE label IS NOT NULL;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_link(text, jsonb, text) IS
+'A link to a page with parameters; NULL without a label.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_workflows(is_linked boolean) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retries}'::text[], pg_catalog.array_agg(ARRAY[
+			CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'runs', pg_catalog.jsonb_build_object('workflow', w.workflow), w.workflow) ELSE @extschema@.pgqrs_html(text '%s', ARRAY[w.workflow]::text[]) END
+				|| CASE WHEN w.live_workers = 0 AND w.queued + w.running + w.paused > 0 THEN ' ' || @extschema@.pgqrs_html_status(text 'unserved') ELSE '' END,
+			CASE WHEN w.success + w.error > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
+				pg_catalog.floor(100.0 * w.success / (w.success + w.error))) END,
+			@extschema@.pgqrs_html_duration(w.p50_duration), @extschema@.pgqrs_html_duration(w.p95_duration),
+			w.queued::text, w.running::text, w.paused::text,
+			CASE WHEN w.error > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.error) ELSE '0' END, w.retries::text]
+				ORDER BY w.workflow), text 'There is no workflow.')
+	FROM (
+		SELECT w.workflow, s.*
+		FROM (
+			SELECT w.workflow_id, w.workflow
+			FROM @extschema@.pgqrs_workflows_list AS w
+			ORDER BY (SELECT r.run_id FROM @extschema@.pgqrs_list_runs(w.workflow, NULL::text, NULL::jsonb, NULL::bigint, 1) AS r) DESC NULLS LAST
+			LIMIT 50
+		) AS w
+			CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(w.workflow_id) AS s
+	) AS w;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_workflows(boolean) IS
+'A table of the 50 workflows that were triggered last. unserved: it has live runs and no live worker may claim them. is_linked: they are links.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_live_runs(is_linked boolean) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html_table('{run,workflow,state,step,#for,continues}'::text[], pg_catalog.array_agg(ARRAY[
+			CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', r.run_id), r.run_id::text) ELSE r.run_id::text END,
+			@extschema@.pgqrs_html(text '%s', ARRAY[r.workflow]::text[]),
+			pg_catalog.concat(@extschema@.pgqrs_html_status(CASE r.state WHEN 'parked' THEN 'waiting' ELSE r.state END),
+				@extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[COALESCE('for ' || r.waiting_for, 'by ' || r.worker)]::text[])),
+			@extschema@.pgqrs_html(text '%s', ARRAY[r.step_id]::text[]),
+			@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.since, c.now)),
+			CASE WHEN r.visible_after > c.now THEN 'in ' || @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(c.now, r.visible_after)) END]
+				ORDER BY r.run_id), text 'No run is live.')
+	FROM (SELECT @extschema@.pgqrs_now() AS now OFFSET 0) AS c
+		CROSS JOIN (SELECT r.* FROM @extschema@.pgqrs_live_runs AS r ORDER BY r.run_id LIMIT 20) AS r;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_live_runs(boolean) IS
+'A table of the oldest 20 live runs, those that wait included. is_linked: they are links.';
+
+-- In each queue the view has the latest first, and the lateral subquery ends there.
+CREATE FUNCTION @extschema@.pgqrs_html_letters(
+	queue text, page_size integer, OUT message_id bigint, OUT queue_name text, OUT run_id bigint,
+	OUT attempt integer, OUT archived_at timestamptz, OUT cause text, OUT error text
+) RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT l.message_id, l.queue, l.run_id, l.attempt, l.archived_at,
+		COALESCE(l.last_error ->> 'type', @extschema@.pgqrs_html_error(l.last_error)), @extschema@.pgqrs_html_error(l.last_error)
+	FROM (
+		SELECT s.queue FROM @extschema@.pgqrs_queue_stats AS s WHERE s.dead > 0 AND (s.queue = pgqrs_html_letters.queue OR pgqrs_html_letters.queue IS NULL)
+		ORDER BY s.queue LIMIT 500
+	) AS q
+		CROSS JOIN LATERAL (SELECT l.* FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = q.queue LIMIT page_size) AS l;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_letters(text, integer) IS
+'The newest dead letters of a queue, or of each queue, so many at most, with their cause and error in one line.';
+
 CREATE FUNCTION @extschema@.pgqrs_report() RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -281,33 +375,20 @@ BEGIN ATOMIC
 	), queues AS MATERIALIZED (
 		SELECT s.* FROM @extschema@.pgqrs_queue_stats AS s
 	), workers AS MATERIALIZED (
-		SELECT w.name, w.owner, w.hostname, w.version, w.queues, w.max_concurrent,
-			w.stopped_at, w.stopped_at IS NULL AND @extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
-			w.status::text AS status, @extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) AS heard,
-			(SELECT pg_catalog.count(*) FROM @extschema@.pgqrs_messages AS m WHERE m.worker_id = w.worker_id) AS holds
-		FROM clock AS c CROSS JOIN @extschema@.pgqrs_workers AS w
+		SELECT w.worker AS name, w.owner, w.hostname, w.version, w.queues, w.max_concurrent, w.stopped_at, w.status, w.in_flight + w.expired AS holds,
+			w.stopped_at IS NULL AND @extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) > pg_catalog.current_setting('pgqrs.worker_timeout')::interval AS silent,
+			@extschema@.pgqrs_elapsed(w.heartbeat_at, c.now) AS heard
+		FROM clock AS c CROSS JOIN @extschema@.pgqrs_worker_stats AS w
 		WHERE w.stopped_at IS NULL OR w.stopped_at > c.now - interval '1 hour'
-		ORDER BY w.stopped_at DESC NULLS FIRST, w.name
+		ORDER BY w.stopped_at DESC NULLS FIRST, w.worker
 		LIMIT 50
 	), letters AS MATERIALIZED (
-		SELECT q.name AS queue, a.message_id, a.run_id, a.attempt, a.archived_at,
-			COALESCE(a.error ->> 'type', @extschema@.pgqrs_html_error(a.error)) AS cause, @extschema@.pgqrs_html_error(a.error) AS error
-		FROM @extschema@.pgqrs_queues AS q
-			CROSS JOIN LATERAL (
-				SELECT a.message_id, a.run_id, a.attempt, a.archived_at, COALESCE(r.error, a.last_error) AS error
-				FROM @extschema@.pgqrs_archive AS a LEFT JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = a.run_id
-				WHERE a.queue_id = q.queue_id AND a.outcome = 'DEAD'
-				ORDER BY a.archived_at DESC
-				LIMIT 100
-			) AS a
-		WHERE q.deleted_at IS NULL
-		ORDER BY a.archived_at DESC
-		LIMIT 1000
+		SELECT l.* FROM @extschema@.pgqrs_html_letters(NULL::text, 100) AS l ORDER BY l.archived_at DESC LIMIT 1000
 	)
 	SELECT @extschema@.pgqrs_html_page('pgqrs: ' || pg_catalog.current_database(), c.now,
 		@extschema@.pgqrs_html(text '<header><h1>%s</h1><p class="soft">Queues and workflows at %s</p>'
 			'<nav aria-label="Sections"><a href="#health">Health</a><a href="#hour">Last hour</a><a href="#queues">Queues</a><a href="#workflows">Workflows</a>'
-			'<a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>', ARRAY[
+			'<a href="#live">Live runs</a><a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>', ARRAY[
 			pg_catalog.current_database(), pg_catalog.to_char(c.now, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[])
 
 		-- health
@@ -334,7 +415,7 @@ BEGIN ATOMIC
 						('live workers', '', (SELECT pg_catalog.count(*) FROM workers AS w WHERE w.stopped_at IS NULL AND NOT w.silent)::text)
 				) AS f (name, class, value))
 
-		|| @extschema@.pgqrs_report_hour(c.now)
+		|| CASE WHEN pg_catalog.has_table_privilege('@extschema@.pgqrs_archive'::pg_catalog.regclass, 'SELECT') THEN @extschema@.pgqrs_report_hour(c.now) ELSE '' END
 
 		|| '<h2 id="queues">Queues<small>those with most to do first, 100 at most</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead}'::text[], pg_catalog.array_agg(ARRAY[
@@ -345,49 +426,31 @@ BEGIN ATOMIC
 			FROM (SELECT * FROM queues AS q ORDER BY q.ready + q.in_flight + q.dead DESC, q.queue LIMIT 100) AS q)
 
 		|| '<h2 id="workflows">Workflows<small>by their 100 newest runs each that ended, 50 at most</small></h2>'
-		|| (SELECT @extschema@.pgqrs_html_table('{workflow,success,#median,#95 %,#queued,#running,#paused,#failed,#retries}'::text[], pg_catalog.array_agg(ARRAY[
-					@extschema@.pgqrs_html(text '%s', ARRAY[w.name]::text[]),
-					CASE WHEN w.success + w.error > 0 THEN pg_catalog.format('<svg class="rate" role="img" viewBox="0 0 100 10" preserveAspectRatio="none"><title>%s %% succeeded</title><rect class="f2" width="100" height="10"/><rect class="f6" width="%1$s" height="10"/></svg>%1$s %%',
-						pg_catalog.floor(100.0 * w.success / (w.success + w.error))) END,
-					@extschema@.pgqrs_html_duration(w.p50_duration), @extschema@.pgqrs_html_duration(w.p95_duration),
-					w.queued::text, w.running::text, w.paused::text,
-					CASE WHEN w.error > 0 THEN pg_catalog.format('<span class="bad">%s</span>', w.error) ELSE '0' END, w.retries::text]
-						ORDER BY w.name), text 'There is no workflow.')
-			FROM (
-				SELECT w.name, s.*
-				FROM (
-					SELECT w.queue_id AS workflow_id, w.name
-					FROM @extschema@.pgqrs_queues AS w
-					WHERE w.is_workflow AND w.deleted_at IS NULL
-					ORDER BY (SELECT pg_catalog.max(r.run_id) FROM @extschema@.pgqrs_workflow_runs AS r WHERE r.workflow_id = w.queue_id) DESC NULLS LAST
-					LIMIT 50
-				) AS w
-					CROSS JOIN LATERAL @extschema@.pgqrs_count_runs(w.workflow_id) AS s
-			) AS w)
+		|| @extschema@.pgqrs_html_workflows(false)
+
+		|| '<h2 id="live">Live runs<small>the oldest 20</small></h2>'
+		|| @extschema@.pgqrs_html_live_runs(false)
 
 		|| '<h2 id="slow">Slowest runs<small>of the 5000 newest, from their first claim on</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{run,workflow,status,#time,#claims,started}'::text[], pg_catalog.array_agg(ARRAY[
-					r.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[q.name]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status::text), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
+					r.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[r.workflow]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
 					@extschema@.pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), text 'No run has started.')
 			FROM (
-				SELECT r.run_id, r.workflow_id, r.status, r.waiting_for, r.attempt, r.started_at, @extschema@.pgqrs_elapsed(r.started_at, COALESCE(r.completed_at, c.now)) AS took
-				FROM (
-					SELECT r.* FROM @extschema@.pgqrs_workflow_runs AS r ORDER BY r.run_id DESC LIMIT 5000
-				) AS r
+				SELECT r.run_id, r.workflow, r.status, r.waiting_for, r.attempt, r.started_at, @extschema@.pgqrs_elapsed(r.started_at, COALESCE(r.completed_at, c.now)) AS took
+				FROM @extschema@.pgqrs_list_runs(NULL::text, NULL::text, NULL::jsonb, NULL::bigint, 5000) AS r
 				WHERE r.started_at IS NOT NULL
 				ORDER BY took DESC
 				LIMIT 10
-			) AS r
-				JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id AND q.deleted_at IS NULL)
+			) AS r)
 
 		|| '<h2 id="failing">Failures<small>by cause, of the newest 100 dead letters of each queue, 1000 in all</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{cause,queue,#dead,#newest,latest error}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[COALESCE(pg_catalog.left(l.cause, 100), 'unknown')]::text[]), @extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), l.count::text, @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.newest, c.now)) || ' ago',
 					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.count DESC, l.newest DESC), text 'Nothing failed for good.')
 			FROM (
-				SELECT l.queue, l.cause, pg_catalog.count(*) AS count, pg_catalog.max(l.archived_at) AS newest, (pg_catalog.array_agg(l.error ORDER BY l.archived_at DESC))[1] AS error
+				SELECT l.queue_name AS queue, l.cause, pg_catalog.count(*) AS count, pg_catalog.max(l.archived_at) AS newest, (pg_catalog.array_agg(l.error ORDER BY l.archived_at DESC))[1] AS error
 				FROM letters AS l
-				GROUP BY l.queue, l.cause
+				GROUP BY l.queue_name, l.cause
 				ORDER BY pg_catalog.count(*) DESC, pg_catalog.max(l.archived_at) DESC
 				LIMIT 15
 			) AS l)
@@ -397,7 +460,7 @@ BEGIN ATOMIC
 					CASE WHEN l.run_id IS NULL THEN '' ELSE 'run ' END || l.message_id,
 					@extschema@.pgqrs_html(text '%s', ARRAY[l.queue]::text[]), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.archived_at, c.now)) || ' ago', l.attempt::text,
 					@extschema@.pgqrs_html(text '%s', ARRAY[l.error]::text[])] ORDER BY l.archived_at DESC), text 'There are no dead letters.')
-			FROM (SELECT * FROM letters AS l ORDER BY l.archived_at DESC LIMIT 15) AS l)
+			FROM (SELECT l.*, l.queue_name AS queue FROM letters AS l ORDER BY l.archived_at DESC LIMIT 15) AS l)
 
 		|| '<h2 id="workers">Workers<small>live, or stopped within the hour; 50 at most</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{worker,status,#holds,#heard of,version,queues}'::text[], pg_catalog.array_agg(ARRAY[
@@ -419,9 +482,41 @@ BEGIN ATOMIC
 	FROM clock AS c;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report() IS
-'The state of the queues and workflows of this database as one self-contained HTML page: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Only for the extension''s owner and superusers.';
+'The state of the queues and workflows of this database as one self-contained HTML page: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Shows what the current role may read; the plots of the last hour only to the extension''s owner and superusers. Needs read, trigger, work or admin on any name.';
 
-CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
+-- Additional parents are found by their own index; LIMIT keeps the views out of joins.
+CREATE FUNCTION @extschema@.pgqrs_html_family(run_id bigint, is_linked boolean) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	WITH RECURSIVE tree (run_id, parent_step_id, depth, path) AS (
+		SELECT run_id, NULL::text, 0, ARRAY[run_id]
+		UNION ALL
+		SELECT p.run_id, p.parent_step_id, t.depth + 1, t.path || p.run_id
+		FROM tree AS t
+			CROSS JOIN LATERAL (
+				SELECT p.run_id, p.parent_step_id FROM @extschema@.pgqrs_run_parents AS p WHERE p.parent_run_id = t.run_id ORDER BY p.run_id LIMIT 50
+			) AS p
+		WHERE t.depth < 5 AND NOT p.run_id = ANY (t.path)
+	), rows AS (
+		SELECT t.parent_step_id, t.depth, t.path, k.*
+		FROM (SELECT t.* FROM tree AS t WHERE t.depth > 0 LIMIT 200) AS t
+			CROSS JOIN LATERAL (
+				SELECT k.run_id, k.workflow, k.status, k.waiting_for, k.created_at, k.completed_at FROM @extschema@.pgqrs_runs AS k WHERE k.run_id = t.run_id LIMIT 1
+			) AS k
+	)
+	SELECT COALESCE((SELECT '<h2>Children<small>to the fifth generation, 50 of each run, 200 in all</small></h2>'
+			|| @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[], pg_catalog.array_agg(ARRAY[
+				pg_catalog.format('<span class="d%s">%s</span>', r.depth, CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', r.run_id), r.run_id::text) ELSE r.run_id::text END),
+				@extschema@.pgqrs_html(text '%s', ARRAY[r.workflow]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
+				@extschema@.pgqrs_html(text '%s', ARRAY[r.parent_step_id]::text[]),
+				@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, COALESCE(r.completed_at, @extschema@.pgqrs_now())))] ORDER BY r.path), text '')
+		FROM rows AS r
+		HAVING pg_catalog.count(*) > 0), '');
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_family(bigint, boolean) IS
+'The children of a run and theirs, as a table that shows the tree; empty without children. is_linked: they are links.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_run(run_id bigint, is_linked boolean) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH run AS MATERIALIZED (
@@ -445,10 +540,7 @@ BEGIN ATOMIC
 				SELECT s.* FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
 			) AS s
 	)
-	SELECT @extschema@.pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), r.now,
-		@extschema@.pgqrs_html(text '<header><h1>Run %s </h1><p class="soft">%s ', ARRAY[r.run_id::text, r.workflow]::text[]) || @extschema@.pgqrs_html_status(r.status)
-			|| '</p></header><main>'
-		|| (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
+	SELECT (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
 			FROM (
 				VALUES ('triggered', pg_catalog.to_char(r.created_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
 					('took', CASE WHEN r.completed_at IS NOT NULL THEN @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, r.until)) END),
@@ -457,10 +549,11 @@ BEGIN ATOMIC
 					('waits for', r.waiting_for),
 					('work continues, or the lease ends', pg_catalog.to_char(r.visible_after, 'YYYY-MM-DD HH24:MI:SS TZ')),
 					('deadline', pg_catalog.to_char(r.deadline_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
-					('claims', r.attempt::text), ('failures', NULLIF(r.failures, 0)::text),
+					('claims', r.attempt::text), ('failures', NULLIF(r.failures, 0)::text), ('crashes', NULLIF(r.crashes, 0)::text),
 					('worker', r.worker || COALESCE(', version ' || r.worker_version, '')),
 					('priority', NULLIF(r.priority, 0)::text), ('idempotency key', r.idempotency_key), ('tags', r.tags::text),
-					('child of run', r.parent_run_id || ', step ' || r.parent_step_id), ('rerun of run', r.rerun_of::text),
+					('child of run', (SELECT p.run_id || ', step ' || r.parent_step_id FROM @extschema@.pgqrs_runs AS p WHERE p.run_id = r.parent_run_id)),
+					('rerun of run', (SELECT p.run_id::text FROM @extschema@.pgqrs_runs AS p WHERE p.run_id = r.rerun_of)),
 					('slot of its schedule', pg_catalog.to_char(r.schedule_slot, 'YYYY-MM-DD HH24:MI TZ')),
 					('cancellation', pg_catalog.to_char(r.cancel_requested_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.cancel_reason, '')),
 					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
@@ -491,19 +584,13 @@ BEGIN ATOMIC
 				) AS b)
 		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
 
-		|| COALESCE((SELECT '<h2>Children<small>50 at most</small></h2>' || @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[], pg_catalog.array_agg(ARRAY[
-					k.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[k.workflow]::text[]), @extschema@.pgqrs_html_status(k.status), @extschema@.pgqrs_html(text '%s', ARRAY[k.parent_step_id]::text[]),
-					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(k.created_at, COALESCE(k.completed_at, r.now)))] ORDER BY k.run_id), text '')
-			FROM (
-				SELECT k.* FROM @extschema@.pgqrs_runs AS k WHERE k.parent_run_id = r.run_id ORDER BY k.run_id LIMIT 50
-			) AS k
-			HAVING pg_catalog.count(*) > 0), '')
+		|| @extschema@.pgqrs_html_family(r.run_id, is_linked)
 
-		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,taken by,payload}'::text[], pg_catalog.array_agg(ARRAY[
-					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'), @extschema@.pgqrs_html(text '%s', ARRAY[s.consumed_by]::text[]),
+		|| COALESCE((SELECT '<h2>Signals<small>that no step has consumed, the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,payload}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(s.payload::text, 300)]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
-				SELECT s.* FROM @extschema@.pgqrs_run_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
+				SELECT s.* FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
 			) AS s
 			HAVING pg_catalog.count(*) > 0), '')
 
@@ -511,15 +598,25 @@ BEGIN ATOMIC
 					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(e.data::text, 300)]::text[])] ORDER BY e.event_id), text '')
 			FROM (
-				SELECT e.* FROM @extschema@.pgqrs_run_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+				SELECT e.* FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
 			) AS e
 			HAVING pg_catalog.count(*) > 0), '')
 
 		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, @extschema@.pgqrs_html_json(d.value)]::text[]), '' ORDER BY d.n)
 			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
 			WHERE d.value IS NOT NULL), '')
-		|| '</main>')
 	FROM run AS r;
 END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_run(bigint, boolean) IS
+'The sections of the page of a run. is_linked: other runs are links.';
+
+CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), @extschema@.pgqrs_now(),
+		@extschema@.pgqrs_html(text '<header><h1>Run %s </h1><p class="soft">%s ', ARRAY[r.run_id::text, r.workflow]::text[]) || @extschema@.pgqrs_html_status(r.status)
+			|| '</p></header><main>' || @extschema@.pgqrs_html_run(r.run_id, false) || '</main>')
+	FROM @extschema@.pgqrs_get_run(run_id) AS r;
+END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_run(bigint) IS
-'One run as an HTML page: its steps, attempts, waits and errors on a time line, signals, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Only for the extension''s owner and superusers. Errors: 22004, PQ003.';
+'One run as an HTML page: its steps, attempts, waits and errors on a time line, signals that wait, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Needs read, trigger, work or admin on its workflow. Errors: 22004, PQ003.';

@@ -23,7 +23,7 @@ SELECT is_empty($$
 	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
 		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgqrs')
 		AND a.type IN ('jsonb'::regtype, 'jsonb[]'::regtype) AND a.name <> 'error' AND p.prokind = 'f'
-		AND p.proname !~ '^pgqrs_html'
+		AND p.proname !~ '^pgqrs_(html|report)'
 		AND coalesce(obj_description(p.oid, 'pg_proc'), '') !~ 'PQ008|[Ee]rrors as pgqrs_|those of pgqrs_'
 $$, 'the comment of each function that takes JSON names PQ008');
 

@@ -251,6 +251,12 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_set_visibility({waiting}, now())$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_peek('{queue}')$$, 'read', 'PQ001'),
 	($$SELECT reason FROM pgqrs_why('{queue}')$$, 'monitor', 'PQ001'),
+	($$SELECT 1 FROM pgqrs_report_run({run})$$, 'read', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_report_page('run', '{"run": "{run}"}')$$, 'read', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_html_run({run}, true)$$, 'read', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_html_run_page('{"run": "{run}"}', NULL)$$, 'read', 'PQ003'),
+	($$SELECT 1 FROM pgqrs_html_queue('{"queue": "{queue}"}', NULL)$$, 'read', 'PQ001'),
+	($$SELECT 1 FROM pgqrs_html_messages('{queue}')$$, 'read', 'PQ001'),
 	($$SELECT * FROM pgqrs_replay_message({dead})$$, 'admin', 'PQ004'),
 	($$SELECT * FROM pgqrs_replay_queue('{queue}')$$, 'admin', 'PQ001'),
 	($$SELECT * FROM pgqrs_dismiss_dead_letter({dead})$$, 'admin', 'PQ004'),
@@ -308,18 +314,7 @@ INSERT INTO matrix (query, needs, hidden) VALUES
 	($$SELECT * FROM pgqrs_sync_grants()$$, 'owner', '42501'),
 	($$SELECT * FROM pgqrs_function_privileges('pgqrs_enqueue')$$, 'owner', '42501'),
 	($$SELECT 1 FROM pgqrs_verify()$$, 'owner', '42501'),
-	($$SELECT 1 FROM pgqrs_below_floors()$$, 'owner', '42501'),
-	($$SELECT 1 FROM pgqrs_report()$$, 'owner', '42501'),
-	($$SELECT 1 FROM pgqrs_report_hour(pgqrs_now())$$, 'owner', '42501'),
-	($$SELECT 1 FROM pgqrs_report_run({run})$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html('%s', '{a}')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_duration('1 s')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_error('1')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_json('1')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_page('a', '2030-01-01', 'b')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_status('DONE')$$, 'owner', '42501'),
-	($$SELECT * FROM pgqrs_html_table('{a}', '{{b}}', 'c')$$, 'owner', '42501');
+	($$SELECT 1 FROM pgqrs_below_floors()$$, 'owner', '42501');
 
 -- What is on no target, or shows or takes only what the role may have.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES
@@ -363,6 +358,47 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT * FROM pgqrs_elapsed('2030-01-01', '2030-01-02')$$, 'monitor', '00000', '00000'),
 	($$SELECT * FROM pgqrs_role_of(1, 'x')$$, 'read', '00000', '00000'),
 	($$SELECT * FROM pgqrs_stop_worker({own})$$, 'work', '00000', '00000');
+
+-- Pages show what the role may read, and one table to the owner alone.
+INSERT INTO matrix (query, needs, hidden, lacking) VALUES
+	($$SELECT 1 FROM pgqrs_report()$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_report_page('')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_report_style()$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_report_action('{}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_report_answer('{}', 'a', true, 'b')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html('%s', '{a}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_duration('1 s')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_error('1')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_json('1')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_page('a', '2030-01-01', 'b')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_status('DONE')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_table('{a}', '{{b}}', 'c')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_style()$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_url('a', '{}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_link('a', '{}', 'b')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_tags('a=b')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_view('a', 'b', '{}', 'c')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_act('cancel', '{}', 'a', 'b')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_fields('cancel')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_form('{}', 'a')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_family({run}, true)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_letters('{queue}', 1)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_live_runs(true)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_workflows(true)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_runs_before('{workflow}', '2030-01-01')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_matches('{"workflow": "{workflow}"}', 1, 1)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_count('{"workflow": "{workflow}"}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_overview('{}', NULL)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_queues('{}', NULL)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_runs('{}', NULL)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_run_list('{"workflow": "{workflow}"}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_live_list('{"workflow": "{workflow}"}')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_workers('{}', NULL)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_schedules('{}', NULL)$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_dead('{"queue": "{queue}"}', NULL)$$, 'read', '00000', '00000');
+INSERT INTO matrix (query, needs, hidden, lacking, allowed) VALUES
+	($$SELECT 1 FROM pgqrs_report_hour(pgqrs_now())$$, 'read', '42501', '42501', '42501');
 
 -- Starting a run or a child needs to trigger its workflow, too, which admin brings.
 INSERT INTO matrix (query, needs, hidden, lacking) VALUES
