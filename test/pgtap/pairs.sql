@@ -58,6 +58,9 @@ INSERT INTO operations VALUES
 	('extend', '{SELECT pgqrs_extend_lease(RUN, LEASE, ''2 h'')}'),
 	('step_begin', '{"SELECT b FROM pgqrs_step_begin(RUN, LEASE, ''step'') b"}'),
 	('step_complete', '{"SELECT pgqrs_step_complete(RUN, LEASE, ''step'', ''1'')"}'),
+	('step_next', '{"SELECT n FROM pgqrs_step_next(RUN, LEASE, ''step'', ''1'', ''then'') n"}'),
+	('next', '{"SELECT coalesce(string_agg(payload::text, '', ''), ''ended'') FROM pgqrs_next(queue => ''race'', '
+		'batch_size => 0, done_ids => ARRAY[RUN], done_leases => ARRAY[LEASE])"}'),
 	('step_fail', '{"SELECT outcome FROM pgqrs_step_fail(RUN, LEASE, ''step'', ''\"fail\"'', retry_after => ''1 '
 		'h'')"}'),
 	('complete', '{"SELECT pgqrs_complete_run(RUN, LEASE, ''1'')"}'),
@@ -72,6 +75,7 @@ INSERT INTO operations VALUES
 	('cancel', '{"SELECT pgqrs_cancel_run(RUN, ''why'')"}'),
 	('maintain', '{"SELECT coalesce(string_agg(key || '' '' || value, '', ''), ''0'') FROM '
 		'jsonb_each_text(pgqrs_maintain()) WHERE value <> ''0''"}'),
+	('advance', '{"SELECT pgqrs_advance(RUN, ''1 h'') IS NOT NULL"}'),
 	('rerun', '{"SELECT pgqrs_rerun(RUN, keep_finished => true) > 0"}'),
 	('replay', '{"SELECT pgqrs_replay_message(RUN)"}'),
 	('delete_run', '{"SELECT pgqrs_delete_run(RUN, ''why'')"}'),
@@ -87,7 +91,7 @@ CREATE TEMP TABLE transactions AS
 
 -- Not raced against these: branches of one run that go on beside each other.
 -- If both then give the run up, each waits for the other, and one gets 40P01.
-CREATE TEMP TABLE beside AS SELECT unnest('{step_begin,step_complete,progress}'::text[]) AS operation;
+CREATE TEMP TABLE beside AS SELECT unnest('{step_begin,step_complete,step_next,progress}'::text[]) AS operation;
 
 -- What is legal besides one order or the other.
 INSERT INTO passes_over VALUES
