@@ -145,7 +145,9 @@ class Worker:
         except Failed as e:
             self.process.kill()
             return str(e)
-        return None if ended or self.status == 0 else f'worker {self.name} exits with {self.status} after SIGTERM'
+        # One that was just started again may not have got so far that it takes the signal.
+        loading = self.starts > 1 and self.status == -signal.SIGTERM
+        return None if ended or loading or self.status == 0 else f'worker {self.name} exits with {self.status} after SIGTERM'
 
     def said(self):
         with open(self.stderr, encoding='utf-8', errors='replace') as file:
