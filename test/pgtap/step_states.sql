@@ -160,7 +160,8 @@ INSERT INTO expected
 -- Nothing else touches it.
 INSERT INTO expected
 	SELECT operation, state, concat_ws(', ', answer, step)
-	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('end the run, claim', '0'), ('fail the run', 'true'),
+	FROM (VALUES ('claim', 'true'), ('release', 'done'), ('complete the run', 'true'), ('end the run, claim', '0'),
+		('fail the run', 'true'),
 		('retry the run', 'true'), ('another step', 'true'), ('begin, another step', '1')) o (operation, answer),
 		(VALUES ('none', NULL), ('running', 'RUNNING 1 0'), ('running before', 'RUNNING 1 0'),
 			('pending', 'PENDING 1 1'), ('pending for the last time', 'PENDING 2 2'), ('replayed', 'PENDING 1 0'),
