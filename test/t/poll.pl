@@ -132,8 +132,8 @@ sql(qq(SELECT pgqrs_step_begin($run, $lease, 'open')));
 sql(qq(SELECT pgqrs_release_message($run, $lease)));
 $a = poll($worker, q('0'), 10, holding($by_id{$message}));
 is_deeply($a->{work}[0]{steps},
-	{ done => { kind => 'FUNCTION', status => 'SUCCESS', output => [1], error => undef },
-		failed => { kind => 'FUNCTION', status => 'ERROR', output => undef, error => { type => 'e' } } },
+	{ done => { kind => 'FUNCTION', status => 'SUCCESS', output => [1], error => undef, undo => JSON::PP::false },
+		failed => { kind => 'FUNCTION', status => 'ERROR', output => undef, error => { type => 'e' }, undo => JSON::PP::false } },
 	'the steps that have finished come with the run, an open one does not');
 
 # As much as is said, oldest first.
