@@ -16,7 +16,8 @@ SELECT is(pg_temp.row('queues that stand still'), '0 | t', 'a queue with a claim
 SELECT pgqrs_archive_message(:message_id, :lease) \g /dev/null
 SELECT is(pg_temp.row('queues that stand still'), '0 | t', 'a queue whose message has ended does not stand still');
 UPDATE pgqrs_archive SET archived_at = now() - interval '6 min';
-SELECT is(pg_temp.row('queues that stand still'), 'q | f', 'a queue whose last message ended 6 minutes ago stands still');
+SELECT is(pg_temp.row('queues that stand still'), 'q | f',
+	'a queue whose last message ended 6 minutes ago stands still');
 CREATE ROLE health_stranger;
 SELECT pgqrs_grant('flow', 'health_stranger', 'monitor') \g /dev/null
 SET ROLE health_stranger;
@@ -31,9 +32,11 @@ SELECT is(pg_temp.row('oldest parked run'), 'none | t', 'no run waits');
 SELECT pgqrs_trigger('flow') AS run \gset
 SELECT pg_temp.claim(:run) AS lease \gset
 SELECT pgqrs_await_signal(:run, :lease, 's', 'go') \g /dev/null
-SELECT matches(pg_temp.row('oldest parked run'), format('^%s, since .* \| t$', :run), 'the oldest run that waits is named');
+SELECT matches(pg_temp.row('oldest parked run'), format('^%s, since .* \| t$', :run),
+	'the oldest run that waits is named');
 UPDATE pgqrs_workflow_runs SET paused_at = now() - interval '8 days' WHERE run_id = :run;
-SELECT matches(pg_temp.row('oldest parked run'), format('^%s, since .* \| f$', :run), 'a run that waits for 8 days needs a look');
+SELECT matches(pg_temp.row('oldest parked run'), format('^%s, since .* \| f$', :run),
+	'a run that waits for 8 days needs a look');
 SELECT pgqrs_signal(:run, 'go') \g /dev/null
 SELECT pgqrs_cancel_run(:run) \g /dev/null
 SELECT is(pg_temp.row('oldest parked run'), 'none | t', 'a run that has ended does not wait');
