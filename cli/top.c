@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define QUEUES_SQL                                                                                           \
-	"SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, in_per_minute, out_per_minute" \
+	"SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, sent, done, failed" \
 	" FROM pgqrs_queue_stats ORDER BY ready + in_flight DESC, queue LIMIT $1"
 #define WORKERS_SQL                                                                                    \
 	"SELECT worker, status, in_flight, max_concurrent, hostname, heartbeat_at FROM pgqrs_worker_stats" \

@@ -341,6 +341,22 @@ CREATE TABLE pgqrs_grants (
 COMMENT ON COLUMN pgqrs_grants.grantee_id IS 'as owner_id of pgqrs_workers; NULL for public';
 COMMENT ON TABLE pgqrs_grants IS 'privileges of roles on patterns of names; grantee public is every role';
 
+CREATE TABLE pgqrs_counters (
+	queue_id bigint NOT NULL,
+	epoch bigint NOT NULL,
+	earlier bigint[] NOT NULL,
+	counts bigint[] NOT NULL,
+	CONSTRAINT pgqrs_counters_pkey PRIMARY KEY (queue_id, epoch)
+);
+COMMENT ON TABLE pgqrs_counters IS 'counters of queues, as of their last flush; one row per queue, and rows with a negative epoch of transactions whose counts are still to be added to it';
+COMMENT ON COLUMN pgqrs_counters.epoch IS 'the slot in shared memory that counts holds the state of; 0: none';
+COMMENT ON COLUMN pgqrs_counters.earlier IS 'sums of earlier slots';
+CREATE INDEX pgqrs_counters_spilled_idx ON pgqrs_counters (queue_id) WHERE epoch OPERATOR(pg_catalog.<) 0;
+COMMENT ON INDEX pgqrs_counters_spilled_idx IS 'counts to be added to the row of their queue';
+-- A small table that is rewritten, as above.
+ALTER TABLE pgqrs_counters SET (fillfactor = 50,
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
 -- Ids stay within what a JSON or JavaScript number holds exactly.
 CREATE SEQUENCE pgqrs_queue_id_seq MAXVALUE 9007199254740991 OWNED BY pgqrs_queues.queue_id;
 COMMENT ON SEQUENCE pgqrs_queue_id_seq IS 'ids of queues and workflows';
@@ -369,6 +385,7 @@ SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedules', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_schedule_firings', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_run_events', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_grants', '');
+SELECT pg_catalog.pg_extension_config_dump('pgqrs_counters', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_queue_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_message_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('pgqrs_worker_id_seq', '');

@@ -272,12 +272,18 @@ COMMENT ON COLUMN @extschema@.pgqrs_in_flight.failures IS 'of a message: nacks a
 
 CREATE FUNCTION @extschema@.pgqrs_count_messages(
 	queue_id bigint, OUT ready bigint, OUT delayed bigint, OUT in_flight bigint,
-	OUT dead bigint, OUT oldest_ready timestamptz, OUT out_per_minute float8
+	OUT dead bigint, OUT oldest_ready timestamptz
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_count_messages';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_messages(bigint) IS
 'The columns of pgqrs_queue_stats for one queue; NULLs if it does not exist. Needs monitor on it. Errors: 22004.';
+
+CREATE FUNCTION @extschema@.pgqrs_counters_of(queue_id bigint) RETURNS bigint[]
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_counters_of';
+COMMENT ON FUNCTION @extschema@.pgqrs_counters_of(bigint) IS
+'The counters of a queue for pgqrs_queue_stats and pgqrs_histograms; NULL if it does not exist, or if the library is not preloaded. Needs monitor on it. Errors: 22004.';
 
 CREATE FUNCTION @extschema@.pgqrs_count_runs(
 	workflow_id bigint, OUT queued bigint, OUT running bigint, OUT paused bigint,
@@ -300,31 +306,17 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 		c.in_flight,
 		c.dead,
 		@extschema@.pgqrs_elapsed(c.oldest_ready, (SELECT @extschema@.pgqrs_now())) AS oldest_ready_age,
-		COALESCE(i.per_minute, 0.0) AS in_per_minute,
-		pg_catalog.round(c.out_per_minute::pg_catalog.numeric, 1) AS out_per_minute
+		n.counters[1] AS sent,
+		n.counters[2] AS claimed,
+		n.counters[3] AS done,
+		n.counters[4] AS failed,
+		n.counters[5] AS died,
+		n.counters[6] AS cancelled,
+		n.counters[7] / 1e6::pg_catalog.float8 AS wait_seconds,
+		n.counters[8] / 1e6::pg_catalog.float8 AS work_seconds
 	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL @extschema@.pgqrs_count_messages(q.queue_id) AS c
-		LEFT JOIN (
-			-- the newest messages of all queues: ids follow the time of sending
-			SELECT n.queue_id, pg_catalog.round(pg_catalog.count(*) * 60 / n.seconds, 1) AS per_minute
-			FROM (
-				SELECT n.queue_id, n.age,
-					CASE WHEN pg_catalog.count(*) OVER () < 2000 THEN 60
-						ELSE LEAST(60, pg_catalog.max(n.age) OVER ()) END AS seconds
-				FROM (
-					SELECT n.queue_id,
-						GREATEST(extract(epoch FROM @extschema@.pgqrs_elapsed(n.enqueued_at, (SELECT @extschema@.pgqrs_now()))), 0.000001) AS age
-					FROM (
-						(SELECT m.message_id, m.queue_id, m.enqueued_at FROM @extschema@.pgqrs_messages AS m ORDER BY m.message_id DESC LIMIT 2000)
-						UNION ALL
-						(SELECT a.message_id, a.queue_id, a.enqueued_at FROM @extschema@.pgqrs_archive AS a ORDER BY a.message_id DESC LIMIT 2000)
-						ORDER BY message_id DESC LIMIT 2000
-					) AS n
-				) AS n
-			) AS n
-			WHERE n.age <= n.seconds
-			GROUP BY n.queue_id, n.seconds
-		) AS i ON i.queue_id = q.queue_id
+		CROSS JOIN LATERAL @extschema@.pgqrs_counters_of(q.queue_id) AS n (counters)
 	WHERE @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_queue_stats IS 'counts of queues and of the queues of workflows; the cost depends on live messages, not on ended ones';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.queue_id IS 'of a workflow''s queue: the workflow''s id, too';
@@ -336,8 +328,30 @@ COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.delayed IS 'messages that are no
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_flight IS 'messages under a live lease';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.dead IS 'dead letters, counted up to 1000, which means 1000 or more';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.oldest_ready_age IS 'how long the oldest ready message has been due; NULL without one';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.in_per_minute IS 'messages sent in the last minute; if the newest 2000 of the database are younger than that, extrapolated from them; without ended messages that were not kept';
-COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.out_per_minute IS 'messages ended in the last minute; if the newest 2000 ended ones of the queue are younger than that, extrapolated from them; without those that were not kept';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.sent IS 'messages sent, runs triggered, and dead letters replayed, since the queue was created; like the columns after it, this only grows, counts committed transactions, loses at most pgqrs.heartbeat_flush in a crash, and is NULL if the library is not preloaded';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.claimed IS 'claims';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.done IS 'messages archived and runs completed';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.failed IS 'claims that ended by a failure: nacked, failed, or their lease ran out or was revoked from a silent worker';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.died IS 'messages that became dead letters, and runs that ended in ERROR';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.cancelled IS 'messages and runs that were cancelled, deleted or purged';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.wait_seconds IS 'sum over all claims: the time from when the message was due until it was claimed';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.work_seconds IS 'sum over all ended claims: the time from the claim until the lease ended, by a call or by running out';
+
+CREATE VIEW @extschema@.pgqrs_histograms WITH (security_barrier) AS
+	SELECT q.name COLLATE pg_catalog."default" AS queue,
+		m.measure,
+		b.le,
+		(pg_catalog.sum(n.counters[m.first + b.bucket]) OVER (PARTITION BY q.queue_id, m.measure ORDER BY b.bucket))::bigint AS count
+	FROM @extschema@.pgqrs_queues AS q
+		CROSS JOIN LATERAL @extschema@.pgqrs_counters_of(q.queue_id) AS n (counters)
+		CROSS JOIN (VALUES ('wait', 8), ('work', 20)) AS m (measure, first)
+		CROSS JOIN (VALUES (1, 0.001::pg_catalog.float8), (2, 0.005), (3, 0.01), (4, 0.05), (5, 0.1), (6, 0.5), (7, 1), (8, 5), (9, 30), (10, 300), (11, 3600), (12, 'Infinity')) AS b (bucket, le)
+	WHERE @extschema@.pgqrs_may_monitor(q.queue_id);
+COMMENT ON VIEW @extschema@.pgqrs_histograms IS 'how long messages and runs waited, and how long they were worked on: claims by duration, cumulative';
+COMMENT ON COLUMN @extschema@.pgqrs_histograms.queue IS 'the name; of a workflow''s queue: the workflow';
+COMMENT ON COLUMN @extschema@.pgqrs_histograms.measure IS 'wait: from due to claimed; work: from claimed to the end of the lease, so of ended claims';
+COMMENT ON COLUMN @extschema@.pgqrs_histograms.le IS 'the upper bound in seconds; the last one is Infinity';
+COMMENT ON COLUMN @extschema@.pgqrs_histograms.count IS 'claims that took at most so long; only grows, as the counters of pgqrs_queue_stats; NULL if the library is not preloaded';
 
 CREATE VIEW @extschema@.pgqrs_workflow_stats WITH (security_barrier) AS
 	SELECT q.queue_id AS workflow_id,

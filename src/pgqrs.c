@@ -11,9 +11,11 @@
 #include "base/guc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "queue/counter_rows.h"
 #include "queue/message_writes.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
+#include "shmem/counters.h"
 #include "shmem/database_registry.h"
 #include "shmem/floor_counters.h"
 #include "shmem/heartbeats.h"
@@ -43,7 +45,7 @@ static const PgqrsShmemModule *const shmem_modules[] = {
 	&pgqrs_xact_hooks_shmem,	 &pgqrs_databases_shmem,
 	&pgqrs_heartbeat_shmem,		 &pgqrs_quarantine_shmem,
 	&pgqrs_wait_shmem,			 &pgqrs_wakeup_shmem,
-	&pgqrs_xact_wakeup_shmem, /* the last */
+	&pgqrs_counters_shmem,		 &pgqrs_xact_wakeup_shmem, /* the last */
 };
 
 static Size
@@ -101,6 +103,7 @@ _PG_init(void)
 	pgqrs_catalog_init();
 	pgqrs_indexes_init();
 	pgqrs_message_writes_init();
+	pgqrs_counter_rows_init();
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;

@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "monitor/stats.h"
 #include "monitor/why.h"
+#include "queue/counter_rows.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
@@ -65,9 +66,21 @@ sql_count_messages(PG_FUNCTION_ARGS)
 	row[CountMessages_oldest_ready] = instant_value(stats.oldest_ready,
 													!TIMESTAMP_IS_NOEND(
 														stats.oldest_ready));
-	row[CountMessages_out_per_minute] = pgqrs_value(
-		Float8GetDatum(stats.out_per_minute));
 	return pgqrs_result_row(fcinfo, row);
+}
+
+PG_FUNCTION_INFO_V1(sql_counters_of);
+Datum
+sql_counters_of(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+	PgqrsCounts counts;
+
+	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+							PRIVILEGE_MONITOR, &queue) ||
+		!pgqrs_counters_of(queue.queue_id, &counts))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(pgqrs_int64_array(counts.n, COUNTER_COUNT));
 }
 
 PG_FUNCTION_INFO_V1(sql_count_runs);

@@ -34,6 +34,7 @@
 #include "delivery/queue_probe.h"
 #include "delivery/worker.h"
 #include "miscadmin.h"
+#include "queue/counter_rows.h"
 #include "queue/lease_limits.h"
 #include "queue/priority_scan.h"
 #include "queue/privileges.h"
@@ -556,6 +557,12 @@ duty_realign(int64 *done)
 }
 
 static TimestampTz
+duty_counters(int64 *done)
+{
+	return pgqrs_counters_flush(MAX_ROWS);
+}
+
+static TimestampTz
 duty_schedules(int64 *done)
 {
 	return pgqrs_schedule_tick(MAX_FIRED, &done[DONE_SCHEDULES_FIRED]);
@@ -629,6 +636,7 @@ const PgqrsDutyEntry pgqrs_duties[] = {
 	{DUTY_ROLES, duty_roles, NULL, "grants",
 	 "following roles that were renamed or dropped"},
 	{DUTY_SCHEDULES, duty_schedules, NULL, "schedules", "firing schedules"},
+	{DUTY_COUNTERS, duty_counters, NULL, "counters", "storing counters"},
 	{DUTY_RETENTION, duty_retention, worker_duty_retention, "retention",
 	 "removing rows after their retention"},
 	{DUTY_EXHAUSTED, duty_exhausted, NULL, "exhausted messages",

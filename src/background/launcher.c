@@ -47,6 +47,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "shmem/counters.h"
 #include "shmem/database_registry.h"
 #include "shmem/wakeup_table.h"
 #include "storage/ipc.h"
@@ -110,7 +111,10 @@ forget_dropped_databases(void)
 	int count = pgqrs_databases_sweep(dropped);
 
 	for (int i = 0; i < count; i++)
+	{
 		pgqrs_wakeup_forget_database(dropped[i]);
+		pgqrs_counters_forget_database(dropped[i]);
+	}
 	pfree(dropped);
 }
 

@@ -40,6 +40,7 @@
 #include "base/int64_list.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "queue/counter_rows.h"
 #include "queue/queue.h"
 #include "shmem/quarantine.h"
 #include "shmem/writers.h"
@@ -812,6 +813,7 @@ remove_queues(List *queues)
 			queue_has_rows(queue->queue_id) ||
 			(queue->is_workflow &&
 			 !remove_definition(TABLE_WORKFLOWS, queue->queue_id)) ||
+			!pgqrs_counters_remove(queue->queue_id) ||
 			!remove_definition(TABLE_QUEUES, queue->queue_id))
 			all = false;
 	}

@@ -207,32 +207,6 @@ count_dead(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 	pgqrs_scan_end(&scan);
 }
 
-/*
- * Counts the messages that ended in the last minute.  If they are too many to
- * read, the rate of the latest ones is extrapolated.
- */
-static void
-count_out(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
-{
-	int64 span = USECS_PER_MINUTE;
-	int count = 0;
-	TupleTableSlot *slot;
-	EndedScan ended;
-
-	ended_begin(&ended, r, queue_id, stats->dead > 0);
-	while (count < STATS_MAX_OUT && (slot = ended_next(&ended)) != NULL)
-	{
-		int64 age = r->now - archived_at(slot);
-
-		if (age >= USECS_PER_MINUTE)
-			break;
-		if (++count == STATS_MAX_OUT)
-			span = Max(age, 1);
-	}
-	ended_end(&ended);
-	stats->out_per_minute = (double) count * USECS_PER_MINUTE / span;
-}
-
 void
 pgqrs_stats_queue(int64 queue_id, PgqrsQueueStats *stats)
 {
@@ -243,7 +217,6 @@ pgqrs_stats_queue(int64 queue_id, PgqrsQueueStats *stats)
 	reader_open(&r);
 	count_messages(&r, queue_id, stats);
 	count_dead(&r, queue_id, stats);
-	count_out(&r, queue_id, stats);
 	reader_close(&r);
 }
 

@@ -12,7 +12,6 @@
 
 /* Limits on the ended messages and runs that are read. */
 #define STATS_MAX_DEAD	1000
-#define STATS_MAX_OUT	2000
 #define STATS_MAX_ENDED 100
 
 typedef struct PgqrsQueueStats
@@ -22,7 +21,6 @@ typedef struct PgqrsQueueStats
 	int64 in_flight;
 	int64 dead;				  /* STATS_MAX_DEAD: that many or more */
 	TimestampTz oldest_ready; /* DT_NOEND: none */
-	double out_per_minute;
 } PgqrsQueueStats;
 
 /*

@@ -75,6 +75,7 @@ static const ObjectNeeds functions[] = {
 	{"pgqrs_consume", WORK},
 	{"pgqrs_count_messages", MONITOR},
 	{"pgqrs_count_runs", MONITOR},
+	{"pgqrs_counters_of", MONITOR},
 	{"pgqrs_create_queue", ADMIN},
 	{"pgqrs_create_workflow", ADMIN},
 	{"pgqrs_delete_message", WORK},
@@ -209,7 +210,7 @@ static const ObjectNeeds functions[] = {
  */
 static const ObjectNeeds views[] = {
 	{"pgqrs_dead_letters", READ},	{"pgqrs_events", READ},
-	{"pgqrs_health", MONITOR},		{"pgqrs_in_flight", MONITOR},
+	{"pgqrs_health", MONITOR}, {"pgqrs_histograms", MONITOR}, {"pgqrs_in_flight", MONITOR},
 	{"pgqrs_live_runs", READ},		{"pgqrs_queue_stats", MONITOR},
 	{"pgqrs_queues_list", READ},	{"pgqrs_run_parents", READ},
 	{"pgqrs_runs", READ},			{"pgqrs_schedule_list", READ},

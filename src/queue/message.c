@@ -20,8 +20,10 @@
 #include "miscadmin.h"
 #include "queue/audit.h"
 #include "queue/lease_limits.h"
+#include "queue/message_writes.h"
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
+#include "shmem/counters.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "store/scan.h"
@@ -152,6 +154,33 @@ pgqrs_message_publish_room(TupleTableSlot *slot, const PgqrsQueue *queue)
 	pgqrs_message_note_lease_change(slot);
 }
 
+/* A lease that was lost ended by itself, before now. */
+static void
+count_end(TupleTableSlot *slot, PgqrsOutcome outcome, int failures, TimestampTz now)
+{
+	static const PgqrsCounter counters[OUTCOME_COUNT] = {
+		[OUTCOME_DONE] = COUNT_DONE,
+		[OUTCOME_DEAD] = COUNT_DEAD,
+		[OUTCOME_DELETED] = COUNT_CANCELLED,
+		[OUTCOME_CANCELLED] = COUNT_CANCELLED,
+	};
+	int64 queue_id = pgqrs_get_int64(slot, Messages_queue_id);
+	TimestampTz end = pgqrs_get_time(slot, Messages_visible_after);
+
+	pgqrs_count(slot->tts_tableOid, queue_id, counters[outcome], 1);
+	if (failures > DatumGetInt32(pgqrs_get(slot, Messages_failures)))
+		pgqrs_count(slot->tts_tableOid, queue_id, COUNT_FAILED, 1);
+	pgqrs_message_count_lease_end(slot,
+								  outcome == OUTCOME_DONE ? now : Min(now, end));
+}
+
+void
+pgqrs_message_drop(PgqrsTable *messages, TupleTableSlot *slot)
+{
+	pgqrs_row_delete(messages, slot);
+	count_end(slot, OUTCOME_DELETED, 0, pgqrs_clock());
+}
+
 /*
  * Copies a message that has been deleted into the archive, with its final
  * number of failures. error: replaces last_error.  A message that is done is
@@ -182,10 +211,10 @@ pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 		{Archive_last_error, Messages_last_error},
 	};
 	bool done = outcome == OUTCOME_DONE || outcome == OUTCOME_DELETED;
+	TimestampTz now = pgqrs_clock();
 	PgqrsMessageState from = pgqrs_is_null(slot, Messages_lease) ?
 		MESSAGE_WAITING :
 		MESSAGE_HELD;
-	TimestampTz now;
 	PgqrsRow row;
 
 	if (!pgqrs_message_may_move(from, pgqrs_message_state_of_outcome(outcome)))
@@ -193,6 +222,7 @@ pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 			 pgqrs_get_int64(slot, Messages_message_id),
 			 pgqrs_enum_label(ENUM_OUTCOME, outcome));
 	pgqrs_message_publish_room(slot, queue);
+	count_end(slot, outcome, failures, now);
 	if (done && queue->retention == 0 && pgqrs_is_null(slot, Messages_run_id))
 		return;
 	if (messages->archive == NULL)
@@ -201,7 +231,6 @@ pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *slot,
 	for (int i = 0; i < lengthof(copied); i++)
 		if (!pgqrs_is_null(slot, copied[i][1]))
 			pgqrs_set(&row, copied[i][0], pgqrs_get(slot, copied[i][1]));
-	now = pgqrs_clock();
 	pgqrs_xact_request_duty(DUTY_RETENTION,
 							now +
 								(outcome == OUTCOME_DEAD ? queue->dead_retention :

@@ -173,6 +173,9 @@ extern void pgqrs_message_archive_deleted(PgqrsTable *messages, TupleTableSlot *
 										  PgqrsOutcome outcome, int failures,
 										  NullableDatum error);
 
+/* Deletes a message, locked exclusively, that is not archived. */
+extern void pgqrs_message_drop(PgqrsTable *messages, TupleTableSlot *slot);
+
 /* The worker that holds the message in the slot, if one does, is woken from its poll. */
 extern void pgqrs_message_note_lease_change(TupleTableSlot *slot);
 

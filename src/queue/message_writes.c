@@ -2,6 +2,10 @@
  * message_writes.c
  *	  Message writes: what each write of pgqrs_messages reports to shared memory.
  *
+ * The counters of what happens to messages while they live are counted here,
+ * whichever function writes: sent, claimed, failed, and the time of a lease
+ * that was given up or lost.  How a message ends is counted by message.c.
+ *
  * Runs in any backend that writes or locks a message through the store, whose
  * hooks these are.  Takes spinlocks only.
  */
@@ -10,8 +14,10 @@
 #include "queue/message_writes.h"
 
 #include "base/catalog.h"
+#include "base/clock.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
+#include "shmem/counters.h"
 #include "shmem/priority_hints.h"
 #include "shmem/xact_wakeups.h"
 #include "store/table.h"
@@ -58,10 +64,46 @@ before_message_write(const PgqrsRow *row)
 							  row_visible_after(row));
 }
 
+/* What the version in the slot has held until it was replaced or deleted. */
+void
+pgqrs_message_count_lease_end(TupleTableSlot *old, TimestampTz now)
+{
+	if (!pgqrs_is_null(old, Messages_lease) &&
+		!pgqrs_is_null(old, Messages_dequeued_at))
+		pgqrs_count_work(old->tts_tableOid, pgqrs_get_int64(old, Messages_queue_id),
+						 now - pgqrs_get_time(old, Messages_dequeued_at));
+}
+
+static void
+count_update(const PgqrsRow *row, TupleTableSlot *old)
+{
+	int64 queue_id = row_queue_id(row);
+
+	if (row->changed[Messages_failures - 1] &&
+		DatumGetInt32(row->values[Messages_failures - 1]) >
+			DatumGetInt32(pgqrs_get(old, Messages_failures)))
+		pgqrs_count(old->tts_tableOid, queue_id, COUNT_FAILED, 1);
+	if (!row->changed[Messages_lease - 1])
+		return;
+	if (!pgqrs_is_null(old, Messages_lease))
+		pgqrs_message_count_lease_end(old,
+									  Min(pgqrs_clock(),
+										  pgqrs_get_time(old, Messages_visible_after)));
+	if (is_claim(row))
+		pgqrs_count_wait(old->tts_tableOid, queue_id,
+						 DatumGetTimestampTz(row->values[Messages_dequeued_at - 1]) -
+							 pgqrs_get_time(old, Messages_visible_after));
+}
+
 /* Other transactions can claim the message once this one has committed. */
 static void
-after_message_write(const PgqrsRow *row)
+after_message_write(const PgqrsRow *row, TupleTableSlot *old)
 {
+	if (old == NULL)
+		pgqrs_count(pgqrs_catalog_table(TABLE_MESSAGES), row_queue_id(row),
+					COUNT_SENT, 1);
+	else
+		count_update(row, old);
 	pgqrs_priority_hints_written(row_queue_id(row), row_priority(row));
 	if (row->changed[Messages_visible_after - 1])
 		pgqrs_xact_wakeup_message(row_queue_id(row), row_visible_after(row),

@@ -29,6 +29,7 @@ typedef enum PgqrsDutyId
 	DUTY_RETENTION,		 /* rows that ended long enough ago */
 	DUTY_FLOOR_SWEEP,	 /* messages below a floor */
 	DUTY_DELETED_QUEUES, /* remains of deleted queues */
+	DUTY_COUNTERS,		 /* counters that changed since their last flush */
 	TIMED_DUTY_COUNT,
 
 	/* Duties without a due time, done beside others once in a while. */

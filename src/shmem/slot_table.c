@@ -24,11 +24,17 @@ pgqrs_slots_init(PgqrsSlotTable *table, void *slots, Size slot_size, int count,
 }
 
 static uint32
-hash_of(uint32 kind, int64 id)
+hash_in(Oid db, uint32 kind, int64 id)
 {
-	return hash_combine(hash_combine(murmurhash32(MyDatabaseId), murmurhash32(kind)),
+	return hash_combine(hash_combine(murmurhash32(db), murmurhash32(kind)),
 						hash_combine(murmurhash32((uint32) id),
 									 murmurhash32((uint32) (id >> 32))));
+}
+
+static uint32
+hash_of(uint32 kind, int64 id)
+{
+	return hash_in(MyDatabaseId, kind, id);
 }
 
 static int
@@ -64,11 +70,9 @@ pgqrs_slot_find(const PgqrsSlotTable *table, uint32 kind, int64 id)
 	return -1;
 }
 
-int
-pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
+static int
+find_unused(const PgqrsSlotTable *table, uint32 hash)
 {
-	uint32 hash = hash_of(kind, id);
-
 	for (int i = 0; i < table->max_probes; i++)
 	{
 		int at = probe_slot(table, hash, i);
@@ -79,16 +83,38 @@ pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
 	return -1;
 }
 
-void
-pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind, int64 id)
+int
+pgqrs_slot_find_unused(const PgqrsSlotTable *table, uint32 kind, int64 id)
+{
+	return find_unused(table, hash_of(kind, id));
+}
+
+static void
+use_slot(const PgqrsSlotTable *table, int at, Oid db, uint32 kind, int64 id)
 {
 	PgqrsSlotName *name = pgqrs_slot_name(table, at);
 
-	name->db = MyDatabaseId;
+	name->db = db;
 	name->id = id;
 	name->kind = kind;
 	pg_write_barrier();
 	pg_atomic_write_u32(&name->state, SLOT_USED);
+}
+
+void
+pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind, int64 id)
+{
+	use_slot(table, at, MyDatabaseId, kind, id);
+}
+
+int
+pgqrs_slot_restore(const PgqrsSlotTable *table, Oid db, uint32 kind, int64 id)
+{
+	int at = find_unused(table, hash_in(db, kind, id));
+
+	if (at >= 0)
+		use_slot(table, at, db, kind, id);
+	return at;
 }
 
 /* Dead slots become free where no probe sequence continues behind them. */

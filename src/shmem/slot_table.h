@@ -59,6 +59,13 @@ extern void pgqrs_slot_use(const PgqrsSlotTable *table, int at, uint32 kind,
 						   int64 id);
 extern void pgqrs_slot_free(const PgqrsSlotTable *table, int at);
 
+/*
+ * Makes the slot of a database, before any backend runs; -1: all of the probe
+ * sequence are in use.
+ */
+extern int pgqrs_slot_restore(const PgqrsSlotTable *table, Oid db, uint32 kind,
+							  int64 id);
+
 static inline PgqrsSlotName *
 pgqrs_slot_name(const PgqrsSlotTable *table, int at)
 {

@@ -20,6 +20,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "base/clock.h"
 #include "base/guc.h"
 #include "base/inject.h"
 #include "catalog/pg_control.h"
@@ -29,6 +30,7 @@
 #include "replication/syncrep.h"
 #include "shmem/claim_floor.h"
 #include "shmem/claim_hints.h"
+#include "shmem/counters.h"
 #include "shmem/priority_hints.h"
 #include "shmem/published_keys.h"
 #include "shmem/xact_wakeups.h"
@@ -281,18 +283,32 @@ forget_requests(void)
 		memset(&requests, 0, sizeof(requests));
 }
 
+/* The counts are flushed after a while. */
+static void
+end_counters(XactEvent event)
+{
+	if (event == XACT_EVENT_ABORT)
+		pgqrs_counters_abort();
+	else if (pgqrs_counters_commit())
+		pgqrs_xact_request_duty(DUTY_COUNTERS,
+								pgqrs_clock_peek() +
+									pgqrs_heartbeat_flush * INT64CONST(1000));
+}
+
 static void
 transaction_event(XactEvent event, void *arg)
 {
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			pgqrs_counters_pre_end(false);
 			lower_durability();
 			pgqrs_priority_hints_pre_end();
 			if (INJECT(FLOOR_WITHDRAW_EARLY))
 				pgqrs_floor_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
+			pgqrs_counters_pre_end(true);
 			pgqrs_published_pre_prepare();
 			pgqrs_xact_wakeups_pre_prepare();
 			pgqrs_priority_hints_pre_end();
@@ -303,6 +319,7 @@ transaction_event(XactEvent event, void *arg)
 			if (event == XACT_EVENT_COMMIT)
 				flush_late_commit();
 			restore_durability();
+			end_counters(event);
 			if (event == XACT_EVENT_COMMIT)
 				pgqrs_claim_hints_committed();
 			else
@@ -326,13 +343,17 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 					 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
 		pgqrs_xact_wakeups_subcommit(GetCurrentTransactionNestLevel());
+		pgqrs_counters_subcommit(GetCurrentTransactionNestLevel());
+	}
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		rollbacks++;
 		pgqrs_claim_hints_forget();
 		pgqrs_priority_hints_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
+		pgqrs_counters_subabort(aborted_level);
 	}
 }
 

@@ -58,9 +58,9 @@ typedef struct PgqrsWriteHooks
 {
 	bool prune_rarely; /* most rows are read only once after they are written */
 
-	/* before a row is written; NULL: deleted */
+	/* before a row is written; NULL: deleted.  old: the version it replaces, or NULL */
 	void (*before_write)(const PgqrsRow *row);
-	void (*after_write)(const PgqrsRow *row);
+	void (*after_write)(const PgqrsRow *row, TupleTableSlot *old);
 
 	/* around the lock of a version, or its deletion; an error skips the end */
 	void (*begin_lock)(TupleTableSlot *slot);

@@ -372,7 +372,8 @@ before_write(PgqrsTable *table, const PgqrsRow *row)
 }
 
 static void
-after_write(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
+after_write(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot,
+			TupleTableSlot *old)
 {
 	AttrNumber key = pgqrs_tid_cache_key(table->id);
 
@@ -380,7 +381,7 @@ after_write(PgqrsTable *table, const PgqrsRow *row, TupleTableSlot *slot)
 		pgqrs_tid_cache_record(table->id, DatumGetInt64(row->values[key - 1]),
 							   &slot->tts_tid);
 	if (table->hooks != NULL)
-		table->hooks->after_write(row);
+		table->hooks->after_write(row, old);
 }
 
 /* Whether index entries can be written without the executor. */
@@ -422,7 +423,7 @@ pgqrs_row_insert(PgqrsTable *table, const PgqrsRow *row)
 	before_write(table, row);
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, row, slot, false, false);
-	after_write(table, row, slot);
+	after_write(table, row, slot, NULL);
 	CommandCounterIncrement();
 }
 
@@ -467,7 +468,7 @@ pgqrs_row_insert_many(PgqrsTable *table, PgqrsRow *rows, int count)
 		table_multi_insert(table->rel, slots, n, GetCurrentCommandId(true), 0, NULL);
 		insert_many_entries(table, &rows[start], slots, n);
 		for (int i = 0; i < n; i++)
-			after_write(table, &rows[start + i], slots[i]);
+			after_write(table, &rows[start + i], slots[i], NULL);
 	}
 	CommandCounterIncrement();
 }
@@ -547,7 +548,7 @@ pgqrs_row_insert_unique(PgqrsTable *table, const PgqrsRow *row, PgqrsIndexId arb
 		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
 		ResetPerTupleExprContext(table->estate);
 	} while (conflict);
-	after_write(table, row, slot);
+	after_write(table, row, slot, NULL);
 	CommandCounterIncrement();
 	return true;
 }
@@ -709,7 +710,7 @@ pgqrs_row_try_update(PgqrsTable *table, TupleTableSlot *old, const PgqrsRow *row
 		return result_of(table, result);
 	if (any_index)
 		insert_index_entries(table, row, slot, true, !all_indexes);
-	after_write(table, row, slot);
+	after_write(table, row, slot, old);
 	CommandCounterIncrement();
 	return ROW_LOCKED;
 }

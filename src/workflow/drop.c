@@ -152,7 +152,7 @@ drop_message(Drop *d, int64 id)
 	}
 	else
 	{
-		pgqrs_row_delete(rows->messages, rows->message);
+		pgqrs_message_drop(rows->messages, rows->message);
 		d->dropped->messages++;
 	}
 	MemoryContextSwitchTo(caller);

@@ -19,6 +19,7 @@
 #include "queue/lease_limits.h"
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
+#include "shmem/counters.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "store/scan.h"
@@ -907,10 +908,28 @@ pgqrs_run_deliver_to_undo(PgqrsRunRows *rows, bool retry_is_too_late,
 	return true;
 }
 
+/* A worker reported a failure of the run or of a step that ends the delivery. */
+static void
+count_failure(PgqrsRunRows *rows)
+{
+	pgqrs_count(rows->message->tts_tableOid, rows->queue.queue_id, COUNT_FAILED, 1);
+}
+
+/* row: as for store_end(). */
+static void
+store_failed_end(PgqrsRunRows *rows, PgqrsRow *row, Datum error)
+{
+	count_failure(rows);
+	store_end(rows, row, failed_status(rows), PGQRS_NULL, pgqrs_value(error));
+}
+
 void
 pgqrs_run_end_failed(PgqrsRunRows *rows, Datum error)
 {
-	pgqrs_run_end(rows, failed_status(rows), PGQRS_NULL, pgqrs_value(error));
+	PgqrsRow row;
+
+	pgqrs_row_copy(&row, rows->runs, rows->run);
+	store_failed_end(rows, &row, error);
 }
 
 /* Whether the error's type begins with one of the prefixes. */
@@ -1004,6 +1023,7 @@ pgqrs_run_schedule_retry(PgqrsRunRows *rows, TimestampTz visible_after, Datum er
 	pgqrs_message_clear_lease(&row, visible_after);
 	pgqrs_set(&row, Messages_last_error, error);
 	pgqrs_row_update(rows->messages, rows->message, &row);
+	count_failure(rows);
 	pgqrs_message_publish_room(rows->message, &rows->queue);
 	pgqrs_event_of_message(EVENT_RETRIED, rows->message, .until = visible_after,
 						   .error = error);
@@ -1059,13 +1079,14 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	}
 	else if (pgqrs_run_deliver_to_undo(&rows, too_late, pgqrs_value(error)))
 	{
+		count_failure(&rows);
 		*retry_at = pgqrs_clock();
 		retry = true;
 	}
 	else
 	{
 		retry = false;
-		store_end(&rows, &row, failed_status(&rows), PGQRS_NULL, pgqrs_value(error));
+		store_failed_end(&rows, &row, error);
 	}
 	pgqrs_run_close(&rows);
 	pgqrs_cancel_children(run_id);

@@ -100,7 +100,7 @@ my %readers = (
 	"pgqrs_find_run('flow', 'key')" => undef, 'pgqrs_list_runs()' => '(pgqrs_list_runs()).run_id',
 	"pgqrs_list_steps($run)" => "string_agg((s).step_id || (s).status, ' ') FROM pgqrs_list_steps($run) s", "pgqrs_peek('jobs')" => '(pgqrs_peek(\'jobs\')).message_id',
 	'pgqrs_version()' => undef, "pgqrs_why('jobs')" => "reason FROM pgqrs_why('jobs') WHERE reason = 'ready'", 'pgqrs_readable_queues()' => undef, 'pgqrs_readable_workers()' => undef, 'pgqrs_may_monitor(1)' => undef, 'pgqrs_schedule_may_fire(1)' => undef, 'pgqrs_queue_name(1)' => undef, 'pgqrs_run_crashes(1)' => undef, "pgqrs_function_privileges('pgqrs_peek')" => undef,
-	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_count_messages(1)" => '(pgqrs_count_messages(1)).ready', "pgqrs_count_runs(2)" => '(pgqrs_count_runs(2)).success', "pgqrs_role_of(0, 'none')" => undef, "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
+	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_count_messages(1)" => '(pgqrs_count_messages(1)).ready', "pgqrs_counters_of(1)" => undef, "pgqrs_count_runs(2)" => '(pgqrs_count_runs(2)).success', "pgqrs_role_of(0, 'none')" => undef, "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
 	"pgqrs_report()" => "pgqrs_report() LIKE '%</html>'", "pgqrs_report_run($run)" => "pgqrs_report_run($run) LIKE '%</html>'",
 	"pgqrs_report_hour(now())" => "pgqrs_report_hour(now()) LIKE '<h2 id=\"hour\">%'", "pgqrs_html('%s', '{a}')" => undef, "pgqrs_html_duration('1 s')" => undef, "pgqrs_html_error('1')" => undef,
 	"pgqrs_html_page('a', '2030-01-01', 'b')" => undef, "pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')" => undef,

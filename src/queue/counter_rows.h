@@ -1,0 +1,27 @@
+/*
+ * counter_rows.h
+ *	  Rows of pgqrs_counters: the counters of queues on disk.
+ */
+#ifndef PGQRS_COUNTER_ROWS_H
+#define PGQRS_COUNTER_ROWS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "shmem/counters.h"
+
+extern void pgqrs_counter_rows_init(void);
+
+/* The counters of a queue; false: nothing is counted without shared memory. */
+extern bool pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts);
+
+/*
+ * Stores the counters of up to max queues that have changed; returns when this is
+ * due again: 0 at once, DT_NOEND after the next change.
+ */
+extern TimestampTz pgqrs_counters_flush(int max);
+
+/* Removes the rows of a queue; false: one of them is locked. */
+extern bool pgqrs_counters_remove(int64 queue_id);
+
+#endif /* PGQRS_COUNTER_ROWS_H */
