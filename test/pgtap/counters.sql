@@ -130,12 +130,12 @@ SELECT pgqrs_step_fail(:id, :held, 's', '{}', max_attempts => 2, fail_run => fal
 	pgqrs_sleep(:id, :held, 'z', '1 hour') \gset _
 SELECT is(pg_temp.added('flow'), '1 2 0 1 0 0 2 2', 'a step that fails counts if it ends the claim; waiting ends it, too');
 SELECT pgqrs_cancel_run(:id) \gset _
-SELECT is(pg_temp.added('flow'), '0 0 0 0 0 1 0 0', 'a cancelled run');
+SELECT is(pg_temp.added('flow'), '0 0 0 0 0 1 0 0', 'a cancelled run counts as cancelled');
 SELECT run_id AS id, lease AS held FROM pgqrs_start('flow') \gset
 SELECT is(pg_temp.added('flow'), '1 1 0 0 0 0 1 0', 'a started run is sent and claimed');
 SELECT pgqrs_cancel_run(:id) \gset _
 SELECT pgqrs_acknowledge_cancel(:id, :held) \gset _
-SELECT is(pg_temp.added('flow'), '0 0 0 0 0 1 0 1', 'an acknowledged cancel');
+SELECT is(pg_temp.added('flow'), '0 0 0 0 0 1 0 1', 'an acknowledged cancel counts as cancelled and ends the claim');
 SELECT pgqrs_trigger('flow', timeout => '1 us') \gset _
 SELECT pgqrs_maintain() \gset _
 SELECT is(pg_temp.added('flow'), '1 0 0 0 1 0 0 0', 'a run past its deadline is dead');

@@ -73,7 +73,11 @@ foreach my $metric (@{ $collector->{metrics} })
 is(join(' ', sort keys %used), join(' ', sort keys %queries), 'each query is used');
 
 my ($mail) = grep { $_->{queue} eq 'mail' } @{ $rows{pgqrs_queues} };
-is("$mail->{ready} $mail->{in_flight} $mail->{in_per_minute}", '1 1 2', 'the query counts the messages of a queue');
+is("$mail->{ready} $mail->{in_flight}", '1 1', 'the query counts the messages of a queue');
+my ($counted) = grep { $_->{queue} eq 'mail' } @{ $rows{pgqrs_counters} };
+is("$counted->{sent} $counted->{claimed} $counted->{done}", '2 1 0', 'the query has the counters of a queue');
+is(join(' ', map { "$_->{le} $_->{wait_bucket}" } grep { $_->{queue} eq 'mail' && $_->{le} =~ /^(\+Inf|3600)$/ } @{ $rows{pgqrs_buckets} }),
+	'3600 1 +Inf 1', 'the query has the buckets of a queue');
 my ($ship) = @{ $rows{pgqrs_workflows} };
 is("$ship->{success} $ship->{queued} $ship->{live_workers}", '1 0 1', 'runs of a workflow');
 ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'members of pg_read_all_stats see the session that holds back vacuum');
@@ -82,15 +86,19 @@ ok((grep { $_->{item} eq 'oldest xmin' } @{ $rows{pgqrs_health_items} }), 'membe
 foreach my $name (sort keys %$exporter)
 {
 	my %columns = map { %$_ } @{ $exporter->{$name}{metrics} };
-	my %usage = ('LABEL' => [], 'GAUGE' => []);
+	my %usage = ('LABEL' => [], 'GAUGE' => [], 'COUNTER' => [], 'HISTOGRAM' => []);
 	my $rows = rows_of($exporter->{$name}{query});
 
 	push @{ $usage{ $columns{$_}{usage} } }, $_ for sort keys %columns;
 	like($columns{$_}{description}, qr/^[A-Z0-9].*\.$/, "$name: the description of $_ is a sentence") for sort keys %columns;
-	is_deeply([ sort keys %{ $rows->[0] } ], [ sort keys %columns ], "$name: the query returns the columns of the file");
-	ok(@$rows && !wrong($rows, @usage{ 'LABEL', 'GAUGE' }), "$name: the query returns rows with labels and gauges") or diag(encode_json($rows));
-	$names{"${name}_$_"}++ for @{ $usage{GAUGE} };
+	my @parts = map { my $histogram = $_; map { "${histogram}_$_" } qw(bucket count sum) } @{ $usage{HISTOGRAM} };
+	is_deeply([ sort keys %{ $rows->[0] } ], [ sort keys(%columns), @parts ], "$name: the query returns the columns of the file");
+	my @numbers = (@{ $usage{GAUGE} }, @{ $usage{COUNTER} }, grep { !/_bucket$/ } @parts);
+	ok(@$rows && !wrong($rows, $usage{LABEL}, \@numbers), "$name: the query returns rows with labels and numbers") or diag(encode_json($rows));
+	$names{"${name}_$_"}++ for @{ $usage{GAUGE} }, @{ $usage{COUNTER} }, @parts;
 }
-is($names{$_}, 2, "$_ is in both") for 'pgqrs_health_ok', 'pgqrs_queue_oldest_ready_seconds';
+is($names{$_}, 2, "$_ is in both") for 'pgqrs_health_ok', 'pgqrs_queue_oldest_ready_seconds',
+  (map { "pgqrs_messages_${_}_total" } qw(sent claimed done failed dead cancelled)),
+  (map { my $part = $_; map { "pgqrs_messages_${_}_seconds_$part" } qw(wait work) } qw(bucket sum count));
 
 done_testing();
