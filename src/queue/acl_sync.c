@@ -209,13 +209,21 @@ static const ObjectNeeds functions[] = {
  * reader has that privilege.
  */
 static const ObjectNeeds views[] = {
-	{"pgqrs_dead_letters", READ},	{"pgqrs_events", READ},
-	{"pgqrs_health", MONITOR}, {"pgqrs_histograms", MONITOR}, {"pgqrs_in_flight", MONITOR},
-	{"pgqrs_live_runs", READ},		{"pgqrs_queue_stats", MONITOR},
-	{"pgqrs_queues_list", READ},	{"pgqrs_run_parents", READ},
-	{"pgqrs_runs", READ},			{"pgqrs_schedule_list", READ},
-	{"pgqrs_signals", READ},		{"pgqrs_steps", READ},
-	{"pgqrs_worker_stats", READ},	{"pgqrs_workflow_stats", MONITOR},
+	{"pgqrs_dead_letters", READ},
+	{"pgqrs_events", READ},
+	{"pgqrs_health", MONITOR},
+	{"pgqrs_histograms", MONITOR},
+	{"pgqrs_in_flight", MONITOR},
+	{"pgqrs_live_runs", READ},
+	{"pgqrs_queue_stats", MONITOR},
+	{"pgqrs_queues_list", READ},
+	{"pgqrs_run_parents", READ},
+	{"pgqrs_runs", READ},
+	{"pgqrs_schedule_list", READ},
+	{"pgqrs_signals", READ},
+	{"pgqrs_steps", READ},
+	{"pgqrs_worker_stats", READ},
+	{"pgqrs_workflow_stats", MONITOR},
 	{"pgqrs_workflows_list", READ},
 };
 

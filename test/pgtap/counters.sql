@@ -128,7 +128,8 @@ SELECT pgqrs_step_fail(:id, :held, 's', '{}', retry_after => '0', max_attempts =
 SELECT id, held FROM pg_temp.claim('flow') \gset
 SELECT pgqrs_step_fail(:id, :held, 's', '{}', max_attempts => 2, fail_run => false),
 	pgqrs_sleep(:id, :held, 'z', '1 hour') \gset _
-SELECT is(pg_temp.added('flow'), '1 2 0 1 0 0 2 2', 'a step that fails counts if it ends the claim; waiting ends it, too');
+SELECT is(pg_temp.added('flow'), '1 2 0 1 0 0 2 2',
+	'a step that fails counts if it ends the claim; waiting ends a claim, too');
 SELECT pgqrs_cancel_run(:id) \gset _
 SELECT is(pg_temp.added('flow'), '0 0 0 0 0 1 0 0', 'a cancelled run counts as cancelled');
 SELECT run_id AS id, lease AS held FROM pgqrs_start('flow') \gset
@@ -145,7 +146,8 @@ SELECT is(pg_temp.added('flow'), '0 0 0 0 0 0 0 0', 'a flush changes no counter'
 -- All claims but those that are held have ended, and nothing is counted twice.
 SELECT is(count(*), 0::bigint, 'every claim ended once, and every message once')
 	FROM pgqrs_queue_stats AS s JOIN pg_temp.counted AS c USING (queue)
-	WHERE s.claimed <> c.works + (SELECT count(*) FROM pgqrs_messages AS m WHERE m.queue_id = s.queue_id AND lease IS NOT NULL)
+	WHERE s.claimed <> c.works + (SELECT count(*) FROM pgqrs_messages AS m
+			WHERE m.queue_id = s.queue_id AND lease IS NOT NULL)
 		OR s.claimed <> c.waits
 		OR s.sent <> s.done + s.died + s.cancelled + (SELECT count(*) FROM pgqrs_messages AS m WHERE m.queue_id = s.queue_id);
 

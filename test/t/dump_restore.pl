@@ -74,6 +74,7 @@ INSERT INTO pgqrs_schedules (schedule_id, max_catchup, overlap, priority, enable
 	VALUES (5, 1, 'skip', 0, true, current_user, 'nightly', '@daily', 'UTC', 'flow');
 INSERT INTO pgqrs_schedule_firings VALUES (5, now(), now(), 1);
 INSERT INTO pgqrs_run_events VALUES (7, 1, now(), 'event', '{}');
+INSERT INTO pgqrs_counters VALUES (1, 1, '{1}', '{2}');
 INSERT INTO pgqrs_workflow_run_parents SELECT run_id, run_id + 1000, 'cancel', 'child' FROM held_run;
 SELECT setval('pgqrs_signal_id_seq', 100), setval('pgqrs_schedule_id_seq', 5), setval('pgqrs_event_id_seq', 7);
 SQL
