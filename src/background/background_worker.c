@@ -206,7 +206,11 @@ disk_is_full(void)
 	return false;
 }
 
-/* Runs the due duties.  On a full disk the duty that frees space comes first. */
+/*
+ * Runs the due duties.  On a full disk the duty that frees space comes first.
+ * Counters are flushed after any call of a client, which says nothing of other
+ * work.
+ */
 static void
 run_pass(void)
 {
@@ -214,7 +218,7 @@ run_pass(void)
 	bool any = disk_is_full() && run_if_due(DUTY_RETENTION, done);
 
 	for (int id = 0; id < TIMED_DUTY_COUNT; id++)
-		any |= run_if_due(id, done);
+		any |= run_if_due(id, done) && id != DUTY_COUNTERS;
 	if (!any)
 		return;
 	run_searches(done);

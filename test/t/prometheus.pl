@@ -104,7 +104,7 @@ foreach my $panel (@{ $dashboard->{panels} })
 		(my $query = $target->{expr}) =~ s/\$__rate_interval/1m/g;
 		$query =~ s/\$queue/.*/g;
 		my %found;
-		foreach my $name ($query =~ /\b(pgqrs_[a-z_]+)\b(?!\()/g)
+		foreach my $name ($query =~ /\b(pgqrs_[a-z_]+)/g)
 		{
 			my $has = decode_json(answer("$api/query?query=" . ($name =~ /_$/ ? 'pgqrs_workflow_queued' : $name), sub { 1 }));
 			$found{$name} = @{ $has->{data}{result} };
