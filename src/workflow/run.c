@@ -890,6 +890,13 @@ failed_status(PgqrsRunRows *rows)
 		RUN_CANCELLED;
 }
 
+/* A worker reported a failure of the run or of a step that ends the delivery. */
+static void
+count_failure(PgqrsRunRows *rows)
+{
+	pgqrs_count(rows->message->tts_tableOid, rows->queue.queue_id, COUNT_FAILED, 1);
+}
+
 bool
 pgqrs_run_deliver_to_undo(PgqrsRunRows *rows, bool retry_is_too_late,
 						  NullableDatum error)
@@ -898,21 +905,18 @@ pgqrs_run_deliver_to_undo(PgqrsRunRows *rows, bool retry_is_too_late,
 	{
 		if (!pgqrs_message_is_cancelling(rows->message))
 			return false;
+		if (!error.isnull)
+			count_failure(rows);
 		pgqrs_undo_give_up_lease(rows, error);
 		return true;
 	}
 	if (!pgqrs_undo_is_overdue(rows) &&
 		!(retry_is_too_late && pgqrs_undo_may_begin(rows)))
 		return false;
+	if (!error.isnull)
+		count_failure(rows);
 	pgqrs_undo_request(rows, UNDO_CAUSE_TIMEOUT, NULL, false, error);
 	return true;
-}
-
-/* A worker reported a failure of the run or of a step that ends the delivery. */
-static void
-count_failure(PgqrsRunRows *rows)
-{
-	pgqrs_count(rows->message->tts_tableOid, rows->queue.queue_id, COUNT_FAILED, 1);
 }
 
 /* row: as for store_end(). */
@@ -1079,7 +1083,6 @@ pgqrs_run_fail(int64 run_id, int64 lease, Datum error, bool retryable,
 	}
 	else if (pgqrs_run_deliver_to_undo(&rows, too_late, pgqrs_value(error)))
 	{
-		count_failure(&rows);
 		*retry_at = pgqrs_clock();
 		retry = true;
 	}
