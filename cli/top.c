@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define QUEUES_SQL                                                                                           \
+#define QUEUES_SQL                                                                                \
 	"SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, sent, done, failed" \
 	" FROM pgqrs_queue_stats ORDER BY ready + in_flight DESC, queue LIMIT $1"
 #define WORKERS_SQL                                                                                    \
