@@ -56,7 +56,8 @@ INSERT INTO calls SELECT 'pgqrs_' || function,
 		('cancel_run', 'RID'), ('cancel_runs', '''flow'''), ('replay_runs', '''flow'''),
 		('rerun_runs', '''flow'''), ('acknowledge_cancel', 'ASKED'), ('rerun', 'ENDED'),
 			('delete_run', 'ENDED'),
-		('list_runs', ''), ('schedule', '''s'', ''@yearly'', ''flow'''), ('next_firings', '''@yearly''')) v (function,
+		('list_runs', ''), ('report_page', '''nothing'''),
+			('schedule', '''s'', ''@yearly'', ''flow'''), ('next_firings', '''@yearly''')) v (function,
 			required);
 
 CREATE TEMP VIEW defaulted AS

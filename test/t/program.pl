@@ -143,7 +143,7 @@ sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_
 
 is(pgqrs('--help'), 0, 'there is help');
 my @subcommands = ($out =~ s/.*Sub-commands:\n//sr) =~ /^  ([a-z-]+) /mg;
-is(scalar @subcommands, 17, 'which names each sub-command');
+is(scalar @subcommands, 18, 'which names each sub-command');
 is(printed('--version'), 'pgqrs ' . sql('SELECT pgqrs_version()'), 'the version is that of the extension');
 
 my $share = $node->config_data('--bindir') . '/../share';
