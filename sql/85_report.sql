@@ -489,7 +489,7 @@ CREATE FUNCTION @extschema@.pgqrs_html_family(run_id bigint, is_linked boolean) 
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH RECURSIVE tree (run_id, parent_step_id, depth, path) AS (
-		SELECT run_id, NULL::text, 0, ARRAY[run_id]
+		SELECT r.run_id, NULL::text, 0, ARRAY[r.run_id] FROM @extschema@.pgqrs_get_run(run_id) AS r
 		UNION ALL
 		SELECT p.run_id, p.parent_step_id, t.depth + 1, t.path || p.run_id
 		FROM tree AS t

@@ -108,7 +108,7 @@ my %readers = (
 	"pgqrs_report_answer('{}', 'a', true, 'b')" => "(pgqrs_report_answer('{}', 'a', true, 'b')) IS NOT NULL", "pgqrs_html_style()" => undef, "pgqrs_html_url('a', '{}')" => undef,
 	"pgqrs_html_link('a', '{}', 'b')" => undef, "pgqrs_html_tags('a=b')" => undef, "pgqrs_html_view('a', 'b', '{}', 'c')" => "(pgqrs_html_view('a', 'b', '{}', 'c')) IS NOT NULL",
 	"pgqrs_html_act('cancel', '{}', 'a', 'b')" => undef, "pgqrs_html_fields('cancel')" => undef, "pgqrs_html_form('{}', 'a')" => "(pgqrs_html_form('{}', 'a')) IS NOT NULL",
-	"pgqrs_html_family(1, true)" => "(pgqrs_html_family(1, true)) IS NOT NULL", "pgqrs_html_letters('jobs', 1)" => undef, "pgqrs_html_live_runs(true)" => "(pgqrs_html_live_runs(true)) IS NOT NULL",
+	"pgqrs_html_family($run, true)" => "(pgqrs_html_family($run, true)) IS NOT NULL", "pgqrs_html_letters('jobs', 1)" => undef, "pgqrs_html_live_runs(true)" => "(pgqrs_html_live_runs(true)) IS NOT NULL",
 	"pgqrs_html_workflows(true)" => "(pgqrs_html_workflows(true)) IS NOT NULL", "pgqrs_html_runs_before('flow', '2030-01-01')" => undef, "pgqrs_html_matches('{\"workflow\": \"flow\"}', 1, 1)" => undef,
 	"pgqrs_html_count('{\"workflow\": \"flow\"}')" => undef, "pgqrs_html_overview('{}', NULL)" => "(pgqrs_html_overview('{}', NULL)) IS NOT NULL", "pgqrs_html_queues('{}', NULL)" => "(pgqrs_html_queues('{}', NULL)) IS NOT NULL",
 	"pgqrs_html_runs('{}', NULL)" => "(pgqrs_html_runs('{}', NULL)) IS NOT NULL", "pgqrs_html_run_list('{\"workflow\": \"flow\"}')" => "(pgqrs_html_run_list('{\"workflow\": \"flow\"}')) IS NOT NULL", "pgqrs_html_live_list('{\"workflow\": \"flow\"}')" => "(pgqrs_html_live_list('{\"workflow\": \"flow\"}')) IS NOT NULL",
