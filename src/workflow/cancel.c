@@ -831,11 +831,8 @@ cancel_child(FamilyVisit *f, int64 child, int64 parent)
 	result = check_other_parents(&f->rows, child);
 	if (result == CANCEL_REQUESTED)
 		result = try_cancel(&f->rows, child,
-							psprintf(f->of_undo ? "run " INT64_FORMAT
-												  ", its parent, was asked to stop" :
-												  "run " INT64_FORMAT
-												  ", its parent, has ended",
-									 parent));
+							psprintf("run " INT64_FORMAT ", its parent, %s", parent,
+									 f->of_undo ? "was asked to stop" : "has ended"));
 	if (result == CANCEL_BUSY)
 		f->busy = true;
 	return result;
