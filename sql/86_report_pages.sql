@@ -214,7 +214,7 @@ BEGIN ATOMIC
 					@extschema@.pgqrs_html(text '%s', ARRAY[@extschema@.pgqrs_html_error(r.error)]::text[]),
 					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.completed_at, @extschema@.pgqrs_now())) || ' ago'] ORDER BY r.run_id DESC), text 'No run failed.')
 			FROM @extschema@.pgqrs_list_runs(NULL::text, text 'ERROR', NULL::jsonb, NULL::bigint, 10) AS r)
-		|| '<h2>Workflows<small>the 50 triggered last, by their 100 newest runs that ended</small></h2>' || @extschema@.pgqrs_html_workflows(true)
+		|| '<h2>Workflows<small>50 at most, by their 100 newest runs that ended</small></h2>' || @extschema@.pgqrs_html_workflows(true)
 		|| '<h2>Oldest live runs<small>20 at most</small></h2>' || @extschema@.pgqrs_html_live_runs(true));
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_overview(jsonb, text) IS 'The first page: health, figures, what waits and why, failures, workflows.';

@@ -24,7 +24,7 @@ CREATE FUNCTION pg_temp.has(role text) RETURNS text LANGUAGE sql AS
 $$
 	SELECT concat_ws(' ',
 		pg_temp.as_role(role, 'SELECT count(*) FROM pgqrs_queue_stats'),
-		pg_temp.as_role(role, 'SELECT count(*) FROM pgqrs_worker_stats'),
+		pg_temp.as_role(role, 'SELECT count(owner) FROM pgqrs_worker_stats'),
 		pg_temp.as_role(role, format('SELECT pgqrs_heartbeat(%s)', (SELECT worker_id FROM pgqrs_workers
 			WHERE name = 'w'))),
 		pg_temp.as_role(role, 'SELECT pgqrs_enable_schedule(''flow'', true) IS NOT NULL'))
