@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use Browser;
 use Cwd qw(abs_path);
 use FindBin;
 use IPC::Run;
@@ -14,20 +15,6 @@ use Test::More;
 
 my $node = new_node('report', "fsync = off\n");
 my $dir = PostgreSQL::Test::Utils::tempdir;
-
-# Starts the browser; what it printed, and what it logged.
-sub browse
-{
-	my (@options) = @_;
-	my ($out, $err) = ('', '');
-	local $ENV{HOME} = $dir;
-	IPC::Run::run([ 'chromium', '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
-			'--no-first-run', '--disable-background-networking', '--disable-component-update', '--hide-scrollbars',
-			"--user-data-dir=$dir/profile", '--enable-logging=stderr', '--allow-file-access-from-files', @options ],
-		'<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
-	  or diag($err);
-	return ($out, $err);
-}
 
 # Frames with pages, each of a width and a colour scheme, and a script that
 # tells how each came out, since pages have none themselves.
@@ -84,7 +71,7 @@ for my $name (sort keys %pages)
 		push @frames, map { { name => "$name-$width-$_", page => $name, file => $pages{$name}, width => $width, height => 1600, scheme => $_ } } 'light', 'dark';
 	}
 }
-my ($dom, $log) = browse('--window-size=1400,1600', '--virtual-time-budget=1000', '--dump-dom', frames(@frames));
+my ($dom, $log) = browse($dir, '--window-size=1400,1600', '--virtual-time-budget=1000', '--dump-dom', frames(@frames));
 for my $frame (@frames)
 {
 	my ($found) = $dom =~ m{<p>\Q$frame->{name}\E (.*?)</p>};
@@ -92,14 +79,14 @@ for my $frame (@frames)
 	like($found, qr/^width $frame->{width} scroll $frame->{width} dark $dark back \Q$background{$frame->{scheme}}\E wide none loaded 0 title $title{$frame->{page}} height \d+$/, $frame->{name});
 	next unless $ENV{PGQRS_SCREENSHOTS};
 	my ($height) = $found =~ /height (\d+)/;
-	browse('--window-size=' . ($frame->{width} < 500 ? 500 : $frame->{width}) . ",$height", "--screenshot=$ENV{PGQRS_SCREENSHOTS}/$frame->{name}.png",
+	browse($dir, '--window-size=' . ($frame->{width} < 500 ? 500 : $frame->{width}) . ",$height", "--screenshot=$ENV{PGQRS_SCREENSHOTS}/$frame->{name}.png",
 		frames({ %$frame, height => $height }));
 }
 unlike($log, qr/CONSOLE/, 'the browser logs no message of the report');
 
 # The check finds what it looks for: a page that is too wide and complains.
 append_to_file("$dir/bad.html", '<!DOCTYPE html><html><body style="width: 2000px"><p>wide</p><script>console.error("complaint")</script></body></html>');
-($dom, $log) = browse('--window-size=1400,1600', '--virtual-time-budget=1000', '--dump-dom',
+($dom, $log) = browse($dir, '--window-size=1400,1600', '--virtual-time-budget=1000', '--dump-dom',
 	frames({ name => 'bad', file => abs_path($dir) . '/bad.html', width => 360, height => 1600, scheme => 'light' }));
 like($dom, qr/bad width 360 scroll \d{4} .* wide P /, 'the check finds an element that is too wide');
 like($log, qr/CONSOLE.*complaint/, 'the check finds a message of the console');

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use Browser;
 use Cwd qw(abs_path);
 use FindBin;
 use IO::Select;
@@ -239,21 +240,9 @@ SKIP:
 {
 	skip 'chromium is not installed', 1 unless grep { -x "$_/chromium" } split /:/, $ENV{PATH};
 	mkdir "$dir/pages";
-	sub browse
-	{
-		my (@options) = @_;
-		my ($out, $err) = ('', '');
-		local $ENV{HOME} = $dir;
-		IPC::Run::run([ 'chromium', '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
-				'--no-first-run', '--disable-background-networking', '--disable-component-update', '--hide-scrollbars',
-				"--user-data-dir=$dir/profile", '--enable-logging=stderr', '--allow-file-access-from-files', @options ],
-			'<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
-		  or diag($err);
-		return ($out, $err);
-	}
 
 	# with the server, which tells what may be loaded
-	my ($dom, $log) = browse('--dump-dom', "http://$server->{host}/?token=$server->{token}");
+	my ($dom, $log) = browse($dir, '--dump-dom', "http://$server->{host}/?token=$server->{token}");
 	like($dom, qr{<h1>postgres</h1>}, 'a browser gets to the first page');
 	unlike($log, qr/CONSOLE/, 'the policy forbids nothing that the page needs');
 
@@ -293,7 +282,7 @@ SKIP:
 }</script>
 HTML
 	my %background = (light => 'rgb(252, 252, 250)', dark => 'rgb(21, 22, 24)');
-	($dom, $log) = browse('--window-size=1400,1600', '--virtual-time-budget=2000', '--dump-dom', "file://$dir/frames.html");
+	($dom, $log) = browse($dir, '--window-size=1400,1600', '--virtual-time-budget=2000', '--dump-dom', "file://$dir/frames.html");
 	for my $frame (@frames)
 	{
 		my ($found) = $dom =~ m{<p>\Q$frame->{name}\E (.*?)</p>};
