@@ -171,7 +171,7 @@ UPDATE pgqrs_workflow_runs SET workflow_id = w.workflow_id FROM pgqrs_workflows 
 UPDATE pgqrs_archive SET queue_id = w.workflow_id FROM pgqrs_workflows AS w WHERE w.name = 'rare.old.' || message_id
 	AND message_id <= 5;
 ANALYZE pgqrs_workflow_runs;
-SELECT cmp_ok(buffers('SELECT pgqrs_report()'), '<', 10000,
+SELECT cmp_ok(buffers('SELECT pgqrs_report()'), '<', 7000,
 	'pgqrs_report() reads few buffers, also for workflows without recent runs');
 
 -- A run that is replayed is QUEUED again.
