@@ -30,6 +30,12 @@ sub health
 	return sql("SELECT concat_ws('|', value, ok) FROM pgqrs_health WHERE item = '$item'");
 }
 
+# Claims all that is ready and archives it, so that no lease ends later in the test.
+sub taken
+{
+	return sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10), LATERAL pgqrs_archive_message(message_id, lease)");
+}
+
 # A client that sends and archives all the time, so that the background worker
 # is never idle.
 sub traffic
@@ -67,7 +73,7 @@ step_clock($node, '0');
 await("value LIKE 'went back by 01:00:0%' AND ok FROM pgqrs_health WHERE item = 'clock'", 'pgqrs_health says by how much the clock went back');
 await("value = 'none' AND ok FROM pgqrs_health WHERE item = 'work sent from the future'", 'pgqrs_health says that no work is left from the wrong time');
 await("count(*) >= 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'messages that were ready under the wrong clock are ready after the step back');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns these messages in order, and not the delayed one');
+is(taken(), '1 2 3', 'a claim returns these messages in order, and not the delayed one');
 is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '1 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'the delayed message is due within the delay that the sender asked for');
 await("count(*) = 1 FROM pgqrs_dequeue('leases')", 'a lease of the wrong time ends');
 await("status = 'ERROR' FROM pgqrs_result($limited)", 'a run of the wrong time ends at its deadline');
@@ -127,7 +133,7 @@ $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '0'");
 $node->restart;
 await("count(*) = 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'messages are ready after a step back while the server was down');
 await("status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies", 'a worker that called before that step is stopped');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns the messages in order after that step');
+is(taken(), '1 2 3', 'a claim returns the messages in order after that step');
 
 # The server started while the clock was wrong.
 $node->append_conf('postgresql.conf', "pgqrs.clock_offset = '24h'");
@@ -149,7 +155,7 @@ $node->reload;
 await("pgqrs_now() < now() + interval '1 min'", 'not preloaded: a session takes over the right time');
 is(health('work sent from the future'), '3 of the newest 1000 messages|f', 'pgqrs_health counts messages that were sent from the future');
 is(sql("SELECT pgqrs_maintain() ->> 'messages_realigned'"), '3', 'pgqrs_maintain() moves these messages to the present');
-is(sql("SELECT string_agg(payload::text, ' ') FROM pgqrs_dequeue('jobs', batch_size => 10)"), '1 2 3', 'a claim returns the moved messages in order');
+is(taken(), '1 2 3', 'a claim returns the moved messages in order');
 await("pgqrs_maintain() IS NOT NULL AND (SELECT status = 'STOPPED' FROM pgqrs_workers WHERE worker_id = $dies)", 'pgqrs_maintain() stops a worker that called only in the future');
 await("next_fire_at <= pgqrs_now() + interval '1 min' FROM pgqrs_schedule_list WHERE name = 'made ahead'", 'a schedule of the future fires next within a minute');
 
