@@ -144,7 +144,8 @@ start_job(Job *job)
 
 /*
  * What was claimed and not started when the worker is to stop is not named in a
- * poll any more, which gives it back.
+ * poll any more, which gives it back.  A run that was cancelled meanwhile ends
+ * without its command.
  */
 void
 start_waiting_jobs(void)
@@ -155,6 +156,11 @@ start_waiting_jobs(void)
 			continue;
 		if (is_draining() || job->is_gone)
 			free_job(job);
+		else if (job->is_cancelled)
+		{
+			job->end = END_ACKNOWLEDGE;
+			job->state = JOB_ENDING;
+		}
 		else if (worker.running < worker.concurrency)
 			start_job(job);
 	}

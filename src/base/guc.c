@@ -107,8 +107,8 @@ pgqrs_guc_init(void)
 							   GUC_LIST_INPUT, check_databases, NULL, NULL);
 
 	DefineCustomIntVariable("pgqrs.heartbeat_flush",
-							"Longest time a worker's sign of life may go unwritten.",
-							"At most one row is written per worker in this time. A third of pgqrs.worker_timeout is used where that is less.",
+							"Longest time for which a worker's sign of life and the counters of queues may go unwritten.",
+							"At most one row is written per worker and queue in this time. A third of pgqrs.worker_timeout is used where that is less.",
 							&pgqrs_heartbeat_flush, 10000, 100, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 

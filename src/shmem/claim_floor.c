@@ -10,7 +10,7 @@
  * has a key at or above its floor.
  *
  * Runs in every backend that writes or claims messages.  Uses shared memory
- * only: a spinlock guards each floor, floors_lock guards the list of floors.
+ * only: a spinlock guards each floor, shared->lock guards the list of floors.
  * published_keys.c keeps the keys that transactions publish, floor_gaps.c the
  * gaps of a floor, floor_counters.c the counts.
  *
@@ -211,7 +211,7 @@ floor_is(const PgqrsFloor *floor, int64 queue_id, int16 priority)
 }
 
 /*
- * Finds a floor.  Without floors_lock the slot may belong to another queue by
+ * Finds a floor.  Without shared->lock the slot may belong to another queue by
  * the time its spinlock is held, see floor_is().
  */
 static PgqrsFloor *
@@ -222,7 +222,7 @@ look_up_floor(int64 queue_id, int16 priority)
 	return at < 0 ? NULL : &shared->floors[at];
 }
 
-/* Removes a floor; floors_lock is held exclusively. */
+/* Removes a floor; shared->lock is held exclusively. */
 static void
 forget_floor(PgqrsFloor *floor)
 {

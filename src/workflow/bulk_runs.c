@@ -9,6 +9,9 @@
  *
  * Runs in ERROR and CANCELLED are found by an index of the archive, since they
  * are rare, others by the runs of the workflow.
+ *
+ * The lock on the table of messages comes before the lookup of the workflow, so
+ * that its deletion without force waits for the call; see docs/design/lock-order.md.
  */
 #include "workflow/bulk_runs.h"
 
@@ -214,14 +217,19 @@ PgqrsRunsChanged
 pgqrs_bulk_replay(const char *name, const PgqrsRunsFilter *filter, int max_rows)
 {
 	BulkChange change = {.workflow = name, .status = RUN_ERROR};
+	PgqrsTable *messages;
 	PgqrsWorkflow workflow;
 	PgqrsInt64List ids = {0};
+	PgqrsRunsChanged result;
 
 	pgqrs_require_writable();
+	messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	pgqrs_workflow_require(name, PRIVILEGE_ADMIN, &workflow);
 	if (filter->status < 0 || filter->status == RUN_ERROR)
 		ids = find_ended_runs(workflow.workflow_id, filter, RUN_ERROR, max_rows);
-	return change_runs(&change, ids, max_rows, replay_chunk);
+	result = change_runs(&change, ids, max_rows, replay_chunk);
+	pgqrs_table_close(messages);
+	return result;
 }
 
 PgqrsRunsChanged
@@ -233,12 +241,17 @@ pgqrs_bulk_rerun(const char *name, const PgqrsRunsFilter *filter,
 		.rerun = {.input = PGQRS_NULL, .keep_finished = from_failed},
 		.status = filter->status < 0 ? RUN_ERROR : filter->status,
 	};
+	PgqrsTable *messages;
 	PgqrsWorkflow workflow;
 	PgqrsInt64List ids = {0};
+	PgqrsRunsChanged result;
 
 	pgqrs_require_writable();
+	messages = pgqrs_table_open(TABLE_MESSAGES, true);
 	pgqrs_workflow_require(name, PRIVILEGE_TRIGGER, &workflow);
 	if (pgqrs_run_is_terminal(change.status))
 		ids = find_ended_runs(workflow.workflow_id, filter, change.status, max_rows);
-	return change_runs(&change, ids, max_rows, rerun_chunk);
+	result = change_runs(&change, ids, max_rows, rerun_chunk);
+	pgqrs_table_close(messages);
+	return result;
 }

@@ -798,7 +798,7 @@ add_children(FamilyVisit *f, int64 parent, int64 *after, PgqrsInt64List *childre
 }
 
 /*
- * CANCEL_ASKED if the child is to be cancelled although it may have several
+ * CANCEL_REQUESTED if the child is to be cancelled although it may have several
  * parents.  The lock on its message orders two parents that end at the same
  * time, so that the second one sees the first.
  */

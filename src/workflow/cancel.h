@@ -51,9 +51,9 @@ extern void pgqrs_cancel_or_set_visibility(int64 message_id,
 extern void pgqrs_cancel_delete(int64 run_id, const char *reason);
 
 /*
- * Cancels the children of a run that ended in another way than SUCCESS, and
- * their children, without waiting for locks and within limits; background
- * passes cancel the rest.  Does nothing for any other run.
+ * Cancels the children of a run that ended in another way than SUCCESS, or whose
+ * undo was requested, and their children, without waiting for locks and within
+ * limits; background passes cancel the rest.  Does nothing for any other run.
  */
 extern void pgqrs_cancel_children(int64 run_id);
 

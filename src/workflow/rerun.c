@@ -39,15 +39,23 @@ check_ended(TupleTableSlot *run, int64 run_id)
 				 errhint("Wait until the run has ended, or cancel it with pgqrs_cancel_run().")));
 }
 
-/* The steps of such a run are no longer what they say. */
-static void
-refuse_undone(TupleTableSlot *run, int64 run_id)
+/* An undo that has failed may have undone some of the steps. */
+static bool
+can_keep_steps(TupleTableSlot *run)
 {
-	if (!pgqrs_is_null(run, Runs_undone))
+	return pgqrs_is_null(run, Runs_undo_cause);
+}
+
+static void
+require_kept_steps(TupleTableSlot *run, int64 run_id)
+{
+	if (!can_keep_steps(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("run " INT64_FORMAT " was undone", run_id),
-				 errdetail("Its finished steps are undone."),
+				 errmsg("run " INT64_FORMAT " was asked to undo its steps", run_id),
+				 pgqrs_is_null(run, Runs_undone) ?
+					 errdetail("Some of its finished steps may be undone.") :
+					 errdetail("Its finished steps are undone."),
 				 errhint("Rerun it from the beginning.")));
 }
 
@@ -140,8 +148,7 @@ static bool
 is_kept(const StepCopy *c, TupleTableSlot *step)
 {
 	if (pgqrs_enum_value(ENUM_STEP_STATUS, pgqrs_get(step, Steps_status)) !=
-			STEP_SUCCESS ||
-		!pgqrs_is_null(step, Steps_undo)) /* the new run undoes nothing */
+		STEP_SUCCESS)
 		return false;
 	if (!c->rerun->keep_finished)
 		return pgqrs_get_time(step, Steps_started_at) < c->from;
@@ -273,7 +280,7 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 		read_from_step(&c);
 	lock_ended(&rows, run_id);
 	if (rerun->keep_finished || rerun->from_step != NULL)
-		refuse_undone(rows.run, run_id);
+		require_kept_steps(rows.run, run_id);
 	if (rerun->from_step != NULL)
 		read_from_step(&c);
 	fill_rerun(&r, rows.run, run_id, rerun);
@@ -287,7 +294,7 @@ pgqrs_rerun_start(int64 run_id, const PgqrsRerun *rerun)
 
 /*
  * The lock on the run keeps two calls from starting a rerun of it each.  The steps
- * of a run that was undone cannot be kept.
+ * of a run that was asked to undo them cannot be kept.
  */
 bool
 pgqrs_rerun_once(const char *workflow, int64 run_id, PgqrsRunStatus status,
@@ -305,7 +312,7 @@ pgqrs_rerun_once(const char *workflow, int64 run_id, PgqrsRunStatus status,
 	run = pgqrs_table_slot(c.runs);
 	started = pgqrs_row_fetch_locked(c.runs, run_id, LockTupleNoKeyExclusive, run) &&
 		pgqrs_run_status(run) == status && pgqrs_is_null(run, Runs_deleted_at) &&
-		(!rerun->keep_finished || pgqrs_is_null(run, Runs_undone)) &&
+		(!rerun->keep_finished || can_keep_steps(run)) &&
 		!pgqrs_row_fetch(c.runs, INDEX_RUNS_RERUN, 1, &key, c.run);
 	if (started)
 	{

@@ -753,7 +753,7 @@ outcome_of_status(PgqrsRunStatus status)
  * cancelled are left; cancel.c cancels them.
  */
 static void
-note_children_left(PgqrsRunRows *rows, int64 after)
+note_children_left(PgqrsRunRows *rows)
 {
 	Datum id = pgqrs_get(rows->run, Runs_run_id);
 	PgqrsTable *archive = rows->messages->archive;
@@ -825,11 +825,9 @@ store_end(PgqrsRunRows *rows, PgqrsRow *row, PgqrsRunStatus status,
 								  outcome_of_status(status), rows->failures, error);
 	audit_end(row, status, error);
 	pgqrs_outbox_send(rows->messages, &rows->queue, row);
-	if (!pgqrs_is_null(rows->message, Messages_children_after))
-		note_children_left(rows,
-						   pgqrs_get_int64(rows->message, Messages_children_after));
-	else if (status != RUN_SUCCESS && row->nulls[Runs_undone - 1])
-		note_children_left(rows, 0);
+	if (!pgqrs_is_null(rows->message, Messages_children_after) ||
+		(status != RUN_SUCCESS && row->nulls[Runs_undone - 1]))
+		note_children_left(rows);
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id))
 		pgqrs_run_wakeup_sent(pgqrs_get_int64(rows->run, Runs_parent_run_id));
 	if (!pgqrs_is_null(rows->run, Runs_parent_run_id) ||

@@ -24,7 +24,7 @@ typedef struct PgqrsRunsFilter
 typedef struct PgqrsRunsChanged
 {
 	int64 changed;
-	int64 skipped; /* changed by another transaction first */
+	int64 skipped; /* changed by another transaction first, or cannot be changed so */
 	int64 last; /* pass it as after_run_id to continue; 0: no more runs match */
 } PgqrsRunsChanged;
 

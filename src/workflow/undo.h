@@ -25,8 +25,9 @@ extern bool pgqrs_undo_is_overdue(PgqrsRunRows *rows);
 /*
  * Requests the undo.  keep_lease: its holder is asked to stop; otherwise a lease
  * ends, the message is locked exclusively, and the run becomes claimable.  error:
- * of the failure that ends the lease; it stays the message's last error.  The
- * caller calls pgqrs_cancel_children() once it waits for no more locks.
+ * of the failure that ends the lease; it stays the message's last error.  A
+ * caller that may wait calls pgqrs_cancel_children() once it waits for no more
+ * locks; of other callers background work visits the children.
  */
 extern void pgqrs_undo_request(PgqrsRunRows *rows, PgqrsUndoCause cause,
 							   const char *reason, bool keep_lease,

@@ -414,9 +414,15 @@ SELECT isnt(pgqrs_fail_run(:run, :lease, '{}', true, '0'), NULL,
 SELECT pg_temp.undo(:run) AS lease \gset
 SELECT pgqrs_step_complete(:run, :lease, 'refund', '1'), pgqrs_step_complete(:run, :lease, 'mail', '1'),
 	pgqrs_fail_run(:run, :lease, '{}') \g /dev/null
-SELECT pgqrs_rerun(:run, keep_finished => true) AS again \gset
-SELECT is_empty(format('SELECT step_id FROM pgqrs_list_steps(%s)', :'again'),
-	'a rerun takes over no step of an undo that failed');
+SELECT is(pg_temp.call('pgqrs_rerun(RUN, keep_finished => true)', :run, 0),
+	'PQ016 Some of its finished steps may be undone.', 'a run whose undo failed is not rerun with its steps');
+SELECT is(pg_temp.call('pgqrs_rerun(RUN, from_step => ''mail'')', :run, 0),
+	'PQ016 Some of its finished steps may be undone.', 'nor from a step');
+SELECT created_at AS since FROM pgqrs_workflow_runs WHERE run_id = :run \gset
+SELECT results_eq(format('SELECT changed, skipped FROM pgqrs_rerun_runs(''job'', created_after => %L)', :'since'),
+	'VALUES (0::bigint, 1::bigint)', 'a call for many passes over it');
+SELECT is(changed, 1::bigint, 'unless it reruns from the beginning')
+	FROM pgqrs_rerun_runs('job', created_after => :'since', from_failed => false);
 
 --
 -- Settings
