@@ -20,8 +20,6 @@
 #include "miscadmin.h"
 #include "store/scan.h"
 #include "store/table.h"
-#include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "workflow/dead_letter.h"
 #include "workflow/rerun.h"
@@ -30,19 +28,6 @@
 
 /* Runs that are changed with the same open tables. */
 #define RUNS_PER_CHUNK 100
-
-bool
-pgqrs_runs_filter_matches(const PgqrsRunsFilter *filter, TupleTableSlot *run)
-{
-	TimestampTz created = pgqrs_get_time(run, Runs_created_at);
-
-	if (created < filter->created_after || created >= filter->created_before)
-		return false;
-	return filter->tags.isnull ||
-		(!pgqrs_is_null(run, Runs_tags) &&
-		 DatumGetBool(DirectFunctionCall2(jsonb_contains, pgqrs_get(run, Runs_tags),
-										  filter->tags.value)));
-}
 
 /*
  * Finding
