@@ -147,7 +147,7 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_style() IS
 'The style sheet of the reports.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_document(title text, head text, body text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
@@ -157,15 +157,23 @@ BEGIN ATOMIC
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta name="color-scheme" content="light dark"/>
 <title>%s</title>
-<style>
 $html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
-		|| @extschema@.pgqrs_html_style() || text $html$</style>
-</head>
+		|| head || text '</head>
 <body>
-$html$ || body || @extschema@.pgqrs_html(text '
-<footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see changes.</footer>
+' || body || text '
 </body>
-</html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
+</html>';
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_document(text, text, text) IS
+'An HTML document in the encoding of the client. title: not escaped; head, body: HTML.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_page(title text, at timestamptz, body text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html_document(title, '<style>' || @extschema@.pgqrs_html_style() || '</style>',
+		body || @extschema@.pgqrs_html(text '
+<footer>Made by pgqrs %s in the database %s at %s. A page does not change: make another one to see changes.</footer>',
+			ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]));
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_page(text, timestamptz, text) IS
 'An HTML page in the style of the reports. title: not escaped; body: HTML; at: the time of its creation.';
@@ -305,6 +313,35 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_link(text, jsonb, text) IS
 'A link to a page with parameters; NULL without a label.';
 
+CREATE FUNCTION @extschema@.pgqrs_html_health() RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT CASE WHEN pg_catalog.bool_and(h.ok IS DISTINCT FROM false) THEN '<p class="ok">Nothing needs attention.</p>'
+			ELSE '<ul class="health">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><strong>%s: %s</strong><p>%s</p></li>', ARRAY[h.item, h.value, h.hint]::text[]), '') FILTER (WHERE NOT h.ok) || '</ul>' END
+		|| '<details><summary>All checks</summary>'
+		|| @extschema@.pgqrs_html_table('{item,is,value}'::text[], pg_catalog.array_agg(ARRAY[@extschema@.pgqrs_html(text '%s', ARRAY[h.item]::text[]),
+				CASE h.ok WHEN true THEN '<span class="b ok">ok</span>' WHEN false THEN '<span class="b bad">not ok</span>' ELSE '<span class="b">not known</span>' END,
+				@extschema@.pgqrs_html(text '%s', ARRAY[h.value]::text[])]), text '') || '</details>'
+	FROM @extschema@.pgqrs_health AS h;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_health() IS
+'The items of pgqrs_health that need attention as a list, and all items as a table.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_figures(ready numeric, oldest_ready interval, in_flight numeric, delayed numeric, dead numeric, live_workers bigint) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.format('<dl class="figures">%s</dl>', pg_catalog.string_agg(pg_catalog.format('<div><dt>%s</dt><dd%s>%s</dd></div>', f.name, f.class, f.value), ''))
+	FROM (
+		VALUES ('ready', '', COALESCE(ready, 0)::text), ('oldest ready', '', COALESCE(@extschema@.pgqrs_html_duration(oldest_ready), '&#8211;')),
+			('in flight', '', COALESCE(in_flight, 0)::text), ('delayed or waiting', '', COALESCE(delayed, 0)::text),
+			('dead', CASE WHEN dead > 0 THEN ' class="bad"' END, COALESCE(dead, 0)::text),
+			('live workers', '', live_workers::text)
+	) AS f (name, class, value)
+	WHERE f.value IS NOT NULL;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_figures(numeric, interval, numeric, numeric, numeric, bigint) IS
+'Sums over queues as a row of figures; NULL is 0 for messages, and leaves out the live workers.';
+
 CREATE FUNCTION @extschema@.pgqrs_html_workflows(is_linked boolean) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -388,29 +425,10 @@ BEGIN ATOMIC
 			'<a href="#live">Live runs</a><a href="#slow">Slowest runs</a><a href="#failing">Failures</a><a href="#letters">Dead letters</a><a href="#workers">Workers</a><a href="#schedules">Schedules</a></nav></header><main>', ARRAY[
 			pg_catalog.current_database(), pg_catalog.to_char(c.now, 'YYYY-MM-DD HH24:MI:SS TZ')]::text[])
 
-		-- health
-		|| (SELECT CASE WHEN pg_catalog.bool_and(h.ok IS DISTINCT FROM false)
-					THEN '<h2 id="health">Health<small class="ok">nothing needs attention</small></h2>'
-					ELSE '<h2 id="health">Health</h2><ul class="health">'
-						|| pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><strong>%s: %s</strong><p>%s</p></li>', ARRAY[h.item, h.value, h.hint]::text[]), '') FILTER (WHERE NOT h.ok) || '</ul>' END
-				|| '<details><summary>All checks</summary>'
-				|| @extschema@.pgqrs_html_table('{item,is,value}'::text[], pg_catalog.array_agg(ARRAY[@extschema@.pgqrs_html(text '%s', ARRAY[h.item]::text[]),
-						CASE h.ok WHEN true THEN '<span class="b ok">ok</span>' WHEN false THEN '<span class="b bad">not ok</span>' ELSE '<span class="b">not known</span>' END,
-						@extschema@.pgqrs_html(text '%s', ARRAY[h.value]::text[])]), text '') || '</details>'
-			FROM @extschema@.pgqrs_health AS h)
-
-		-- in figures
-		|| (SELECT pg_catalog.format('<dl class="figures">%s</dl>', pg_catalog.string_agg(pg_catalog.format('<div><dt>%s</dt><dd%s>%s</dd></div>', f.name, f.class, f.value), ''))
-			FROM (
-				SELECT pg_catalog.sum(q.ready) AS ready, pg_catalog.sum(q.delayed) AS delayed, pg_catalog.sum(q.in_flight) AS in_flight, pg_catalog.sum(q.dead) AS dead, pg_catalog.max(q.oldest_ready_age) AS oldest
-				FROM queues AS q
-			) AS q
-				CROSS JOIN LATERAL (
-					VALUES ('ready', '', COALESCE(q.ready, 0)::text), ('oldest ready', '', COALESCE(@extschema@.pgqrs_html_duration(q.oldest), '&#8211;')),
-						('in flight', '', COALESCE(q.in_flight, 0)::text), ('delayed or waiting', '', COALESCE(q.delayed, 0)::text),
-						('dead', CASE WHEN q.dead > 0 THEN ' class="bad"' END, COALESCE(q.dead, 0)::text),
-						('live workers', '', (SELECT pg_catalog.count(*) FROM workers AS w WHERE w.stopped_at IS NULL AND NOT w.silent)::text)
-				) AS f (name, class, value))
+		|| '<h2 id="health">Health</h2>' || @extschema@.pgqrs_html_health()
+		|| (SELECT @extschema@.pgqrs_html_figures(pg_catalog.sum(q.ready), pg_catalog.max(q.oldest_ready_age), pg_catalog.sum(q.in_flight), pg_catalog.sum(q.delayed), pg_catalog.sum(q.dead),
+				(SELECT pg_catalog.count(*) FROM workers AS w WHERE w.stopped_at IS NULL AND NOT w.silent))
+			FROM queues AS q)
 
 		|| CASE WHEN pg_catalog.has_table_privilege('@extschema@.pgqrs_archive'::pg_catalog.regclass, 'SELECT') THEN @extschema@.pgqrs_report_hour(c.now) ELSE '' END
 

@@ -37,19 +37,10 @@ COMMENT ON FUNCTION @extschema@.pgqrs_report_style() IS
 CREATE FUNCTION @extschema@.pgqrs_html_view(title text, page text, parameters jsonb, body text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="%s"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta name="color-scheme" content="light dark"/>
-<title>%s - pgqrs</title>
-<link rel="stylesheet" href="style.css"/>
-$html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
-		|| CASE WHEN page IS NOT NULL AND parameters ->> 'refresh' = '5' THEN '<meta http-equiv="refresh" content="5"/>' ELSE '' END
-		|| '</head>
-<body>
-<header class="site"><div><a class="skip" href="#main">Skip to the page</a><strong>pgqrs</strong><nav aria-label="Pages">'
+	SELECT @extschema@.pgqrs_html_document(title || ' - pgqrs',
+		'<link rel="stylesheet" href="style.css"/>
+' || CASE WHEN page IS NOT NULL AND parameters ->> 'refresh' = '5' THEN '<meta http-equiv="refresh" content="5"/>' ELSE '' END,
+		'<header class="site"><div><a class="skip" href="#main">Skip to the page</a><strong>pgqrs</strong><nav aria-label="Pages">'
 		|| (SELECT pg_catalog.string_agg(pg_catalog.format('<a href="%s"%s>%s</a>',
 					@extschema@.pgqrs_html_url(n.page, pg_catalog.jsonb_build_object('refresh', parameters ->> 'refresh')),
 					CASE WHEN n.page = pgqrs_html_view.page THEN ' aria-current="page"' END, n.title), '' ORDER BY n.n)
@@ -61,9 +52,8 @@ $html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.
 		|| '</div></header>
 <main id="main">' || body || '</main>'
 		|| @extschema@.pgqrs_html(text '
-<footer>pgqrs %s, database %s as role %s, at %s</footer>
-</body>
-</html>', ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), current_user, pg_catalog.to_char(@extschema@.pgqrs_now(), 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]);
+<footer>pgqrs %s, database %s as role %s, at %s</footer>',
+			ARRAY[@extschema@.pgqrs_version(), pg_catalog.current_database(), current_user, pg_catalog.to_char(@extschema@.pgqrs_now(), 'YYYY-MM-DD HH24:MI:SS TZ')]::text[]));
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_view(text, text, jsonb, text) IS
 'The frame of a page of pgqrs_report_page(). page: its address, NULL if it must not be asked for again; body: HTML.';
@@ -185,23 +175,9 @@ BEGIN ATOMIC
 	)
 	SELECT @extschema@.pgqrs_html_view(text 'Overview', text '.', parameters,
 		@extschema@.pgqrs_html(text '<h1>%s</h1>', ARRAY[pg_catalog.current_database()]::text[])
-		|| (SELECT CASE WHEN pg_catalog.bool_and(h.ok IS DISTINCT FROM false) THEN '<p class="ok">Nothing needs attention.</p>'
-					ELSE '<ul class="health">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><strong>%s: %s</strong><p>%s</p></li>', ARRAY[h.item, h.value, h.hint]::text[]), '') FILTER (WHERE NOT h.ok) || '</ul>' END
-				|| '<details><summary>All checks</summary>'
-				|| @extschema@.pgqrs_html_table('{item,is,value}'::text[], pg_catalog.array_agg(ARRAY[@extschema@.pgqrs_html(text '%s', ARRAY[h.item]::text[]),
-						CASE h.ok WHEN true THEN '<span class="b ok">ok</span>' WHEN false THEN '<span class="b bad">not ok</span>' ELSE '<span class="b">not known</span>' END,
-						@extschema@.pgqrs_html(text '%s', ARRAY[h.value]::text[])]), text '') || '</details>'
-			FROM @extschema@.pgqrs_health AS h)
-		|| (SELECT pg_catalog.format('<dl class="figures">%s</dl>', pg_catalog.string_agg(pg_catalog.format('<div><dt>%s</dt><dd%s>%s</dd></div>', f.name, f.class, f.value), ''))
-			FROM (
-				SELECT pg_catalog.sum(q.ready) AS ready, pg_catalog.sum(q.delayed) AS delayed, pg_catalog.sum(q.in_flight) AS in_flight, pg_catalog.sum(q.dead) AS dead, pg_catalog.max(q.oldest_ready_age) AS oldest
-				FROM queues AS q
-			) AS q
-				CROSS JOIN LATERAL (
-					VALUES ('ready', '', COALESCE(q.ready, 0)::text), ('oldest ready', '', COALESCE(@extschema@.pgqrs_html_duration(q.oldest), '&#8211;')),
-						('in flight', '', COALESCE(q.in_flight, 0)::text), ('delayed or waiting', '', COALESCE(q.delayed, 0)::text),
-						('dead', CASE WHEN q.dead > 0 THEN ' class="bad"' END, COALESCE(q.dead, 0)::text)
-				) AS f (name, class, value))
+		|| @extschema@.pgqrs_html_health()
+		|| (SELECT @extschema@.pgqrs_html_figures(pg_catalog.sum(q.ready), pg_catalog.max(q.oldest_ready_age), pg_catalog.sum(q.in_flight), pg_catalog.sum(q.delayed), pg_catalog.sum(q.dead), NULL::bigint)
+			FROM queues AS q)
 		|| '<h2>Longest waits<small>queues whose oldest ready message is due for over a second, and why; 10 at most</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{queue,#ready,#oldest,why}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html_link(text 'queue', pg_catalog.jsonb_build_object('queue', q.queue), q.queue), q.ready::text, @extschema@.pgqrs_html_duration(q.oldest_ready_age),

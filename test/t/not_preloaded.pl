@@ -103,6 +103,7 @@ my %readers = (
 	"pgqrs_background_stats()" => undef, "pgqrs_floor_stats()" => undef, "pgqrs_count_messages(1)" => '(pgqrs_count_messages(1)).ready', "pgqrs_counters_of(1)" => undef, "pgqrs_count_runs(2)" => '(pgqrs_count_runs(2)).success', "pgqrs_role_of(0, 'none')" => undef, "pgqrs_now()" => 'pgqrs_now() > \'2020-01-01\'',
 	"pgqrs_report()" => "pgqrs_report() LIKE '%</html>'", "pgqrs_report_run($run)" => "pgqrs_report_run($run) LIKE '%</html>'",
 	"pgqrs_report_hour(now())" => "pgqrs_report_hour(now()) LIKE '<h2 id=\"hour\">%'", "pgqrs_html('%s', '{a}')" => undef, "pgqrs_html_duration('1 s')" => undef, "pgqrs_html_error('1')" => undef,
+	"pgqrs_html_document('a', 'b', 'c')" => undef, "pgqrs_html_figures(1, '1 s', 1, 1, 1, 1)" => undef, "pgqrs_html_health()" => "(pgqrs_html_health()) IS NOT NULL",
 	"pgqrs_html_page('a', '2030-01-01', 'b')" => undef, "pgqrs_html_plot('a', 'b', 'c', '{1}', '{1}', 'd', 'e', 'f')" => undef,
 	"pgqrs_report_page('')" => "(pgqrs_report_page('')) IS NOT NULL", "pgqrs_report_style()" => undef, "pgqrs_report_action('{}')" => undef,
 	"pgqrs_report_answer('{}', 'a', true, 'b')" => "(pgqrs_report_answer('{}', 'a', true, 'b')) IS NOT NULL", "pgqrs_html_style()" => undef, "pgqrs_html_url('a', '{}')" => undef,
