@@ -16,7 +16,7 @@
 #include "fmgr.h"
 #include "queue/options.h"
 #include "utils/timestamp.h"
-#include "workflow/run.h"
+#include "workflow/run_trigger.h"
 
 #define PGQRS_MAX_BATCH	   10000
 #define PGQRS_MAX_PRIORITY 100

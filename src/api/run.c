@@ -17,6 +17,7 @@
 #include "workflow/cancel.h"
 #include "workflow/rerun.h"
 #include "workflow/run.h"
+#include "workflow/run_trigger.h"
 
 PG_FUNCTION_INFO_V1(sql_trigger);
 Datum

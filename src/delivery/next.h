@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "delivery/claim.h"
+#include "workflow/run_trigger.h"
 
 /* Work that was done: messages to archive, runs to complete. */
 typedef struct PgqrsDone

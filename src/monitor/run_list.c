@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "workflow/run.h"
+#include "workflow/run_trigger.h"
 #include "workflow/step_list.h"
 #include "workflow/workflow.h"
 

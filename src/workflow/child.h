@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "base/json.h"
+#include "workflow/run_trigger.h"
 #include "workflow/step.h"
 
 /*

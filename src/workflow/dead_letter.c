@@ -22,6 +22,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "workflow/run.h"
+#include "workflow/run_trigger.h"
 #include "workflow/step.h"
 
 typedef struct Replay

@@ -23,6 +23,7 @@
 #include "utils/timestamp.h"
 #include "workflow/child.h"
 #include "workflow/run.h"
+#include "workflow/run_trigger.h"
 #include "workflow/step.h"
 
 static void

@@ -35,6 +35,7 @@
 #include "workflow/cancel.h"
 #include "workflow/cron_expr.h"
 #include "workflow/run.h"
+#include "workflow/run_trigger.h"
 
 /* Schedules per tick. */
 #define MAX_SCHEDULES 1000
