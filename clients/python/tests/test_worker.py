@@ -99,34 +99,8 @@ def test_a_cancel_ends_a_thread_at_its_next_step(app, name):
             handle.result(60)
 
 
-def test_a_lost_lease_stops_the_task_and_changes_nothing(app, name, db):
-    started, stopped = threading.Event(), threading.Event()
-    deliveries = []
-
-    @app.workflow(name=name)
-    async def flow(ctx):
-        deliveries.append(ctx.attempt)
-        if len(deliveries) > 1:
-            return 'second'
-
-        async def long():
-            started.set()
-            try:
-                await asyncio.sleep(600)
-            finally:
-                stopped.set()
-        await ctx.step('long', long)
-
-    app.install()
-    handle = app.start(flow)
-    with working(app):
-        assert started.wait(60)
-        db.execute('SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek(%s)', (name,))
-        assert stopped.wait(60)
-        assert handle.result(60) == 'second'
-
-
-def test_a_second_claim_of_a_run_stops_the_task_of_the_first(app, name, db, monkeypatch):
+@pytest.mark.parametrize('noticed_by', ['the poll', 'the second claim'])
+def test_a_lost_lease_stops_the_task_and_changes_nothing(app, name, db, monkeypatch, noticed_by):
     started, stopped = threading.Event(), threading.Event()
     execute = pgqrs.Worker._execute
 
@@ -136,17 +110,21 @@ def test_a_second_claim_of_a_run_stops_the_task_of_the_first(app, name, db, monk
         if 'pgqrs_poll' not in sql or not answer[1]:
             return answer
         return answer[0], [{**held, 'state': 'extended'} for held in answer[1]], answer[2]
-    monkeypatch.setattr(pgqrs.Worker, '_execute', says_extended)
+    if noticed_by == 'the second claim':
+        monkeypatch.setattr(pgqrs.Worker, '_execute', says_extended)
 
     @app.workflow(name=name)
     async def flow(ctx):
         if ctx.attempt > 1:
             return 'second'
-        started.set()
-        try:
-            await asyncio.sleep(600)
-        finally:
-            stopped.set()
+
+        async def long():
+            started.set()
+            try:
+                await asyncio.sleep(600)
+            finally:
+                stopped.set()
+        await ctx.step('long', long)
 
     app.install()
     handle = app.start(flow)
