@@ -102,31 +102,12 @@ INSERT INTO leaves_to_the_pass VALUES
 	('signal', 'waits for no lock: a waiting run that is locked, or that begins to wait at that moment, is rechecked '
 		'after the commit by the background worker, or by maintenance');
 
-CREATE TEMP TABLE singles AS SELECT * FROM operations;
-CREATE PROCEDURE pg_temp.race_all() LANGUAGE plpgsql AS
-$$
+INSERT INTO operations SELECT operation, calls FROM transactions;
+CALL pg_temp.race_pairs('{commit,before}');
+DO $$
 DECLARE
 	pair record;
 BEGIN
-	FOR pair IN SELECT state, operation FROM states, singles LOOP
-		CALL pg_temp.know(pair.state, pair.operation, NULL);
-	END LOOP;
-	-- what is refused takes no lock and changes nothing
-	FOR pair IN SELECT s.state, a.operation AS first, b.operation AS second,
-		pg_temp.failure(t.answers) IS NOT NULL AS refused, a.place <= b.place AS in_order
-		FROM serial s JOIN singles a ON s.first = a.operation, serial t JOIN singles b ON t.first = b.operation
-		WHERE s.state = t.state AND s.second IS NULL AND t.second IS NULL AND pg_temp.failure(s.answers) IS NULL LOOP
-		CALL pg_temp.know(pair.state, pair.first, pair.second);
-		CONTINUE WHEN pair.refused AND (SELECT pg_temp.failure(answers) FROM serial s
-			WHERE (s.state, s.first, s.second) = (pair.state, pair.first, pair.second)) IS NOT NULL;
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'commit');
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'rollback');
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'REPEATABLE READ', 'commit');
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'REPEATABLE READ', 'before');
-		IF pair.in_order THEN
-			CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'at once');
-		END IF;
-	END LOOP;
 	FOR pair IN SELECT state, a.operation AS first, b.operation AS second
 		FROM unnest('{running,claimed again}'::text[]) state, transactions a, singles b
 		WHERE b.operation NOT IN (SELECT operation FROM beside) LOOP
@@ -134,15 +115,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-INSERT INTO operations SELECT operation, calls FROM transactions;
-CALL pg_temp.race_all();
 
-CREATE FUNCTION pg_temp.faults(one text, other text) RETURNS text LANGUAGE sql AS
-$$
-	SELECT string_agg(format(E'%s, then %s, %s: %s, %s: %s', first, second, state, isolation, how, fault), E'\n'
-		ORDER BY first, state, isolation, how)
-	FROM raced WHERE (first, second) IN ((one, other), (other, one)) AND fault IS NOT NULL
-$$;
 SELECT is(pg_temp.faults(a.operation, b.operation), NULL,
 	format('%s and %s have the effect of one order or the other', a.operation, b.operation))
 	FROM singles a JOIN singles b ON a.place <= b.place ORDER BY a.place, b.place;

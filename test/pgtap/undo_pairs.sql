@@ -69,38 +69,11 @@ BEGIN
 END
 $$;
 
-CREATE PROCEDURE pg_temp.race_all() LANGUAGE plpgsql AS
-$$
-DECLARE
-	pair record;
-BEGIN
-	FOR pair IN SELECT state, operation FROM states, operations LOOP
-		CALL pg_temp.know(pair.state, pair.operation, NULL);
-	END LOOP;
-	-- an operation that is refused takes no lock and changes nothing
-	FOR pair IN SELECT s.state, a.operation AS first, b.operation AS second,
-		pg_temp.failure(t.answers) IS NOT NULL AS refused, a.place <= b.place AS in_order
-		FROM serial s JOIN operations a ON s.first = a.operation, serial t JOIN operations b ON t.first = b.operation
-		WHERE s.state = t.state AND s.second IS NULL AND t.second IS NULL AND pg_temp.failure(s.answers) IS NULL LOOP
-		CALL pg_temp.know(pair.state, pair.first, pair.second);
-		CONTINUE WHEN pair.refused AND (SELECT pg_temp.failure(answers) FROM serial s
-			WHERE (s.state, s.first, s.second) = (pair.state, pair.first, pair.second)) IS NOT NULL;
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'commit');
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'rollback');
-		CALL pg_temp.race(pair.state, pair.first, pair.second, 'REPEATABLE READ', 'commit');
-		IF pair.in_order THEN
-			CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'at once');
-		END IF;
-	END LOOP;
-END
-$$;
-CALL pg_temp.race_all();
-SELECT is((SELECT string_agg(format(E'%s, then %s, %s: %s, %s: %s', first, second, state, isolation, how, fault), E'\n'
-	ORDER BY first, state, isolation, how) FROM raced
-	WHERE (first, second) IN ((a.operation, b.operation), (b.operation, a.operation)) AND fault IS NOT NULL), NULL,
+CALL pg_temp.race_pairs('{commit}');
+SELECT is(pg_temp.faults(a.operation, b.operation), NULL,
 	format('%s and %s of a run that is to be undone have the effect of one order or the other',
 		a.operation, b.operation))
-	FROM operations a JOIN operations b ON a.place <= b.place ORDER BY a.place, b.place;
+	FROM singles a JOIN singles b ON a.place <= b.place ORDER BY a.place, b.place;
 SELECT is_empty('SELECT * FROM pgqrs_verify() WHERE NOT ok AND check_name <> ''messages below floors''',
 	'every row that the races left is consistent');
 SELECT * FROM finish();

@@ -326,3 +326,42 @@ BEGIN
 	COMMIT;
 END
 $$;
+
+-- Races every two operations of one call in every state; how_repeatable: how at REPEATABLE READ.
+CREATE TEMP VIEW singles AS SELECT * FROM operations WHERE cardinality(calls) = 1;
+CREATE PROCEDURE pg_temp.race_pairs(how_repeatable text[]) LANGUAGE plpgsql AS
+$$
+DECLARE
+	pair record;
+	how text;
+BEGIN
+	FOR pair IN SELECT state, operation FROM states, singles LOOP
+		CALL pg_temp.know(pair.state, pair.operation, NULL);
+	END LOOP;
+	-- an operation that is refused takes no lock and changes nothing
+	FOR pair IN SELECT s.state, a.operation AS first, b.operation AS second,
+		pg_temp.failure(t.answers) IS NOT NULL AS refused, a.place <= b.place AS in_order
+		FROM serial s JOIN singles a ON s.first = a.operation, serial t JOIN singles b ON t.first = b.operation
+		WHERE s.state = t.state AND s.second IS NULL AND t.second IS NULL AND pg_temp.failure(s.answers) IS NULL LOOP
+		CALL pg_temp.know(pair.state, pair.first, pair.second);
+		CONTINUE WHEN pair.refused AND (SELECT pg_temp.failure(answers) FROM serial s
+			WHERE (s.state, s.first, s.second) = (pair.state, pair.first, pair.second)) IS NOT NULL;
+		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'commit');
+		CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'rollback');
+		FOREACH how IN ARRAY how_repeatable LOOP
+			CALL pg_temp.race(pair.state, pair.first, pair.second, 'REPEATABLE READ', how);
+		END LOOP;
+		IF pair.in_order THEN
+			CALL pg_temp.race(pair.state, pair.first, pair.second, 'READ COMMITTED', 'at once');
+		END IF;
+	END LOOP;
+END
+$$;
+
+-- The faults of the races between two operations, a line each; NULL without one.
+CREATE FUNCTION pg_temp.faults(one text, other text) RETURNS text LANGUAGE sql AS
+$$
+	SELECT string_agg(format(E'%s, then %s, %s: %s, %s: %s', first, second, state, isolation, how, fault), E'\n'
+		ORDER BY first, state, isolation, how)
+	FROM raced WHERE (first, second) IN ((one, other), (other, one)) AND fault IS NOT NULL
+$$;
