@@ -132,7 +132,7 @@ sql_function_privileges(PG_FUNCTION_ARGS)
 
 /* The counts from one to another, both included; more: further members. */
 static Datum
-counts(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
+counts_json(const int64 *done, PgqrsDone first, PgqrsDone last, const char *members)
 {
 	StringInfoData json;
 
@@ -181,7 +181,7 @@ sql_maintain(PG_FUNCTION_ARGS)
 	pgqrs_require_extension_owner();
 	pgqrs_require_writable();
 	errors = pgqrs_duty_run_all(done);
-	PG_RETURN_DATUM(counts(done, 0, DONE_COUNT - 1, failed_member(errors)));
+	PG_RETURN_DATUM(counts_json(done, 0, DONE_COUNT - 1, failed_member(errors)));
 }
 
 PG_FUNCTION_INFO_V1(sql_apply_retention);
@@ -195,8 +195,9 @@ sql_apply_retention(PG_FUNCTION_ARGS)
 	pgqrs_require_extension_owner();
 	pgqrs_require_writable();
 	next = pgqrs_duty_retention(done);
-	PG_RETURN_DATUM(counts(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
-						   next == 0 ? ", \"more\": true" : ", \"more\": false"));
+	PG_RETURN_DATUM(
+		counts_json(done, DONE_MESSAGES_REMOVED, DONE_FIRINGS_REMOVED,
+					next == 0 ? ", \"more\": true" : ", \"more\": false"));
 }
 
 PG_FUNCTION_INFO_V1(sql_below_floors);

@@ -84,12 +84,12 @@ static StartedWorker started_workers[MAX_HANDLES];
 static int started_count = 0;
 
 /* The databases to serve, as of the last read of pg_database. */
-static Oid served[PGQRS_MAX_DATABASES];
+static Oid served_databases[PGQRS_MAX_DATABASES];
 static int served_count = 0;
 static TimestampTz read_at = 0;
 
 /* Without a free background worker slot: the current backoff and its end. */
-static int64 backoff = 0;
+static int64 slot_backoff = 0;
 static TimestampTz retry_at = 0;
 
 /*
@@ -189,7 +189,7 @@ place_databases(List *ids, List *names)
 		Oid displaced;
 
 		if (pgqrs_databases_assign_entry(lfirst_oid(id), &displaced))
-			served[served_count++] = lfirst_oid(id);
+			served_databases[served_count++] = lfirst_oid(id);
 		else
 		{
 			left_out = lappend_oid(left_out, lfirst_oid(id));
@@ -224,7 +224,7 @@ static bool
 is_served(Oid db)
 {
 	for (int i = 0; i < served_count; i++)
-		if (served[i] == db)
+		if (served_databases[i] == db)
 			return true;
 	return false;
 }
@@ -289,12 +289,13 @@ count_workers(const PgqrsDatabase *list, int count)
 static void
 begin_backoff(TimestampTz now)
 {
-	if (backoff == 0)
+	if (slot_backoff == 0)
 		ereport(LOG,
 				(errmsg("no free slot for a background worker of pgqrs"),
 				 errhint("Raise max_worker_processes and restart the server.")));
-	backoff = backoff == 0 ? MIN_BACKOFF : Min(2 * backoff, MAX_BACKOFF);
-	retry_at = now + backoff;
+	slot_backoff = slot_backoff == 0 ? MIN_BACKOFF :
+									   Min(2 * slot_backoff, MAX_BACKOFF);
+	retry_at = now + slot_backoff;
 }
 
 /* False if the server has no free background worker slot. */
@@ -323,7 +324,7 @@ start_worker(Oid db, TimestampTz now)
 		begin_backoff(now);
 		return false;
 	}
-	backoff = 0;
+	slot_backoff = 0;
 	started_workers[started_count].handle = handle;
 	started_workers[started_count++].db = db;
 	return true;

@@ -79,7 +79,7 @@ typedef struct NotifierPass
  * Work that the pass has taken and not done; published again when the process
  * exits.
  */
-static NotifierPass *pass = NULL;
+static NotifierPass *current_pass = NULL;
 
 /*
  * A waiting run to recheck at an instant; published again when the process
@@ -96,7 +96,7 @@ static TimestampTz kept_at = DT_NOEND; /* not later than the earliest one */
 
 static TimestampTz not_before = DT_NOBEGIN;
 static int64 pause_time = FIRST_PAUSE;
-static bool failing = false;
+static bool is_failing = false;
 static TimestampTz unplaced_at = DT_NOBEGIN; /* the last probe of queues without a slot */
 
 /*
@@ -130,10 +130,11 @@ static void
 probe_due_queues(TimestampTz now)
 {
 	TimestampTz next;
-	int count = pgqrs_wakeup_take_dues(now, pass->queue_ids, MAX_QUEUES, &next);
+	int count = pgqrs_wakeup_take_dues(now, current_pass->queue_ids, MAX_QUEUES,
+									   &next);
 
-	probe_queues(pass->queue_ids, count);
-	pass->more |= count == MAX_QUEUES;
+	probe_queues(current_pass->queue_ids, count);
+	current_pass->more |= count == MAX_QUEUES;
 }
 
 /* Probes a queue without a slot. */
@@ -148,8 +149,8 @@ probe_unplaced_queue(PgqrsTable *messages, TupleTableSlot *slot,
 	pgqrs_wakeup_set_due(queue->queue_id, probe.next);
 	if (probe.ready == 0)
 		return;
-	old = MemoryContextSwitchTo(pass->context);
-	pgqrs_int64_list_add(&pass->unplaced, queue->queue_id);
+	old = MemoryContextSwitchTo(current_pass->context);
+	pgqrs_int64_list_add(&current_pass->unplaced, queue->queue_id);
 	MemoryContextSwitchTo(old);
 }
 
@@ -216,7 +217,7 @@ add_runs_of_block(PgqrsFinishedRun block)
 	pgqrs_scan_begin(&scan, runs, INDEX_RUNS_PKEY, lengthof(keys), keys);
 	while (pgqrs_scan_next(&scan, slot))
 	{
-		PgqrsFinishedRun *run = &pass->runs[pass->run_count];
+		PgqrsFinishedRun *run = &current_pass->runs[current_pass->run_count];
 		int status = pgqrs_enum_find(ENUM_RUN_STATUS, pgqrs_get(slot, Runs_status));
 
 		if (status < 0)
@@ -226,7 +227,7 @@ add_runs_of_block(PgqrsFinishedRun block)
 		run->status = status == RUN_PAUSED ? RUN_WAITING : status;
 		if (status == RUN_PAUSED ||
 			(pgqrs_run_is_terminal(status) && run->at >= block.at))
-			pass->run_count++;
+			current_pass->run_count++;
 	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(runs);
@@ -236,8 +237,9 @@ add_runs_of_block(PgqrsFinishedRun block)
 static void
 take_finished_runs(void)
 {
-	pass->run_count = pgqrs_wakeup_take_runs(pass->runs, MAX_RUNS, MAX_BLOCKS,
-											 &pass->more);
+	current_pass->run_count = pgqrs_wakeup_take_runs(current_pass->runs,
+													 MAX_RUNS, MAX_BLOCKS,
+													 &current_pass->more);
 	if (pgqrs_wakeup_take_lost())
 	{
 		ereport(LOG,
@@ -247,9 +249,9 @@ take_finished_runs(void)
 		pgqrs_database_set_earlier(DUTY_RUN_WAKEUPS, 0);
 	}
 	/* a block keeps its place until its runs are added */
-	for (int i = 0; i < MAX_BLOCKS && i < pass->run_count; i++)
-		if (pass->runs[i].status == RUN_BLOCK)
-			add_runs_of_block(pass->runs[i]);
+	for (int i = 0; i < MAX_BLOCKS && i < current_pass->run_count; i++)
+		if (current_pass->runs[i].status == RUN_BLOCK)
+			add_runs_of_block(current_pass->runs[i]);
 }
 
 static void
@@ -284,8 +286,9 @@ take_kept_runs(TimestampTz now)
 			continue;
 		}
 		count++;
-		pass->runs[pass->run_count++] = (PgqrsFinishedRun){kept->run_id, now,
-														   RUN_WAITING};
+		current_pass->runs[current_pass->run_count++] = (PgqrsFinishedRun){kept->run_id,
+																		   now,
+																		   RUN_WAITING};
 		(void) hash_search(kept_runs, &kept->run_id, HASH_REMOVE, NULL);
 	}
 	kept_at = next;
@@ -352,14 +355,14 @@ recheck_waiting_runs(void)
 {
 	int left = 0;
 
-	for (int i = 0; i < pass->run_count; i++)
+	for (int i = 0; i < current_pass->run_count; i++)
 	{
-		if (pass->runs[i].status == RUN_WAITING)
-			try_recheck(pass->runs[i].run_id);
-		else if (pass->runs[i].status != RUN_BLOCK)
-			pass->runs[left++] = pass->runs[i];
+		if (current_pass->runs[i].status == RUN_WAITING)
+			try_recheck(current_pass->runs[i].run_id);
+		else if (current_pass->runs[i].status != RUN_BLOCK)
+			current_pass->runs[left++] = current_pass->runs[i];
 	}
-	pass->run_count = left;
+	current_pass->run_count = left;
 }
 
 /*
@@ -373,11 +376,11 @@ recheck_waiting_runs(void)
 static void
 republish_pass(void)
 {
-	for (int i = 0; i < pass->queues; i++)
-		pgqrs_wakeup_publish_queue(pass->queue_ids[i], 0);
-	for (int i = 0; i < pass->run_count; i++)
-		pgqrs_wakeup_publish_run(pass->runs[i], 0);
-	pass->queues = pass->run_count = pass->unplaced.count = 0;
+	for (int i = 0; i < current_pass->queues; i++)
+		pgqrs_wakeup_publish_queue(current_pass->queue_ids[i], 0);
+	for (int i = 0; i < current_pass->run_count; i++)
+		pgqrs_wakeup_publish_run(current_pass->runs[i], 0);
+	current_pass->queues = current_pass->run_count = current_pass->unplaced.count = 0;
 }
 
 static void
@@ -395,13 +398,13 @@ notify_all(void)
 	char channel[NAMEDATALEN];
 	char payload[64];
 
-	for (int i = 0; i < pass->queues; i++)
-		notify_queue(pass->queue_ids[i]);
-	for (int i = 0; i < pass->unplaced.count; i++)
-		notify_queue(pass->unplaced.values[i]);
-	for (int i = 0; i < pass->run_count; i++)
+	for (int i = 0; i < current_pass->queues; i++)
+		notify_queue(current_pass->queue_ids[i]);
+	for (int i = 0; i < current_pass->unplaced.count; i++)
+		notify_queue(current_pass->unplaced.values[i]);
+	for (int i = 0; i < current_pass->run_count; i++)
 	{
-		const PgqrsFinishedRun *run = &pass->runs[i];
+		const PgqrsFinishedRun *run = &current_pass->runs[i];
 		const char *status = pgqrs_enum_label(ENUM_RUN_STATUS, run->status);
 
 		snprintf(channel, sizeof(channel), "workflow_run_" INT64_FORMAT,
@@ -416,20 +419,20 @@ notify_all(void)
 static void
 log_failure(const ErrorData *error)
 {
-	if (!failing)
+	if (!is_failing)
 		ereport(LOG,
 				(errmsg("pgqrs cannot send notifications: %s", error->message),
 				 errdetail("No transaction fails because of this; the background worker retries."),
 				 errhint("Find a session that listens and has a transaction open: pg_notification_queue_usage().")));
-	failing = true;
+	is_failing = true;
 }
 
 static void
 log_success(void)
 {
-	if (failing)
+	if (is_failing)
 		ereport(LOG, (errmsg("pgqrs can send notifications again")));
-	failing = false;
+	is_failing = false;
 }
 
 /* False: the queue of notifications is full, or its files cannot be written. */
@@ -444,7 +447,7 @@ send_notifications(void)
 		StartTransactionCommand();
 		notify_all();
 		CommitTransactionCommand();
-		pass->queues = pass->run_count = pass->unplaced.count = 0;
+		current_pass->queues = current_pass->run_count = current_pass->unplaced.count = 0;
 		MemoryContextSwitchTo(context);
 	}
 	PG_CATCH();
@@ -487,12 +490,12 @@ set_next_pass(TimestampTz began, bool sent)
 void
 pgqrs_notify_republish(void)
 {
-	if (pass == NULL)
+	if (current_pass == NULL)
 		return;
 	republish_pass();
 	pgqrs_database_set_earlier(DUTY_QUEUES, 0);
-	pass->unplaced = (PgqrsInt64List){0};
-	MemoryContextReset(pass->context);
+	current_pass->unplaced = (PgqrsInt64List){0};
+	MemoryContextReset(current_pass->context);
 }
 
 /* The process may exit in the middle of a pass. */
@@ -517,9 +520,9 @@ init_notifier(void)
 	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(KeptRun)};
 
 	kept_runs = hash_create("pgqrs kept runs", 64, &ctl, HASH_ELEM | HASH_BLOBS);
-	pass = MemoryContextAllocZero(TopMemoryContext, sizeof(NotifierPass));
-	pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
-										  ALLOCSET_DEFAULT_SIZES);
+	current_pass = MemoryContextAllocZero(TopMemoryContext, sizeof(NotifierPass));
+	current_pass->context = AllocSetContextCreate(TopMemoryContext, "pgqrs notify",
+												  ALLOCSET_DEFAULT_SIZES);
 	before_shmem_exit(publish_at_exit, (Datum) 0);
 }
 
@@ -538,26 +541,28 @@ pgqrs_notify_pass(void)
 	TimestampTz next;
 	MemoryContext old;
 
-	if (pass == NULL)
+	if (current_pass == NULL)
 		init_notifier();
-	pass->more = false;
-	old = MemoryContextSwitchTo(pass->context);
+	current_pass->more = false;
+	old = MemoryContextSwitchTo(current_pass->context);
 	if (all_queues_due(now) <= now && pgqrs_database_take_duty(DUTY_QUEUES, now))
 		probe_all_queues(now, pgqrs_database_taken_due(DUTY_QUEUES) == 0);
-	MemoryContextSwitchTo(pass->context);
+	MemoryContextSwitchTo(current_pass->context);
 	probe_due_queues(now);
-	pass->queues = pgqrs_wakeup_take_queues(pass->queue_ids, MAX_QUEUES);
-	pass->more |= pass->queues == MAX_QUEUES;
+	current_pass->queues = pgqrs_wakeup_take_queues(current_pass->queue_ids,
+													MAX_QUEUES);
+	current_pass->more |= current_pass->queues == MAX_QUEUES;
 	take_finished_runs();
 	take_kept_runs(now);
 	recheck_waiting_runs();
-	if (pass->queues > 0 || pass->run_count > 0 || pass->unplaced.count > 0)
+	if (current_pass->queues > 0 || current_pass->run_count > 0 ||
+		current_pass->unplaced.count > 0)
 		set_next_pass(now, send_notifications());
 	MemoryContextSwitchTo(old);
-	pass->unplaced = (PgqrsInt64List){0};
-	MemoryContextReset(pass->context);
+	current_pass->unplaced = (PgqrsInt64List){0};
+	MemoryContextReset(current_pass->context);
 
 	pgqrs_wakeup_take_dues(now, NULL, 0, &next);
-	next = pass->more ? now : Min(Min(next, kept_at), all_queues_due(now));
+	next = current_pass->more ? now : Min(Min(next, kept_at), all_queues_due(now));
 	return Max(next, now);
 }

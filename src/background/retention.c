@@ -285,7 +285,7 @@ remove_archived(RetentionPass *p)
  */
 
 /* The positions of this backend, and whether a pass is under way. */
-static HTAB *positions = NULL;
+static HTAB *scan_positions = NULL;
 static int64 next_queue_id = 0; /* the queue where the last pass reached its limits */
 static bool under_way = false;
 
@@ -293,10 +293,10 @@ static bool under_way = false;
 static void
 begin_pass(void)
 {
-	if (under_way && positions != NULL)
+	if (under_way && scan_positions != NULL)
 	{
-		hash_destroy(positions);
-		positions = NULL;
+		hash_destroy(scan_positions);
+		scan_positions = NULL;
 		next_queue_id = 0;
 	}
 	under_way = true;
@@ -309,14 +309,15 @@ find_position(int64 queue_id, bool dead)
 	RetentionPosition *place;
 	bool found;
 
-	if (positions == NULL)
+	if (scan_positions == NULL)
 	{
 		HASHCTL ctl = {.keysize = sizeof(int64),
 					   .entrysize = sizeof(RetentionPosition)};
 
-		positions = hash_create("pgqrs retention", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+		scan_positions = hash_create("pgqrs retention", 16, &ctl,
+									 HASH_ELEM | HASH_BLOBS);
 	}
-	place = hash_search(positions, &key, HASH_ENTER, &found);
+	place = hash_search(scan_positions, &key, HASH_ENTER, &found);
 	if (!found)
 	{
 		place->scanning = false;

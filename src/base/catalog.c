@@ -76,7 +76,7 @@ static struct
  * rows calls pgqrs_catalog_changed(), which reaches every backend, at commit,
  * as an invalidation of the relation.
  */
-static uint64 generations[TABLE_COUNT];
+static uint64 table_generations[TABLE_COUNT];
 
 static void
 relation_changed(Datum arg, Oid relid)
@@ -88,7 +88,7 @@ relation_changed(Datum arg, Oid relid)
 		if (any || cache.tables[i] == relid)
 		{
 			cache.valid = false;
-			generations[i]++;
+			table_generations[i]++;
 		}
 	}
 	for (int i = 0; i < INDEX_COUNT; i++)
@@ -110,7 +110,7 @@ subscriptions_changed(Datum arg, int cacheid, uint32 hashvalue)
 static void
 roles_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
-	generations[TABLE_GRANTS]++;
+	table_generations[TABLE_GRANTS]++;
 }
 
 void
@@ -343,7 +343,7 @@ uint64
 pgqrs_catalog_generation(PgqrsTableId id)
 {
 	require_catalog();
-	return generations[id];
+	return table_generations[id];
 }
 
 /*
@@ -355,7 +355,7 @@ pgqrs_catalog_generation(PgqrsTableId id)
 void
 pgqrs_catalog_changed(PgqrsTableId id)
 {
-	generations[id]++;
+	table_generations[id]++;
 	CacheInvalidateRelcacheByRelid(pgqrs_catalog_table(id));
 	CommandCounterIncrement();
 }

@@ -321,7 +321,7 @@ add_ended(Reader *r, int64 run_id, PgqrsWorkflowStats *stats)
 
 /* Like percentile_cont(): interpolates between two values. */
 static int64
-percentile(const int64 *sorted, int count, double fraction)
+duration_percentile(const int64 *sorted, int count, double fraction)
 {
 	double place = fraction * (count - 1);
 	int below = (int) place;
@@ -332,7 +332,7 @@ percentile(const int64 *sorted, int count, double fraction)
 }
 
 static void
-summarize(int64 *durations, int count, PgqrsWorkflowStats *stats)
+summarize_durations(int64 *durations, int count, PgqrsWorkflowStats *stats)
 {
 	int64 sum = 0;
 
@@ -343,8 +343,8 @@ summarize(int64 *durations, int count, PgqrsWorkflowStats *stats)
 	for (int i = 0; i < count; i++)
 		sum += durations[i];
 	stats->avg_duration = sum / count;
-	stats->p50_duration = percentile(durations, count, 0.5);
-	stats->p95_duration = percentile(durations, count, 0.95);
+	stats->p50_duration = duration_percentile(durations, count, 0.5);
+	stats->p95_duration = duration_percentile(durations, count, 0.95);
 }
 
 static void
@@ -371,7 +371,7 @@ look_at_ended(Reader *r, int64 workflow_id, PgqrsWorkflowStats *stats)
 			durations[claimed++] = duration;
 	}
 	ended_end(&ended);
-	summarize(durations, claimed, stats);
+	summarize_durations(durations, claimed, stats);
 }
 
 void

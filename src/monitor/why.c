@@ -94,7 +94,8 @@ group_name(const Why *why, const MessageGroup *group)
 }
 
 static void
-tell(const Why *why, const char *reason, const char *detail, const char *hint)
+report_reason(const Why *why, const char *reason, const char *detail,
+			  const char *hint)
 {
 	why->tell(reason, detail, hint, why->arg);
 }
@@ -247,70 +248,71 @@ static void
 tell_open_transactions(const Why *why)
 {
 	if (why->busy.count > 0)
-		tell(why, "open transaction",
-			 psprintf("%s due, but locked or changed by a transaction that is open: %s",
-					  group_name(why, &why->busy),
-					  describe_transaction(why->busy.xid)),
-			 "A claim does not wait for it. End the transaction: commit right after a claim.");
+		report_reason(why, "open transaction",
+					  psprintf("%s due, but locked or changed by a transaction that is open: %s",
+							   group_name(why, &why->busy),
+							   describe_transaction(why->busy.xid)),
+					  "A claim does not wait for it. End the transaction: commit right after a claim.");
 	if (why->unsent.count > 0)
-		tell(why, "open transaction",
-			 psprintf("%s sent by a transaction that is open: %s",
-					  group_name(why, &why->unsent),
-					  describe_transaction(why->unsent.xid)),
-			 "What a transaction sends is claimable once it has committed.");
+		report_reason(why, "open transaction",
+					  psprintf("%s sent by a transaction that is open: %s",
+							   group_name(why, &why->unsent),
+							   describe_transaction(why->unsent.xid)),
+					  "What a transaction sends is claimable once it has committed.");
 }
 
 static void
 tell_later(const Why *why)
 {
 	if (why->held.count > 0)
-		tell(why, "in flight",
-			 psprintf("%s under a lease: %s%s", group_name(why, &why->held),
-					  why->holders.data, why->held.count > MAX_NAMED ? ", …" : ""),
-			 "A message whose worker is gone is claimable when its lease ends.");
+		report_reason(why, "in flight",
+					  psprintf("%s under a lease: %s%s",
+							   group_name(why, &why->held), why->holders.data,
+							   why->held.count > MAX_NAMED ? ", …" : ""),
+					  "A message whose worker is gone is claimable when its lease ends.");
 	if (why->retried.count > 0)
-		tell(why, "backing off",
-			 psprintf("%s failed before; the next try is due at %s",
-					  group_name(why, &why->retried),
-					  timestamptz_to_str(why->retried.earliest)),
-			 "pgqrs_set_visibility() makes a message due at once.");
+		report_reason(why, "backing off",
+					  psprintf("%s failed before; the next try is due at %s",
+							   group_name(why, &why->retried),
+							   timestamptz_to_str(why->retried.earliest)),
+					  "pgqrs_set_visibility() makes a message due at once.");
 	if (why->delayed.count > 0)
-		tell(why, "delayed",
-			 psprintf("%s not due; the first one is at %s",
-					  group_name(why, &why->delayed),
-					  timestamptz_to_str(why->delayed.earliest)),
-			 "pgqrs_set_visibility() makes a message due at once.");
+		report_reason(why, "delayed",
+					  psprintf("%s not due; the first one is at %s",
+							   group_name(why, &why->delayed),
+							   timestamptz_to_str(why->delayed.earliest)),
+					  "pgqrs_set_visibility() makes a message due at once.");
 	if (why->waiting.count > 0)
-		tell(why, "waiting",
-			 psprintf("%s waiting for a signal, a child, a resume or a time",
-					  group_name(why, &why->waiting)),
-			 "waiting_for of pgqrs_live_runs tells for what.");
+		report_reason(why, "waiting",
+					  psprintf("%s waiting for a signal, a child, a resume or a time",
+							   group_name(why, &why->waiting)),
+					  "waiting_for of pgqrs_live_runs tells for what.");
 }
 
 static void
 tell_due(const Why *why)
 {
 	if (why->damaged.count > 0)
-		tell(why, "damaged",
-			 psprintf("%s due, but set aside as damaged",
-					  group_name(why, &why->damaged)),
-			 "The server's log names the damage, and pgqrs_verify() the rows. They are tried again every minute.");
+		report_reason(why, "damaged",
+					  psprintf("%s due, but set aside as damaged",
+							   group_name(why, &why->damaged)),
+					  "The server's log names the damage, and pgqrs_verify() the rows. They are tried again every minute.");
 	if (why->ready.count > 0)
-		tell(why, "ready",
-			 psprintf("%s claimable, the first one since %s",
-					  group_name(why, &why->ready),
-					  timestamptz_to_str(why->ready.earliest)),
-			 NULL);
+		report_reason(why, "ready",
+					  psprintf("%s claimable, the first one since %s",
+							   group_name(why, &why->ready),
+							   timestamptz_to_str(why->ready.earliest)),
+					  NULL);
 	if (!why->looked_at_all)
-		tell(why, "many messages",
-			 psprintf("only the first %d in the order of claims were looked at",
-					  MAX_LOOKED),
-			 NULL);
+		report_reason(why, "many messages",
+					  psprintf("only the first %d in the order of claims were looked at",
+							   MAX_LOOKED),
+					  NULL);
 	else if (why->ready.count + why->damaged.count + why->busy.count +
 				 why->unsent.count + why->held.count + why->retried.count +
 				 why->delayed.count + why->waiting.count ==
 			 0)
-		tell(why, "empty", "no message waits", NULL);
+		report_reason(why, "empty", "no message waits", NULL);
 }
 
 /*
@@ -321,8 +323,8 @@ static void
 tell_paused(const Why *why)
 {
 	if (why->queue.paused)
-		tell(why, "paused", "the queue accepts messages and delivers none",
-			 "pgqrs_resume_queue() ends that.");
+		report_reason(why, "paused", "the queue accepts messages and delivers none",
+					  "pgqrs_resume_queue() ends that.");
 }
 
 static void
@@ -337,12 +339,14 @@ tell_limit(const Why *why)
 								  why->queue.queue_id, limit);
 	if (room > 0)
 		return;
-	tell(why, "max_in_flight",
-		 room == PGQRS_LIMIT_LOCKED ?
-			 psprintf("a transaction that is open has used the limit of %d", limit) :
-			 psprintf("the limit of %d is used up: %s%s", limit, why->holders.data,
-					  why->held.count > MAX_NAMED ? ", …" : ""),
-		 "Raise it with pgqrs_alter_queue(), or wait until a lease ends.");
+	report_reason(why, "max_in_flight",
+				  room == PGQRS_LIMIT_LOCKED ?
+					  psprintf("a transaction that is open has used the limit of %d",
+							   limit) :
+					  psprintf("the limit of %d is used up: %s%s", limit,
+							   why->holders.data,
+							   why->held.count > MAX_NAMED ? ", …" : ""),
+				  "Raise it with pgqrs_alter_queue(), or wait until a lease ends.");
 }
 
 /* Appends a name to a list in a sentence. */
@@ -379,17 +383,18 @@ tell_workers(const Why *why)
 	if (free > 0)
 		return;
 	if (serving == NIL)
-		tell(why, "no worker", "no live worker is registered for the queue",
-			 why->queue.is_workflow ?
-				 "Start a worker that registers for the workflow." :
-				 "Start a worker, unless the clients of this queue claim without one.");
+		report_reason(why, "no worker", "no live worker is registered for the queue",
+					  why->queue.is_workflow ?
+						  "Start a worker that registers for the workflow." :
+						  "Start a worker, unless the clients of this queue claim without one.");
 	if (suspended.len > 0)
-		tell(why, "suspended", psprintf("suspended workers: %s", suspended.data),
-			 "pgqrs_resume_worker() lets them claim again.");
+		report_reason(why, "suspended",
+					  psprintf("suspended workers: %s", suspended.data),
+					  "pgqrs_resume_worker() lets them claim again.");
 	if (full.len > 0)
-		tell(why, "max_concurrent",
-			 psprintf("workers that hold all that they may: %s", full.data),
-			 "Start more workers, or raise max_concurrent when they register.");
+		report_reason(why, "max_concurrent",
+					  psprintf("workers that hold all that they may: %s", full.data),
+					  "Start more workers, or raise max_concurrent when they register.");
 }
 
 static void

@@ -53,7 +53,7 @@ typedef struct ObjectNeeds
 	int needs;
 } ObjectNeeds;
 
-static const ObjectNeeds functions[] = {
+static const ObjectNeeds function_needs[] = {
 	{"pgqrs_acknowledge_cancel", WORK},
 	{"pgqrs_advance", ADMIN},
 	{"pgqrs_advance_sequence", OWNER},
@@ -211,7 +211,7 @@ static const ObjectNeeds functions[] = {
  * The same for SELECT on the views, which show only rows of queues on which the
  * reader has that privilege.
  */
-static const ObjectNeeds views[] = {
+static const ObjectNeeds view_needs[] = {
 	{"pgqrs_dead_letters", READ},
 	{"pgqrs_events", READ},
 	{"pgqrs_health", MONITOR},
@@ -236,9 +236,9 @@ static const ObjectNeeds views[] = {
 int
 pgqrs_privileges_for_function(const char *name)
 {
-	for (int i = 0; i < lengthof(functions); i++)
-		if (strcmp(functions[i].name, name) == 0)
-			return functions[i].needs;
+	for (int i = 0; i < lengthof(function_needs); i++)
+		if (strcmp(function_needs[i].name, name) == 0)
+			return function_needs[i].needs;
 	return -1;
 }
 
@@ -424,9 +424,9 @@ sync_functions(const char *grantee, Oid role, int mask, bool is_grant)
 {
 	List *objects = NIL;
 
-	for (int i = 0; i < lengthof(functions); i++)
-		if (((functions[i].needs & mask) != 0) == is_grant)
-			objects = add_function(objects, functions[i].name, role, is_grant);
+	for (int i = 0; i < lengthof(function_needs); i++)
+		if (((function_needs[i].needs & mask) != 0) == is_grant)
+			objects = add_function(objects, function_needs[i].name, role, is_grant);
 	run_grant(is_grant, OBJECT_ROUTINE, objects, "execute", grantee);
 }
 
@@ -436,9 +436,9 @@ sync_views(const char *grantee, Oid role, int mask, bool is_grant)
 {
 	List *objects = NIL;
 
-	for (int i = 0; i < lengthof(views); i++)
-		if (((views[i].needs & mask) != 0) == is_grant)
-			objects = add_view(objects, views[i].name, role, is_grant);
+	for (int i = 0; i < lengthof(view_needs); i++)
+		if (((view_needs[i].needs & mask) != 0) == is_grant)
+			objects = add_view(objects, view_needs[i].name, role, is_grant);
 	run_grant(is_grant, OBJECT_TABLE, objects, "select", grantee);
 }
 
@@ -571,9 +571,9 @@ allowed_mode(const Member *m, Oid grantee)
 	if (m->type == OBJECT_ROUTINE)
 		return (pgqrs_privileges_for_function(m->name) & mask) != 0 ? ACL_EXECUTE :
 																	  0;
-	for (int i = 0; i < lengthof(views); i++)
-		if (strcmp(views[i].name, m->name) == 0)
-			return (views[i].needs & mask) != 0 ? ACL_SELECT : 0;
+	for (int i = 0; i < lengthof(view_needs); i++)
+		if (strcmp(view_needs[i].name, m->name) == 0)
+			return (view_needs[i].needs & mask) != 0 ? ACL_SELECT : 0;
 	return 0;
 }
 

@@ -150,7 +150,7 @@ insert_row(PgqrsTable *table, int64 queue_id, int64 epoch,
  * and it may have become read-only after it wrote.
  */
 static void
-spill(Oid messages, int64 queue_id, const PgqrsCounts *counts)
+spill_counts(Oid messages, int64 queue_id, const PgqrsCounts *counts)
 {
 	static const PgqrsCounts none;
 	bool read_only = XactReadOnly;
@@ -171,7 +171,7 @@ spill(Oid messages, int64 queue_id, const PgqrsCounts *counts)
 void
 pgqrs_counter_rows_init(void)
 {
-	pgqrs_counters_set_spill(spill);
+	pgqrs_counters_set_spill(spill_counts);
 }
 
 /*

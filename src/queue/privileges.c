@@ -477,7 +477,7 @@ pgqrs_grants_follow_roles(int max, int *removed)
 
 /* The names of all grantees. */
 static List *
-grantees(void)
+grantee_names(void)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_GRANTS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(table);
@@ -506,5 +506,5 @@ pgqrs_grants_sync(void)
 
 	follow_roles(table, PG_INT32_MAX);
 	pgqrs_table_close(table);
-	pgqrs_acl_sync_all(grantees());
+	pgqrs_acl_sync_all(grantee_names());
 }

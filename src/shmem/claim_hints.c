@@ -68,12 +68,12 @@ typedef union PaddedSlot
 static PaddedSlot *shared = NULL;
 
 /* Keys that the transaction has recorded. */
-static PgqrsFloorKey keys[MAX_KEYS];
+static PgqrsFloorKey updated_keys[MAX_KEYS];
 static int key_count = 0;
 
 /* The slots in which this backend is updating or locking. */
-static ClaimSlot *updating = NULL;
-static ClaimSlot *locking = NULL;
+static ClaimSlot *updating_slot = NULL;
+static ClaimSlot *locking_slot = NULL;
 
 static void
 init_slots(LWLockPadded *locks)
@@ -131,7 +131,7 @@ pgqrs_claim_hint_record(PgqrsFloorKey key, TimestampTz now)
 	if (!slot->updating)
 	{
 		write_hint(slot, key, now);
-		keys[key_count++] = key;
+		updated_keys[key_count++] = key;
 	}
 	SpinLockRelease(&slot->mutex);
 }
@@ -154,7 +154,7 @@ pgqrs_claim_hint_begin_update(PgqrsFloorKey key, TimestampTz now)
 	{
 		write_hint(slot, key, now);
 		slot->updating = true;
-		updating = slot;
+		updating_slot = slot;
 	}
 	SpinLockRelease(&slot->mutex);
 	return access;
@@ -163,14 +163,14 @@ pgqrs_claim_hint_begin_update(PgqrsFloorKey key, TimestampTz now)
 void
 pgqrs_claim_hint_end_update(bool claimed)
 {
-	SpinLockAcquire(&updating->mutex);
-	updating->updating = false;
+	SpinLockAcquire(&updating_slot->mutex);
+	updating_slot->updating = false;
 	if (claimed && key_count < MAX_KEYS)
-		keys[key_count++] = updating->key;
+		updated_keys[key_count++] = updating_slot->key;
 	else
-		updating->db = InvalidOid;
-	SpinLockRelease(&updating->mutex);
-	updating = NULL;
+		updating_slot->db = InvalidOid;
+	SpinLockRelease(&updating_slot->mutex);
+	updating_slot = NULL;
 }
 
 /*
@@ -185,7 +185,7 @@ pgqrs_claim_hint_begin_lock(int64 message_id)
 
 	if (shared == NULL)
 		return;
-	Assert(locking == NULL);
+	Assert(locking_slot == NULL);
 	slot = slot_of(message_id);
 	for (int tries = 0; !entered; tries++)
 	{
@@ -196,7 +196,7 @@ pgqrs_claim_hint_begin_lock(int64 message_id)
 		if (entered)
 		{
 			slot->lockers++;
-			locking = slot;
+			locking_slot = slot;
 		}
 		SpinLockRelease(&slot->mutex);
 	}
@@ -205,12 +205,12 @@ pgqrs_claim_hint_begin_lock(int64 message_id)
 void
 pgqrs_claim_hint_end_lock(void)
 {
-	if (locking == NULL)
+	if (locking_slot == NULL)
 		return;
-	SpinLockAcquire(&locking->mutex);
-	locking->lockers--;
-	SpinLockRelease(&locking->mutex);
-	locking = NULL;
+	SpinLockAcquire(&locking_slot->mutex);
+	locking_slot->lockers--;
+	SpinLockRelease(&locking_slot->mutex);
+	locking_slot = NULL;
 }
 
 PgqrsClaimHint
@@ -235,12 +235,12 @@ pgqrs_claim_hint_look_up(PgqrsFloorKey key, TimestampTz now)
 static void
 end_hints(bool committed)
 {
-	if (updating != NULL)
+	if (updating_slot != NULL)
 		pgqrs_claim_hint_end_update(false);
 	pgqrs_claim_hint_end_lock();
 	while (key_count > 0)
 	{
-		PgqrsFloorKey key = keys[--key_count];
+		PgqrsFloorKey key = updated_keys[--key_count];
 		ClaimSlot *slot = slot_of(key.message_id);
 
 		SpinLockAcquire(&slot->mutex);

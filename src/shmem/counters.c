@@ -98,12 +98,12 @@ typedef struct Flush
 static Counters *shared = NULL;
 static PgqrsCounterSpill spill_counts = NULL;
 
-static Pending *pending = NULL;
+static Pending *pending_counts = NULL;
 static int pending_count = 0;
 static int pending_size = 0;
 
 /* What the transaction has flushed. */
-static Flush *flushes = NULL;
+static Flush *pending_flushes = NULL;
 static int flush_count = 0;
 static int flush_size = 0;
 
@@ -241,7 +241,7 @@ find_pending(Oid messages, int64 queue_id, int level)
 {
 	for (int i = pending_count - 1; i >= 0 && i >= pending_count - LOOK_BACK; i--)
 	{
-		Pending *p = &pending[i];
+		Pending *p = &pending_counts[i];
 
 		if (p->queue_id == queue_id && p->level == level && p->messages == messages)
 			return p;
@@ -258,12 +258,12 @@ add_pending(Oid messages, int64 queue_id, int level)
 	{
 		int size = Max(KEPT, 2 * pending_size);
 
-		pending = pending_size == 0 ?
+		pending_counts = pending_size == 0 ?
 			MemoryContextAlloc(TopMemoryContext, size * sizeof(Pending)) :
-			repalloc_huge(pending, size * sizeof(Pending));
+			repalloc_huge(pending_counts, size * sizeof(Pending));
 		pending_size = size;
 	}
-	p = &pending[pending_count++];
+	p = &pending_counts[pending_count++];
 	memset(p, 0, sizeof(*p));
 	p->messages = messages;
 	p->queue_id = queue_id;
@@ -368,8 +368,8 @@ reset_pending(void)
 	pending_count = flush_count = 0;
 	if (pending_size > KEPT)
 	{
-		pfree(pending);
-		pending = NULL;
+		pfree(pending_counts);
+		pending_counts = NULL;
 		pending_size = 0;
 	}
 }
@@ -382,7 +382,7 @@ pgqrs_counters_pre_end(bool is_prepare)
 		flush_count = 0; /* it may be rolled back later */
 	for (int i = 0; i < pending_count; i++)
 	{
-		Pending *p = &pending[i];
+		Pending *p = &pending_counts[i];
 
 		if (!is_prepare)
 			p->slot = pin_slot(p->messages, p->queue_id);
@@ -410,7 +410,7 @@ publish_flushes(void)
 		return;
 	LWLockAcquire(shared->lock, LW_SHARED);
 	for (int i = 0; i < flush_count; i++)
-		publish_flush(&flushes[i]);
+		publish_flush(&pending_flushes[i]);
 	LWLockRelease(shared->lock);
 }
 
@@ -423,7 +423,7 @@ pgqrs_counters_commit(void)
 	publish_flushes();
 	for (int i = 0; i < pending_count; i++)
 	{
-		Pending *p = &pending[i];
+		Pending *p = &pending_counts[i];
 
 		if (p->slot < 0 && p->used != 0)
 			p->slot = pin_slot(p->messages, p->queue_id);
@@ -443,8 +443,8 @@ void
 pgqrs_counters_abort(void)
 {
 	for (int i = 0; i < pending_count; i++)
-		if (pending[i].slot >= 0)
-			pg_atomic_fetch_sub_u32(&shared->slots[pending[i].slot].pins, 1);
+		if (pending_counts[i].slot >= 0)
+			pg_atomic_fetch_sub_u32(&shared->slots[pending_counts[i].slot].pins, 1);
 	reset_pending();
 }
 
@@ -454,7 +454,7 @@ first_pending(int level)
 {
 	int first = pending_count;
 
-	while (first > 0 && pending[first - 1].level >= level)
+	while (first > 0 && pending_counts[first - 1].level >= level)
 		first--;
 	return first;
 }
@@ -469,7 +469,7 @@ pgqrs_counters_subcommit(int level)
 	pending_count = first_pending(level);
 	for (int i = pending_count; i < count; i++)
 	{
-		Pending from = pending[i];
+		Pending from = pending_counts[i];
 		Pending *to = get_pending(from.messages, from.queue_id, level - 1);
 
 		for (uint32 left = from.used; left != 0; left &= left - 1)
@@ -550,12 +550,13 @@ pgqrs_counters_flushed(const PgqrsCounterState *state)
 	{
 		int size = Max(64, 2 * flush_size);
 
-		flushes = flush_size == 0 ?
+		pending_flushes = flush_size == 0 ?
 			MemoryContextAlloc(TopMemoryContext, size * sizeof(Flush)) :
-			repalloc(flushes, size * sizeof(Flush));
+			repalloc(pending_flushes, size * sizeof(Flush));
 		flush_size = size;
 	}
-	flushes[flush_count++] = (Flush){state->slot, state->epoch, state->changes};
+	pending_flushes[flush_count++] = (Flush){state->slot, state->epoch,
+											 state->changes};
 }
 
 void

@@ -94,7 +94,7 @@ static Databases *shared = NULL;
 static Database *own_entry = NULL;
 
 /* The background worker leaves voluntarily. */
-static bool leaving = false;
+static bool is_leaving = false;
 
 static void
 init_databases(LWLockPadded *locks)
@@ -593,7 +593,7 @@ detach_worker(int code, Datum arg)
 	d->latch = NULL;
 	d->dismiss = false;
 	d->served = now;
-	if (leaving)
+	if (is_leaving)
 	{
 		d->failures = 0;
 		d->retry_at = 0;
@@ -642,7 +642,7 @@ pgqrs_database_attach(Oid db)
 void
 pgqrs_database_leaving(void)
 {
-	leaving = true;
+	is_leaving = true;
 }
 
 bool

@@ -53,9 +53,9 @@ typedef struct EmptyLevels
 } EmptyLevels;
 
 static Counter *shared = NULL;
-static EmptyLevels none[COUNTERS]; /* one per counter */
-static uint64 written = 0; /* counters to be incremented by the transaction */
-static uint64 counted = 0; /* counters already incremented */
+static EmptyLevels empty_levels[COUNTERS]; /* one per counter */
+static uint64 written_counters = 0; /* counters to be incremented by the transaction */
+static uint64 incremented_counters = 0; /* counters already incremented */
 
 static void
 init_counters(LWLockPadded *locks)
@@ -83,7 +83,7 @@ void
 pgqrs_priority_hints_written(int64 queue_id, int16 priority)
 {
 	if (priority > PGQRS_USUAL_PRIORITY)
-		written |= UINT64CONST(1) << counter_of(queue_id);
+		written_counters |= UINT64CONST(1) << counter_of(queue_id);
 }
 
 bool
@@ -96,19 +96,19 @@ pgqrs_queue_has_no_urgent(int64 queue_id, uint64 *count)
 		return false;
 	*count = pg_atomic_read_u64(&shared[at].count);
 	pg_memory_barrier();
-	return none[at].known && none[at].queue_id == queue_id &&
-		none[at].count == *count &&
-		none[at].generation == pgqrs_catalog_generation(TABLE_MESSAGES) &&
-		(written & UINT64CONST(1) << at) == 0;
+	return empty_levels[at].known && empty_levels[at].queue_id == queue_id &&
+		empty_levels[at].count == *count &&
+		empty_levels[at].generation == pgqrs_catalog_generation(TABLE_MESSAGES) &&
+		(written_counters & UINT64CONST(1) << at) == 0;
 }
 
 void
 pgqrs_queue_record_no_urgent(int64 queue_id, uint64 count)
 {
 	if (shared != NULL)
-		none[counter_of(queue_id)] = (EmptyLevels){true, queue_id, count,
-												   pgqrs_catalog_generation(
-													   TABLE_MESSAGES)};
+		empty_levels[counter_of(queue_id)] = (EmptyLevels){true, queue_id, count,
+														   pgqrs_catalog_generation(
+															   TABLE_MESSAGES)};
 }
 
 void
@@ -121,7 +121,7 @@ pgqrs_priority_hints_forget_all(void)
 void
 pgqrs_priority_hints_forget(void)
 {
-	memset(none, 0, sizeof(none));
+	memset(empty_levels, 0, sizeof(empty_levels));
 }
 
 static void
@@ -135,13 +135,13 @@ increment_counters(uint64 counters)
 void
 pgqrs_priority_hints_pre_end(void)
 {
-	increment_counters(written);
-	counted = written;
+	increment_counters(written_counters);
+	incremented_counters = written_counters;
 }
 
 void
 pgqrs_priority_hints_end(void)
 {
-	increment_counters(written & ~counted);
-	written = counted = 0;
+	increment_counters(written_counters & ~incremented_counters);
+	written_counters = incremented_counters = 0;
 }

@@ -63,7 +63,7 @@ typedef struct Waiters
 static Waiters *shared = NULL;
 
 /* Whether this backend is registered. */
-static bool waiting = false;
+static bool is_waiting = false;
 
 /*
  * Shared memory
@@ -182,7 +182,7 @@ static bool
 is_watching(const Waiter *me, const PgqrsWakeup *wakeups, int count,
 			const PgqrsQueueSet *set)
 {
-	if (!waiting || count != me->count)
+	if (!is_waiting || count != me->count)
 		return false;
 	for (int i = 0; i < count; i++)
 		if (!is_same(me->wakeups[i], wakeups[i]))
@@ -247,12 +247,12 @@ pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set
 {
 	Waiter *me = my_waiter();
 	PgqrsWakeup old[PGQRS_MAX_WAKEUPS];
-	int old_count = waiting ? me->count : 0;
+	int old_count = is_waiting ? me->count : 0;
 
 	Assert(count <= PGQRS_MAX_WAKEUPS);
 	if (is_watching(me, wakeups, count, set))
 		return;
-	if (!waiting)
+	if (!is_waiting)
 		cover_my_waiter();
 	memcpy(old, me->wakeups, old_count * sizeof(PgqrsWakeup));
 	add_to_counts(wakeups, count, 1);
@@ -263,10 +263,10 @@ pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set
 	memcpy(me->wakeups, wakeups, count * sizeof(PgqrsWakeup));
 	if (set != NULL)
 		memcpy(&me->set, set, sizeof(*set));
-	if (!waiting)
+	if (!is_waiting)
 		pg_atomic_write_u32(&me->state, WAITER_WAITING);
 	SpinLockRelease(&me->mutex);
-	waiting = true;
+	is_waiting = true;
 	add_to_counts(old, old_count, -1);
 	pg_memory_barrier();
 }
@@ -274,7 +274,7 @@ pgqrs_wait_watch(const PgqrsWakeup *wakeups, int count, const PgqrsQueueSet *set
 bool
 pgqrs_wait_is_woken(void)
 {
-	return waiting && pg_atomic_read_u32(&my_waiter()->state) == WAITER_WOKEN;
+	return is_waiting && pg_atomic_read_u32(&my_waiter()->state) == WAITER_WOKEN;
 }
 
 /*
@@ -307,10 +307,10 @@ pgqrs_wait_leave(PgqrsWakeup *wakeup)
 {
 	bool woken;
 
-	if (!waiting)
+	if (!is_waiting)
 		return false;
 	woken = take_wakeup(WAITER_NONE, wakeup);
-	waiting = false;
+	is_waiting = false;
 	add_to_counts(my_waiter()->wakeups, my_waiter()->count, -1);
 	return woken;
 }

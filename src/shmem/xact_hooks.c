@@ -66,7 +66,7 @@ static struct
 
 /* Databases held until the end of the transaction. */
 #define MAX_HELD 8
-static Oid held[MAX_HELD];
+static Oid held_databases[MAX_HELD];
 static int held_count = 0;
 
 /*
@@ -87,7 +87,7 @@ static XactEvent end_event;
 static int aborted_level = 0;
 
 /* Number of rollbacks and prepared (sub)transactions of this backend. */
-static uint32 rollbacks = 0;
+static uint32 rollback_count = 0;
 
 /* The user's setting during an asynchronous commit. */
 static bool is_lowered = false;
@@ -238,7 +238,7 @@ pgqrs_xact_hold_database(Oid db)
 {
 	if (held_count == MAX_HELD || !pgqrs_database_hold(db))
 		return false;
-	held[held_count++] = db;
+	held_databases[held_count++] = db;
 	return true;
 }
 
@@ -246,7 +246,7 @@ static void
 release_held(void)
 {
 	while (held_count > 0)
-		pgqrs_database_release(held[--held_count]);
+		pgqrs_database_release(held_databases[--held_count]);
 }
 
 /*
@@ -324,7 +324,7 @@ transaction_event(XactEvent event, void *arg)
 				pgqrs_claim_hints_committed();
 			else
 			{
-				rollbacks++;
+				rollback_count++;
 				pgqrs_claim_hints_forget();
 				pgqrs_priority_hints_forget();
 			}
@@ -349,7 +349,7 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 	}
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		rollbacks++;
+		rollback_count++;
 		pgqrs_claim_hints_forget();
 		pgqrs_priority_hints_forget();
 		aborted_level = GetCurrentTransactionNestLevel();
@@ -360,7 +360,7 @@ subtransaction_event(SubXactEvent event, SubTransactionId id,
 uint32
 pgqrs_xact_rollbacks(void)
 {
-	return rollbacks;
+	return rollback_count;
 }
 
 static void

@@ -80,7 +80,7 @@ typedef struct PreparedXacts
 
 static PreparedXacts *shared = NULL;
 
-static Records mine;
+static Records own_records;
 static int mine_size = 0;
 
 static int
@@ -135,9 +135,9 @@ enlarge_mine(void)
 {
 	int size = Max(16, 2 * mine_size);
 
-	mine.records = mine_size == 0 ?
+	own_records.records = mine_size == 0 ?
 		MemoryContextAlloc(TopMemoryContext, size * sizeof(Record)) :
-		repalloc(mine.records, size * sizeof(Record));
+		repalloc(own_records.records, size * sizeof(Record));
 	mine_size = size;
 }
 
@@ -145,19 +145,19 @@ enlarge_mine(void)
 static Record *
 get_level_record(PgqrsWakeupKind kind, int64 id, int level)
 {
-	Record *record = find_record(&mine, LOOK_BACK, kind, id, level);
+	Record *record = find_record(&own_records, LOOK_BACK, kind, id, level);
 
 	if (record != NULL)
 		return record;
-	if (mine.count == MAX_RECORDS)
+	if (own_records.count == MAX_RECORDS)
 	{
-		mine.everything = true;
-		mine.lost |= kind == WAKEUP_RUN || kind == WAKEUP_RUN_BLOCK;
+		own_records.everything = true;
+		own_records.lost |= kind == WAKEUP_RUN || kind == WAKEUP_RUN_BLOCK;
 		return NULL;
 	}
-	if (mine.count == mine_size)
+	if (own_records.count == mine_size)
 		enlarge_mine();
-	record = &mine.records[mine.count++];
+	record = &own_records.records[own_records.count++];
 	*record = (Record){.kind = kind, .level = level, .id = id, .at = DT_NOEND};
 	return record;
 }
@@ -197,7 +197,7 @@ pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after, bool leased
 void
 pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at)
 {
-	Record *record = mine.count < MAX_RUNS ?
+	Record *record = own_records.count < MAX_RUNS ?
 		get_record(WAKEUP_RUN, run_id) :
 		get_record(WAKEUP_RUN_BLOCK, pgqrs_run_block(run_id));
 
@@ -217,18 +217,18 @@ pgqrs_xact_wakeup_waiting_run(int64 run_id)
 void
 pgqrs_xact_wakeup_everything(void)
 {
-	mine.everything = shared != NULL;
+	own_records.everything = shared != NULL;
 }
 
 bool
 pgqrs_xact_has_woken(int64 queue_id)
 {
-	if (mine.everything || mine.count > LOOK_AT)
+	if (own_records.everything || own_records.count > LOOK_AT)
 		return true;
-	for (int i = 0; i < mine.count; i++)
-		if (mine.records[i].id == queue_id &&
-			(mine.records[i].kind == WAKEUP_QUEUE ||
-			 mine.records[i].kind == WAKEUP_QUEUE_SETTINGS))
+	for (int i = 0; i < own_records.count; i++)
+		if (own_records.records[i].id == queue_id &&
+			(own_records.records[i].kind == WAKEUP_QUEUE ||
+			 own_records.records[i].kind == WAKEUP_QUEUE_SETTINGS))
 			return true;
 	return false;
 }
@@ -332,12 +332,12 @@ publish_rollback(const Records *r)
 static void
 reset_mine(void)
 {
-	mine.count = 0;
-	mine.everything = mine.lost = false;
+	own_records.count = 0;
+	own_records.everything = own_records.lost = false;
 	if (mine_size > MAX_RUNS)
 	{
-		pfree(mine.records);
-		mine.records = NULL;
+		pfree(own_records.records);
+		own_records.records = NULL;
 		mine_size = 0;
 	}
 }
@@ -387,9 +387,9 @@ copy_blocks(PreparedXact *prepared)
 	Records *r = &prepared->r;
 
 	*r = (Records){.everything = true, .records = prepared->records};
-	for (int i = 0; i < mine.count; i++)
+	for (int i = 0; i < own_records.count; i++)
 	{
-		const Record *from = &mine.records[i];
+		const Record *from = &own_records.records[i];
 		int64 first = pgqrs_run_block(from->id);
 		Record *to;
 
@@ -413,7 +413,7 @@ copy_blocks(PreparedXact *prepared)
 static bool
 has_records(void)
 {
-	return mine.count > 0 || mine.everything;
+	return own_records.count > 0 || own_records.everything;
 }
 
 void
@@ -427,11 +427,12 @@ pgqrs_xact_wakeups_pre_prepare(void)
 	xid = GetTopTransactionId();
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	prepared = get_prepared(xid, MyDatabaseId);
-	prepared->r = mine;
-	if (mine.count > MAX_PREPARED)
+	prepared->r = own_records;
+	if (own_records.count > MAX_PREPARED)
 		copy_blocks(prepared);
 	else
-		memcpy(prepared->records, mine.records, mine.count * sizeof(Record));
+		memcpy(prepared->records, own_records.records,
+			   own_records.count * sizeof(Record));
 	LWLockRelease(shared->lock);
 }
 
@@ -515,9 +516,9 @@ pgqrs_xact_wakeups_end(XactEvent event)
 	if (has_records())
 	{
 		if (event == XACT_EVENT_COMMIT)
-			publish_commit(&mine);
+			publish_commit(&own_records);
 		else if (event == XACT_EVENT_ABORT)
-			publish_rollback(&mine);
+			publish_rollback(&own_records);
 		reset_mine();
 	}
 	if (event == XACT_EVENT_COMMIT && pg_atomic_read_u32(&shared->count) > 0 &&
@@ -529,9 +530,9 @@ pgqrs_xact_wakeups_end(XactEvent event)
 static int
 first_record(int level)
 {
-	int first = mine.count;
+	int first = own_records.count;
 
-	while (first > 0 && mine.records[first - 1].level >= level)
+	while (first > 0 && own_records.records[first - 1].level >= level)
 		first--;
 	return first;
 }
@@ -540,12 +541,12 @@ first_record(int level)
 void
 pgqrs_xact_wakeups_subcommit(int level)
 {
-	int count = mine.count;
+	int count = own_records.count;
 
-	mine.count = first_record(level);
-	for (int i = mine.count; i < count; i++)
+	own_records.count = first_record(level);
+	for (int i = own_records.count; i < count; i++)
 	{
-		Record from = mine.records[i];
+		Record from = own_records.records[i];
 		Record *to = get_level_record(from.kind, from.id, level - 1);
 
 		to->count = from.kind == WAKEUP_QUEUE ? to->count + from.count : from.count;
@@ -557,12 +558,12 @@ pgqrs_xact_wakeups_subcommit(int level)
 void
 pgqrs_xact_wakeups_subabort(int level)
 {
-	Records undone = mine;
+	Records undone = own_records;
 
-	if (mine.count == 0)
+	if (own_records.count == 0)
 		return;
-	mine.count = first_record(level);
-	undone.records += mine.count;
-	undone.count -= mine.count;
+	own_records.count = first_record(level);
+	undone.records += own_records.count;
+	undone.count -= own_records.count;
 	publish_rollback(&undone);
 }

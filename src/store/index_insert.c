@@ -84,7 +84,7 @@ typedef struct TableIndexes
 	PgqrsIndexes indexes;
 } TableIndexes;
 
-static TableIndexes cached[TABLE_COUNT];
+static TableIndexes cached_indexes[TABLE_COUNT];
 
 /*
  * Invalidation of any relation: the table, one of its indexes, or (invalid)
@@ -95,12 +95,13 @@ relation_changed(Datum arg, Oid relation)
 {
 	for (int i = 0; i < TABLE_COUNT; i++)
 	{
-		bool concerned = !OidIsValid(relation) || cached[i].table == relation;
+		bool concerned = !OidIsValid(relation) ||
+			cached_indexes[i].table == relation;
 
-		for (int j = 0; !concerned && j < cached[i].indexes.count; j++)
-			concerned = cached[i].indexes.indexes[j].oid == relation;
+		for (int j = 0; !concerned && j < cached_indexes[i].indexes.count; j++)
+			concerned = cached_indexes[i].indexes.indexes[j].oid == relation;
 		if (concerned)
-			cached[i].table = InvalidOid;
+			cached_indexes[i].table = InvalidOid;
 	}
 }
 
@@ -216,7 +217,7 @@ read_indexes(TableIndexes *k, Relation table)
 PgqrsIndexes *
 pgqrs_indexes_of(PgqrsTableId id, Relation table)
 {
-	TableIndexes *k = &cached[id];
+	TableIndexes *k = &cached_indexes[id];
 	PgqrsIndexes *indexes;
 	Size size;
 

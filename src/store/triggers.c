@@ -21,7 +21,7 @@
 #include "storage/lmgr.h"
 #include "store/table.h"
 
-static const PgqrsTableId watched[] = {
+static const PgqrsTableId watched_tables[] = {
 	TABLE_QUEUES,	 TABLE_MESSAGES, TABLE_WORKFLOWS,
 	TABLE_SCHEDULES, TABLE_GRANTS,
 };
@@ -85,7 +85,7 @@ pgqrs_triggers_restore(void)
 {
 	bool all = true;
 
-	for (int i = 0; i < lengthof(watched); i++)
-		all &= restore_table_trigger(pgqrs_catalog_table(watched[i]));
+	for (int i = 0; i < lengthof(watched_tables); i++)
+		all &= restore_table_trigger(pgqrs_catalog_table(watched_tables[i]));
 	return all;
 }

@@ -57,7 +57,7 @@ static const char *const weekday_names[] = {"sun", "mon", "tue", "wed",
 /* Separators of fields. */
 static const char blanks[] = " \t\r\n";
 
-static const Field fields[NFIELDS] = {
+static const Field cron_fields[NFIELDS] = {
 	{"minute", 0, 59, NULL},
 	{"hour", 0, 23, NULL},
 	{"day of month", 1, 31, NULL},
@@ -97,14 +97,14 @@ refuse_field(const Parser *p, const char *what)
 {
 	refuse_expression(p->expression,
 					  psprintf("Field %d (%s), \"%s\": %s", p->number + 1,
-							   fields[p->number].name, p->text, what));
+							   cron_fields[p->number].name, p->text, what));
 }
 
 /* Parses a number or a name at *s and advances *s. */
 static int
 parse_value(const Parser *p, const char **s)
 {
-	const Field *field = &fields[p->number];
+	const Field *field = &cron_fields[p->number];
 	int value = 0;
 	int digits = 0;
 
@@ -130,7 +130,7 @@ parse_value(const Parser *p, const char **s)
 static int
 parse_step(const Parser *p, const char **s)
 {
-	const Field *field = &fields[p->number];
+	const Field *field = &cron_fields[p->number];
 	int most = field->max - field->min + 1;
 	int step = 0;
 
@@ -149,7 +149,7 @@ parse_step(const Parser *p, const char **s)
 static uint64
 parse_item(const Parser *p, const char **s)
 {
-	const Field *field = &fields[p->number];
+	const Field *field = &cron_fields[p->number];
 	int low = field->min;
 	int high = field->max;
 	int step = 1;
