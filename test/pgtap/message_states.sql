@@ -51,6 +51,8 @@ INSERT INTO operations VALUES
 	('consume', 'SELECT pgqrs_consume(STATE, ''public.handle'')'),
 	('archive', 'SELECT pgqrs_archive_message(ID, LEASE)'),
 	('archive several', 'SELECT pgqrs_archive_messages(ARRAY[ID], ARRAY[LEASE])'),
+	('archive, claim', 'SELECT coalesce(string_agg(payload ->> ''sqlstate'', '' ''), ''ended'') FROM '
+		'pgqrs_next(queue => STATE, batch_size => 0, done_ids => ARRAY[ID], done_leases => ARRAY[LEASE]::bigint[])'),
 	('delete', 'SELECT pgqrs_delete_message(ID, LEASE)'),
 	('release', 'SELECT pgqrs_release_message(ID, LEASE)'),
 	('nack', 'SELECT CASE WHEN pgqrs_nack_message(ID, LEASE, delay => ''1 h'') IS NULL THEN ''dead'' ELSE ''later'' '
@@ -125,6 +127,7 @@ INSERT INTO expected VALUES
 	-- under the current lease, also when it has run out
 	('archive', 'true, DONE 0', '{held,expired,exhausted}'),
 	('archive several', '{t}, DONE 0', '{held,expired,exhausted}'),
+	('archive, claim', 'ended, DONE 0', '{held,expired,exhausted}'),
 	('delete', 'done, DELETED 0', '{held,expired,exhausted}'),
 	('release', 'done, ready 0', '{held,expired,exhausted}'),
 	('nack', 'later, delayed 1', '{held,expired}'),
@@ -134,6 +137,7 @@ INSERT INTO expected VALUES
 	-- repeated, because the answer was lost
 	('archive', 'false, DONE 0', '{done}'),
 	('archive several', '{f}, DONE 0', '{done}'),
+	('archive, claim', 'ended, DONE 0', '{done}'),
 	-- an operator moves what is live, and takes it away without a failure
 	('make visible', 'done, ready 0', '{ready,delayed,held,expired,given back,exhausted}'),
 	('make visible', 'done, ready 1', '{taken,failed}'),
@@ -155,6 +159,8 @@ INSERT INTO expected SELECT operation, answer || ', ' || place, ARRAY[state] FRO
 	('archive', 'PQ007 The status is DEAD.', '{dead}'),
 	('archive', 'PQ007 The status is DELETED.', '{deleted}'),
 	('archive several', '{NULL}', '{ready,delayed,taken,given back,failed,done by another,dead,deleted,gone}'),
+	('archive, claim', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
+	('archive, claim', 'PQ007', '{dead,deleted}'),
 	('delete', 'PQ006', '{ready,delayed,taken,given back,failed,done by another,gone}'),
 	('delete', 'PQ007 The status is DONE.', '{done}'),
 	('delete', 'PQ007 The status is DEAD.', '{dead}'),

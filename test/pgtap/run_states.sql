@@ -101,7 +101,14 @@ INSERT INTO operations VALUES
 	('cancel all', 'SELECT changed FROM pgqrs_cancel_runs(STATE)'),
 	('acknowledge', 'SELECT pgqrs_acknowledge_cancel(RUN, LEASE)'),
 	('delete the run', 'SELECT pgqrs_delete_run(RUN)'),
-	('result', 'SELECT status FROM pgqrs_result(RUN)');
+	('result', 'SELECT status FROM pgqrs_result(RUN)'),
+	('complete open, begin another', 'SELECT concat_ws('' '', stored, should_execute, cancel_requested) FROM '
+		'pgqrs_step_next(RUN, LEASE, ''open'', ''1'', ''then'')'),
+	('complete, claim', 'SELECT coalesce(string_agg(payload ->> ''sqlstate'', '' ''), ''ended'') FROM '
+		'pgqrs_next(queue => STATE, batch_size => 0, done_ids => ARRAY[RUN], done_leases => ARRAY[LEASE]::bigint[])'),
+	('start', 'SELECT concat_ws('', '', CASE run_id WHEN RUN THEN ''same'' ELSE ''new'' END, ''leased'' || '
+		'left(lease::text, 0)) FROM pgqrs_start(STATE, idempotency_key => ''k'')'),
+	('advance', 'SELECT pgqrs_advance(RUN, ''1 s'') IS NOT NULL');
 
 -- Carries out one operation in one state and undoes it.
 CREATE FUNCTION pg_temp.outcome(state text, run bigint, lease bigint, call text) RETURNS text LANGUAGE plpgsql AS
@@ -141,8 +148,12 @@ INSERT INTO expected
 			('PQ010, CANCELLED', '{cancelled,deleted}')) v (answer, states)
 	WHERE operation IN ('begin open', 'begin done', 'complete open', 'complete done', 'fail open',
 		'fail open for good', 'fail only open', 'complete', 'fail', 'retry', 'progress', 'pause', 'go on', 'sleep',
-		'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child', 'acknowledge')
+		'wake', 'await a signal', 'take a signal', 'start a child', 'start children', 'await no child', 'acknowledge',
+		'complete open, begin another')
 		AND NOT (operation = 'acknowledge' AND answer ~ 'PQ010');
+-- That of pgqrs_next says it of the item, without the state found.
+INSERT INTO expected
+	SELECT 'complete, claim', regexp_replace(answer, ' The [^,]*', ''), states FROM expected WHERE operation = 'complete';
 -- From outside, to what has ended.
 INSERT INTO expected
 	SELECT operation, answer, states
@@ -181,6 +192,11 @@ INSERT INTO expected VALUES
 	('fail', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('retry', 'ended, CANCELLED', '{cancelling,"cancelling, expired"}'),
 	('progress', 'done, RUNNING', '{cancelling,"cancelling, expired"}'),
+	-- pgqrs_step_next: it stores the result of work done, and begins nothing
+	('complete open, begin another', 't t f, RUNNING', '{running,expired}'),
+	('complete open, begin another', 't f t, RUNNING', '{cancelling,"cancelling, expired"}'),
+	('complete open, begin another', 'PQ007 The status is SUCCESS., SUCCESS', '{succeeded}'),
+	('complete, claim', 'ended, SUCCESS', '{running,expired,cancelling,"cancelling, expired",succeeded}'),
 	-- repeated by the worker that has completed it
 	('complete', 'false, SUCCESS', '{succeeded}'),
 	('complete done', 'false, SUCCESS', '{succeeded}'),
@@ -259,6 +275,22 @@ INSERT INTO expected VALUES
 	('trigger', 'new, SUCCESS', '{succeeded,succeeded for another}'),
 	('trigger', 'new, ERROR', '{failed,"failed, deleted"}'),
 	('trigger', 'new, CANCELLED', '{cancelled,purged,deleted}'),
+	('start', 'same, QUEUED', '{queued,delayed}'),
+	('start', 'same, RUNNING',
+		'{running,expired,taken,given back,retry,late,"late, expired",cancelling,"cancelling, expired"}'),
+	('start', 'same, PAUSED', '{parked,parked for a signal}'),
+	('start', 'new, leased, SUCCESS', '{succeeded,succeeded for another}'),
+	('start', 'new, leased, ERROR', '{failed,"failed, deleted"}'),
+	('start', 'new, leased, CANCELLED', '{cancelled,purged,deleted}'),
+	-- time passes only for a run that waits
+	('advance', 'true, QUEUED', '{queued,delayed}'),
+	('advance', 'true, RUNNING', '{given back,retry}'),
+	('advance', 'true, PAUSED', '{parked,parked for a signal}'),
+	('advance', 'PQ016 The status is RUNNING, under a lease., RUNNING',
+		'{running,expired,taken,late,"late, expired",cancelling,"cancelling, expired"}'),
+	('advance', 'PQ016 The status is SUCCESS., SUCCESS', '{succeeded,succeeded for another}'),
+	('advance', 'PQ016 The status is ERROR., ERROR', '{failed,"failed, deleted"}'),
+	('advance', 'PQ016 The status is CANCELLED., CANCELLED', '{cancelled,purged,deleted}'),
 	-- steps that wait give the run back
 	('pause', '(f,), PAUSED', '{running,expired}'),
 	('go on', '(t,1), RUNNING', '{running,expired}'),
@@ -345,9 +377,10 @@ SELECT is(pg_temp.contents(), :'contents', 'every outcome was undone, so that th
 SELECT is(pg_temp.outcome('nothing', 9007199254740991, 1, call), answer,
 	format('the operation "%s" on a run that does not exist is refused', operation))
 	FROM operations, LATERAL (SELECT CASE WHEN operation IN ('release', 'archive', 'delete', 'nack') THEN 'PQ006'
-		WHEN operation IN ('set visibility', 'replay') THEN 'PQ004' WHEN operation IN ('claim', 'purge') THEN 'PQ001'
+		WHEN operation IN ('set visibility', 'replay') THEN 'PQ004'
+		WHEN operation IN ('claim', 'purge', 'complete, claim') THEN 'PQ001'
 		WHEN operation = 'cancel all' THEN 'PQ002'
-		WHEN operation = 'trigger' THEN 'PQ002' WHEN operation = 'extend' THEN '(f,f)'
+		WHEN operation IN ('trigger', 'start') THEN 'PQ002' WHEN operation = 'extend' THEN '(f,f)'
 			WHEN operation = 'maintain' THEN '3' ELSE 'PQ003' END AS answer) a;
 
 SELECT * FROM finish();
