@@ -33,7 +33,7 @@ class Calls:
     def __init__(self, conninfo: str = '', *, schema: Optional[str] = None, codec: Optional[codecs.Codec] = None,
                  name: Optional[str] = None, **options: Any):
         self.conninfo, self.schema, self.name = conninfo, schema, name
-        self.codec = codec or codecs.Codec()
+        self.codec = codec or codecs.PLAIN
         self.options: dict[str, Any] = {'application_name': name or 'pgqrs', 'client_encoding': 'utf8', **options, 'autocommit': True}
         self.workflows: dict[str, Workflow] = {}
         self.queues: dict[str, Queue] = {}

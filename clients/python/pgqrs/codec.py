@@ -26,7 +26,7 @@ class Codec:
         return value
 
 
-PLAIN = Codec()
+PLAIN = Codec()     # an App's that has no other
 
 
 def simple(value: Any) -> Any:
@@ -48,23 +48,21 @@ def simple(value: Any) -> Any:
     raise TypeError(f'{type(value).__qualname__} is no JSON')
 
 
-def as_json(value: Any) -> Any:
-    """A value as it comes back from JSON."""
-    try:
-        text = json.dumps(value, default=simple, allow_nan=False)
-        plain = json.loads(text)
-        if '\\u0000' in text or '\\ud' in text:
-            _check_text(plain)
-        return plain
-    except (TypeError, ValueError, RecursionError) as e:
-        raise NotSerializable(f'the value cannot be stored: {e}') from e
+encode = json.JSONEncoder(default=simple, allow_nan=False).encode
 
 
 def dumps(codec: Codec, value: Any) -> str:
     """A value as the JSON text that is stored."""
-    encoded = codec.encode(as_json(value))
     try:
-        return json.dumps(encoded, allow_nan=False)
+        text = encode(value)
+        if '\\u0000' in text or '\\ud' in text:
+            _check_text(json.loads(text))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise NotSerializable(f'the value cannot be stored: {e}') from e
+    if codec is PLAIN:
+        return text
+    try:
+        return encode(codec.encode(json.loads(text)))
     except (TypeError, ValueError, RecursionError) as e:
         raise NotSerializable(f'what the codec makes of the value cannot be stored: {e}') from e
 
@@ -96,9 +94,9 @@ def build(value: Any, kind: Any) -> Any:
 
 
 def _build(value: Any, kind: Any) -> Any:
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
     if value is None or kind is None or kind is Any:
         return value
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Union or type(kind).__name__ == 'UnionType':
         kinds = [k for k in args if k is not type(None)]
         return _build(value, kinds[0]) if len(kinds) == 1 else value
@@ -133,6 +131,8 @@ def _build(value: Any, kind: Any) -> Any:
 
 def hints(item: Any) -> dict[str, Any]:
     """The annotations of a function or class; an error if one of them names nothing."""
+    if not getattr(item, '__annotations__', True):
+        return {}
     try:
         return typing.get_type_hints(item)
     except (NameError, AttributeError) as e:

@@ -46,46 +46,36 @@ def call(function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) ->
     return f'SELECT * FROM {function}({", ".join(marks)})', values
 
 
-def _is_usable(connection: Any) -> bool:
-    """Whether an idle connection is in order.  There is nothing to read from it unless the server has closed it."""
-    if connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
-        return False
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)
-
-
 class Pool:
     """At most `size` connections, in autocommit mode, for threads."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], size: int):
         self._connect = connect
-        self._places: queue.LifoQueue[Optional[psycopg.Connection[Any]]] = queue.LifoQueue()       # the one used last comes first
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(size):
             self._places.put(None)
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        connection = self._places.get()
+        connection = None
+        self._places.get()
         try:
-            if connection is not None and not _is_usable(connection):
+            connection = _take(self._idle)
+            if connection is not None and _was_closed(connection):
                 connection.close()
                 connection = None
-            if connection is None:
-                connection = self._connect()
+            connection = connection or self._connect()
             yield connection
         finally:
-            if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
+            if connection is not None and not _give(self._idle, connection):
                 connection.close()
-                connection = None
-            self._places.put(connection)
+            self._places.put(None)
 
     def close(self) -> None:
         """Closes the idle ones."""
-        for connection in _take_all(self._places):
-            self._places.put(None)
-            if connection is not None:
-                connection.close()
+        while (connection := _take(self._idle)) is not None:
+            connection.close()
 
 
 class AsyncPool:
@@ -93,37 +83,48 @@ class AsyncPool:
 
     def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], size: int):
         self._connect = connect
-        self._places: asyncio.LifoQueue[Optional[psycopg.AsyncConnection[Any]]] = asyncio.LifoQueue()
+        self._idle: list[psycopg.AsyncConnection[Any]] = []
+        self._places = asyncio.Semaphore(size)
         self.loop = asyncio.get_running_loop()
-        for _ in range(size):
-            self._places.put_nowait(None)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        connection: Optional[psycopg.AsyncConnection[Any]] = await self._places.get()
-        try:
-            if connection is not None and not _is_usable(connection):
-                await connection.close()
-                connection = None
-            if connection is None:
-                connection = await self._connect()
-            yield connection
-        finally:
-            if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
-                await connection.close()
-                connection = None
-            self._places.put_nowait(connection)
+        connection = None
+        async with self._places:
+            try:
+                connection = _take(self._idle)
+                if connection is not None and _was_closed(connection):
+                    await connection.close()
+                    connection = None
+                connection = connection or await self._connect()
+                yield connection
+            finally:
+                if connection is not None and not _give(self._idle, connection):
+                    await connection.close()
 
     async def close(self) -> None:
-        for connection in _take_all(self._places):
-            self._places.put_nowait(None)
-            if connection is not None:
-                await connection.close()
+        while (connection := _take(self._idle)) is not None:
+            await connection.close()
 
 
-def _take_all(places: Any) -> list[Any]:
-    taken = []
-    while not places.empty():
-        with contextlib.suppress(queue.Empty):
-            taken.append(places.get_nowait())
-    return taken
+def _take(idle: list[Any]) -> Any:
+    """The one that was used last, so that few are made; None if there is none."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return None
+
+
+def _give(idle: list[Any], connection: Any) -> bool:
+    """Whether it is in order, and idle from now on."""
+    is_idle: bool = connection.pgconn.transaction_status == TransactionStatus.IDLE
+    if is_idle:
+        idle.append(connection)
+    return is_idle
+
+
+def _was_closed(connection: Any) -> bool:
+    """Whether the server has closed an idle connection: there is nothing else to read from it."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

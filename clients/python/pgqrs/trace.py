@@ -29,12 +29,13 @@ def outgoing(headers: Optional[dict[str, Any]]) -> Optional[dict[str, Any]]:
     return {**carrier, **(headers or {})} or None
 
 
-@contextlib.contextmanager
-def span(name: str, headers: Optional[dict[str, Any]] = None, **attributes: Any) -> Iterator[None]:
+def span(name: str, headers: Optional[dict[str, Any]] = None, **attributes: Any) -> contextlib.AbstractContextManager[None]:
     """A span around a block; headers: its parent is in there."""
-    if trace is None:
-        yield
-        return
+    return contextlib.nullcontext() if trace is None else _span(name, headers, attributes)
+
+
+@contextlib.contextmanager
+def _span(name: str, headers: Optional[dict[str, Any]], attributes: dict[str, Any]) -> Iterator[None]:
     parent = None if headers is None else propagate.extract(headers)
     tracer = trace.get_tracer('pgqrs')
     with tracer.start_as_current_span(name, context=parent, record_exception=False, set_status_on_exception=False,

@@ -14,7 +14,7 @@ import random
 import signal
 import socket
 import threading
-from typing import Any, Awaitable, Callable, Iterator, Optional, Union
+from typing import Any, Awaitable, Callable, Iterable, Iterator, Optional, Union
 
 import psycopg
 
@@ -31,7 +31,7 @@ VERSION = '0.1.0'       # of this client: it fits extensions with the same first
 POLL = 30               # seconds
 # Seconds for which no poll is begun: handlers that are quick end meanwhile, and one poll tells of several ends.
 LINGER = 0.002
-FULL = 0.02             # if there is no place for a claim
+FULL = 0.02             # if there was no place for a claim, and half of them are not free yet
 
 Delivery = Union[Context, AsyncContext, BlockingMessage, AwaitingMessage]
 
@@ -42,7 +42,6 @@ class Task:
     def __init__(self, work: Delivery):
         self.work = work
         self.future: Optional[asyncio.Task[None]] = None      # of a coroutine
-        self.done = asyncio.Event()
         self.gone = False                               # the server said that the lease has ended
 
 
@@ -91,7 +90,7 @@ class Worker:
         self.connections = connections
         self.worker_id: Optional[int] = None
         self.held: dict[tuple[int, int], Task] = {}
-        self.most = 0                                   # of these, for what waits until there are no more
+        self.most = 0                                   # of these, until which the loop waits
         self.fewer: Optional[asyncio.Future[None]] = None
         self.draining = False
         self.deadline: Optional[float] = None
@@ -159,7 +158,7 @@ class Worker:
                 await connection.execute(*call(self.app.qualified('pgqrs_suspend_worker'), [self.worker_id]))
 
     async def _stop(self) -> None:
-        for task in self.held.values():
+        for task in list(self.held.values()):
             task.work.lost = True
             if task.future is not None:
                 task.future.cancel()
@@ -236,7 +235,7 @@ class Worker:
                 log.warning('giving back %s that did not end in time', len(self._working()))
                 return
             if len(self.held) >= self.concurrency:
-                await self._await_ends(self.concurrency - 1, FULL)
+                await self._await_ends(self.concurrency // 2, FULL)
             await self._await_ends(0, LINGER)
             busy = bool(self.held)
             answer = await self._persist(lambda: self._poll(0 if until_idle and not busy else POLL))
@@ -247,28 +246,27 @@ class Worker:
                 self._begin(claim)
             if gone:
                 # Most often the handler is about to see the answer to its last call.
-                await asyncio.wait([asyncio.ensure_future(task.done.wait()) for task in gone], timeout=0.1)
+                await self._await_ends(len(self.held) - gone, 0.1)
             if until_idle and not work and not busy:
                 return
             await asyncio.sleep(0)
 
     async def _await_ends(self, most: int, seconds: float) -> None:
         """Until so many at most are held, or time is up."""
-        if len(self.held) > most:
-            self.most, self.fewer = most, self.loop.create_future()
-            timer = self.loop.call_later(seconds, self._resume)
+        if len(self.held) <= most:
+            return
+        self.most, self.fewer = most, self.loop.create_future()
+        timer = self.loop.call_later(seconds, resume, self.fewer)
+        if len(self.held) > most:           # a thread that ends from here on sees that it is awaited
             await self.fewer
-            timer.cancel()
-
-    def _resume(self) -> None:
-        if self.fewer is not None and not self.fewer.done():
-            self.fewer.set_result(None)
+        timer.cancel()
+        self.fewer = None
 
     def _working(self) -> list[Task]:
-        return [task for task in self.held.values() if not task.gone]
+        return [task for task in list(self.held.values()) if not task.gone]
 
-    async def _poll(self, timeout: float) -> tuple[list[dict[str, Any]], list[Task]]:
-        """What was claimed, and whose leases have ended."""
+    async def _poll(self, timeout: float) -> tuple[list[dict[str, Any]], int]:
+        """What was claimed, and how many leases have ended."""
         tasks = self._working()
         free = 0 if self.draining else max(0, self.concurrency - len(self.held))
         if len(tasks) < len(self.held):
@@ -277,10 +275,10 @@ class Worker:
             timeout = min(timeout, 1, max(0.0, self.deadline - self.loop.time()))
         work, held, _ = await self._execute(
             f'CALL {self.app.qualified("pgqrs_poll")}(%s, %s, %s, %s::bigint[], %s::bigint[])',
-            (self.worker_id, interval(timeout), free, [t.work.id for t in tasks], [t.work.lease for t in tasks]))
+            (self.worker_id, interval(timeout), free, array(t.work.id for t in tasks), array(t.work.lease for t in tasks)))
         for task, answer in zip(tasks, held):
             self._heed(task, answer['state'])
-        return work, [task for task in tasks if task.gone]
+        return work, sum(task.gone for task in tasks)
 
     def _heed(self, task: Task, state: str) -> None:
         work = task.work
@@ -321,10 +319,12 @@ class Worker:
             self.threads.run(self._handle, task, definition)
 
     def _end(self, task: Task) -> None:
+        """Called by the thread of the handler."""
         self.held.pop((task.work.id, task.work.lease), None)
-        task.done.set()
-        if len(self.held) <= self.most:
-            self._resume()
+        fewer = self.fewer
+        if fewer is not None and len(self.held) <= self.most:
+            with contextlib.suppress(RuntimeError):     # the loop has ended
+                self.loop.call_soon_threadsafe(resume, fewer)
 
     def _handle(self, task: Task, definition: Any) -> None:
         try:
@@ -333,8 +333,7 @@ class Worker:
         except BaseException as e:
             log_end(task.work, e)
         finally:
-            with contextlib.suppress(RuntimeError):     # the loop has ended
-                self.loop.call_soon_threadsafe(self._end, task)
+            self._end(task)
 
     async def _handle_async(self, task: Task, definition: Any) -> None:
         try:
@@ -344,6 +343,15 @@ class Worker:
             log_end(task.work, e)
         finally:
             self._end(task)
+
+
+def resume(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def array(ids: Iterable[int]) -> str:
+    return '{' + ','.join(map(str, ids)) + '}'
 
 
 @contextlib.contextmanager
