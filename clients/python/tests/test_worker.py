@@ -19,15 +19,29 @@ from pgqrs import testing
 CLIENT = pathlib.Path(pgqrs.__file__).parent.parent
 
 
-def test_twenty_runs_at_once_on_six_connections(name, db):
+@pytest.mark.parametrize('kind', ['threads', 'asyncio'])
+def test_twenty_runs_at_once_on_six_connections(name, db, kind):
     app = pgqrs.App(name=name)
-    together = threading.Barrier(20)
+    together, met, all_met = threading.Barrier(20), [], asyncio.Event()
 
-    @app.workflow(name=name)
-    def flow(ctx):
+    def blocking(ctx):
         ctx.step('meet', lambda: together.wait(60) and 0)
         return ctx.transaction('write', lambda conn: 1)
 
+    async def meet():
+        met.append(1)
+        if len(met) == 20:
+            all_met.set()
+        await all_met.wait()
+
+    async def awaiting(ctx):
+        await ctx.step('meet', meet)
+        return await ctx.transaction('write', one)
+
+    async def one(conn):
+        return 1
+
+    flow = app.workflow(blocking if kind == 'threads' else awaiting, name=name)
     app.install()
     app.close()
     handles = [pgqrs.App().handle(app.start(flow).run_id) for _ in range(20)]
@@ -171,7 +185,7 @@ def test_a_worker_goes_on_after_its_connections_were_lost(app, name, db):
 
     @app.workflow(name=name)
     def flow(ctx):
-        return [ctx.step('one', lambda: 1), ctx.step('two', lambda: go.wait(60)), ctx.attempt]
+        return [ctx.step('one', lambda: 1), ctx.step('two', lambda: go.wait(600)), ctx.attempt]
 
     app.install()
     handle = app.start(flow)
