@@ -458,6 +458,21 @@ SELECT * FROM pgqrs_cancel_runs('job') \g /dev/null
 SELECT is_empty('SELECT FROM pgqrs_live_runs WHERE workflow = ''job'' AND undo_cause IS NULL AND attempt > 0',
 	'pgqrs_cancel_runs() requests the undo of each run that was claimed');
 
+-- Children that are too many are cancelled by a later pass while the undo goes on, or by its end.
+SELECT * FROM pg_temp.start('job') \gset
+SELECT count(pgqrs_start_children(:run, :lease, 'm' || g, 'child', array_fill('1'::jsonb, '{550}')))
+	FROM generate_series(1, 4) g \g /dev/null
+SELECT pgqrs_sleep(:run, :lease, 'rest', '30 min'), pgqrs_cancel_run(:run) \g /dev/null
+SELECT is(count(*), 1000::bigint, 'a request cancels a thousand of 2,200 children at once')
+	FROM pgqrs_runs WHERE parent_run_id = :run AND status = 'CANCELLED';
+SELECT pg_temp.undo(:run) AS lease \gset
+SELECT pgqrs_start_child(:run, :lease, 'refund', 'child') AS child \gset
+SELECT is((pgqrs_maintain()->'runs_cancelled')::text, '1000', 'a pass cancels a thousand more while the undo is held');
+SELECT pgqrs_acknowledge_cancel(:run, :lease) \g /dev/null
+SELECT is(pg_temp.state(:run), 'CANCELLED, cancel, undone', 'the undo ends before all of them are cancelled');
+SELECT is(array_agg(run_id), ARRAY[:child]::bigint[], 'all but the child that was started in the undo are CANCELLED')
+	FROM pgqrs_runs WHERE parent_run_id = :run AND status <> 'CANCELLED';
+
 SELECT is_empty('SELECT * FROM pgqrs_verify() WHERE NOT ok AND check_name <> ''messages below floors''',
 	'every row of this test is consistent');
 SELECT * FROM finish();
