@@ -73,7 +73,7 @@ def test_the_first_of_several_runs_is_waited_for(app, name):
         handles[1].signal('go', 'one')
         assert app.wait_any(iter(handles), 60) is handles[1]
         handles[0].signal('go', 'zero')
-        assert handles[0].result(60) == 'zero'
+        assert handles[0].result(600) == 'zero'
         assert app.wait_any(handles, 60) is handles[1]       # it ended first
         failed = app.start(flow, -1)
         assert app.wait_any([handles[2], failed], 60) is failed
@@ -181,7 +181,7 @@ def test_an_app_for_asyncio_is_awaited(name):
         await app.produce(f'{name}.q', 'x')
         assert await app.consume(f'{name}.q', handler) == 1
         await handle.signal('more', 2)
-        waiting = asyncio.ensure_future(handle.result(60))
+        waiting = asyncio.ensure_future(handle.result(600))
         await pgqrs.Worker(app, name=name).work(until_idle=True)
         assert await waiting == 3
         other = await flow.start(2)

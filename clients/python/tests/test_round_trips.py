@@ -59,7 +59,7 @@ def test_an_order_of_five_steps_a_signal_and_a_child_takes_at_most_20_round_trip
             handle = app.start(order, 1)
             until(lambda: db.execute('SELECT status FROM pgqrs_result(%s)', (handle.run_id,)).fetchone()[0] == 'PAUSED')
             handle.signal('paid', 'yes')
-            assert handle.result(60) == ['yes', 2]
+            assert handle.result(600) == ['yes', 2]
         return round_trips()[before:]
     app.install()
     # A poll that meets the commit of a step may answer twice instead of once.

@@ -21,7 +21,7 @@ def test_a_run_sleeps_and_goes_on_where_it_was(app, name):
     handle = app.start(flow)
     testing.drain(app)
     with working(app):
-        assert handle.result(60) == 2
+        assert handle.result(600) == 2
     assert seen == [0, 0]
 
 
@@ -85,7 +85,7 @@ def test_a_signal_that_does_not_come_raises(app, name):
     app.install()
     handle = app.start(flow)
     with working(app):
-        assert handle.result(60) == "signal 'go' did not come in time"
+        assert handle.result(600) == "signal 'go' did not come in time"
 
 
 def test_signals_come_in_order_with_their_headers(app, name, db):
@@ -152,7 +152,7 @@ def test_async_handlers_wait_and_have_children_too(app, name):
     handle = app.start(flow)
     handle.signal('go', 'x')
     with working(app):
-        assert handle.result(60) == [2, [6, 7], 'x']
+        assert handle.result(600) == [2, [6, 7], 'x']
 
 
 def test_progress_does_not_go_back(app, name, db):

@@ -25,7 +25,7 @@ def test_twenty_runs_at_once_on_six_connections(name, db, kind):
     together, met, all_met = threading.Barrier(20), [], asyncio.Event()
 
     def blocking(ctx):
-        ctx.step('meet', lambda: together.wait(60) and 0)
+        ctx.step('meet', lambda: together.wait(600) and 0)
         return ctx.transaction('write', lambda conn: 1)
 
     async def meet():
@@ -63,7 +63,7 @@ def test_a_slot_that_becomes_free_is_used_at_once(app, name):
     handles = [app.start(flow) for _ in range(20)]
     started = time.monotonic()
     with working(app, concurrency=1):
-        assert [handle.result(60) for handle in handles] == [1] * 20
+        assert [handle.result(600) for handle in handles] == [1] * 20
     assert time.monotonic() - started < 25      # and not a poll's 30 s
 
 
@@ -84,10 +84,10 @@ def test_a_cancel_interrupts_a_coroutine_and_can_be_caught(app, name):
     app.install()
     handle = app.start(flow)
     with working(app):
-        assert started.wait(60)
+        assert started.wait(600)
         handle.cancel('enough')
         with pytest.raises(pgqrs.RunCancelled):
-            handle.result(60)
+            handle.result(600)
     assert undone == ['undone']
 
 
@@ -98,7 +98,7 @@ def test_a_cancel_ends_a_thread_at_its_next_step(app, name):
     def flow(ctx):
         def long():
             started.set()
-            go.wait(60)
+            go.wait(600)
             until(lambda: ctx.cancel_requested)
             ctx.check()
         ctx.step('long', long)
@@ -106,11 +106,11 @@ def test_a_cancel_ends_a_thread_at_its_next_step(app, name):
     app.install()
     handle = app.start(flow)
     with working(app):
-        assert started.wait(60)
+        assert started.wait(600)
         handle.cancel()
         go.set()
         with pytest.raises(pgqrs.RunCancelled):
-            handle.result(60)
+            handle.result(600)
 
 
 @pytest.mark.parametrize('noticed_by', ['the poll', 'the second claim'])
@@ -143,10 +143,10 @@ def test_a_lost_lease_stops_the_task_and_changes_nothing(app, name, db, monkeypa
     app.install()
     handle = app.start(flow)
     with working(app):
-        assert started.wait(60)
+        assert started.wait(600)
         db.execute('SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek(%s)', (name,))
-        assert handle.result(60) == 'second'
-        assert stopped.wait(60)
+        assert handle.result(600) == 'second'
+        assert stopped.wait(600)
 
 
 def test_a_thread_that_lost_its_lease_stores_nothing(app, name, db):
@@ -157,18 +157,18 @@ def test_a_thread_that_lost_its_lease_stores_nothing(app, name, db):
         if ctx.attempt > 1:
             return ctx.step('long', lambda: 'second')
         try:
-            ctx.step('long', lambda: started.set() or go.wait(60) and 'first')
+            ctx.step('long', lambda: started.set() or go.wait(600) and 'first')
         finally:
             ended.set()
 
     app.install()
     handle = app.start(flow)
     with working(app):
-        assert started.wait(60)
+        assert started.wait(600)
         db.execute('SELECT pgqrs_set_visibility(message_id, now()) FROM pgqrs_peek(%s)', (name,))
-        assert handle.result(60) == 'second'
+        assert handle.result(600) == 'second'
         go.set()
-        assert ended.wait(60)
+        assert ended.wait(600)
 
 
 def test_a_superseded_worker_ends(app, name, db):
@@ -193,7 +193,7 @@ def test_a_worker_goes_on_after_its_connections_were_lost(app, name, db):
         until(lambda: handle.status() == 'RUNNING')
         db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'pgqrs'")
         go.set()
-        assert handle.result(60) == [1, True, 1]
+        assert handle.result(600) == [1, True, 1]
 
 
 @pytest.mark.skipif('PGQRS_RESTART' not in os.environ, reason='no server that can be restarted')
@@ -202,7 +202,7 @@ def test_a_worker_goes_on_after_a_restart(app, name):
 
     @app.workflow(name=name)
     def flow(ctx):
-        return [ctx.step('one', lambda: 1), ctx.step('two', lambda: go.wait(60))]
+        return [ctx.step('one', lambda: 1), ctx.step('two', lambda: go.wait(600))]
 
     app.install()
     handle = app.start(flow)
@@ -210,8 +210,8 @@ def test_a_worker_goes_on_after_a_restart(app, name):
         until(lambda: handle.status() == 'RUNNING')
         subprocess.run(os.environ['PGQRS_RESTART'].split(), check=True, stdout=subprocess.DEVNULL)
         go.set()
-        assert handle.result(60) == [1, True]
-        assert app.start(flow).result(60) == [1, True]
+        assert handle.result(600) == [1, True]
+        assert app.start(flow).result(600) == [1, True]
 
 
 def test_a_read_only_database_loses_nothing(app, name, db, caplog):
@@ -219,7 +219,7 @@ def test_a_read_only_database_loses_nothing(app, name, db, caplog):
 
     @app.workflow(name=name)
     def flow(ctx):
-        return ctx.step('one', lambda: go.wait(60))
+        return ctx.step('one', lambda: go.wait(600))
 
     app.install()
     handle = app.start(flow)
@@ -235,7 +235,7 @@ def test_a_read_only_database_loses_nothing(app, name, db, caplog):
             db.execute('SET default_transaction_read_only = off')
             db.execute('ALTER SYSTEM RESET default_transaction_read_only')
             db.execute('SELECT pg_reload_conf()')
-        assert handle.result(60) is True
+        assert handle.result(600) is True
         assert db.execute('SELECT attempt, failures FROM pgqrs_get_run(%s)', (handle.run_id,)).fetchone() == (1, 0)
 
 
