@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use EveryState;
 use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -18,120 +19,23 @@ sub sql
 	return $node->safe_psql($database // 'source', $query);
 }
 
-# All rows of all tables, sorted; and where the sequences are.
-sub contents
-{
-	my ($database, $kinds) = @_;
-	my $query = sql("SELECT string_agg(format('SELECT %L, %s::text FROM %s AS r', relname,
-			CASE relkind WHEN 'S' THEN '(last_value, is_called)' ELSE 'r' END, oid::regclass), ' UNION ALL ')
-		FROM pg_class WHERE relname LIKE 'pgqrs%' AND relkind IN ($kinds)", $database);
-	# the ids of roles are taken anew where a grant is made or synced
-	return sql("$query ORDER BY 1, 2", $database) =~ s/^(pgqrs_grants\|\("[^"]*",)-?\d*/$1/mgr;
-}
-
 my $tables = sql("SELECT string_agg(relname, ', ') FROM pg_class WHERE relname LIKE 'pgqrs%' AND relkind = 'r'", 'postgres');
 
-# Work in every state.
 sql('CREATE ROLE tom; CREATE DATABASE source', 'postgres');
-sql(<<'SQL');
-CREATE EXTENSION pgqrs;
-SELECT pgqrs_create_queue('jobs', '1 hour', max_attempts => 2), pgqrs_create_workflow('flow', visibility_timeout => '1 hour'), pgqrs_create_workflow('child');
-SELECT pgqrs_grant('jobs', 'tom', 'trigger'), pgqrs_register_worker('w', '{*}');
-SELECT pgqrs_schedule('nightly', '@daily', 'child', '"scheduled"');
-CREATE TABLE held (state text, message_id bigint, run_id bigint, lease bigint);
-CREATE PROCEDURE claim(state text, queue text, timeout interval = NULL) LANGUAGE sql AS
-	$$ INSERT INTO held SELECT state, message_id, run_id, lease FROM pgqrs_dequeue(queue, visibility_timeout => timeout) $$;
-
-SELECT pgqrs_enqueue('jobs', '"dead"');
-SELECT pgqrs_nack_message(message_id, lease, '{"type": "x"}', '0') FROM pgqrs_dequeue('jobs');
-SELECT pgqrs_nack_message(message_id, lease, '{"type": "x"}', '0') FROM pgqrs_dequeue('jobs');
-SELECT pgqrs_enqueue('jobs', '"archived"');
-SELECT pgqrs_archive_message(message_id, lease) FROM pgqrs_dequeue('jobs');
-SELECT pgqrs_enqueue('jobs', '"retry"');
-SELECT pgqrs_nack_message(message_id, lease, '{"type": "x"}', '1 hour') FROM pgqrs_dequeue('jobs');
-SELECT pgqrs_enqueue('jobs', '"held"');
-SELECT message_id FROM pgqrs_dequeue('jobs', worker_id => (SELECT worker_id FROM pgqrs_workers)) AS d;
-SELECT pgqrs_enqueue('jobs', '"finishes"');
-CALL claim('finishes', 'jobs');
-SELECT pgqrs_enqueue('jobs', '"expired"');
-CALL claim('expired', 'jobs', '1 us');
-SELECT pgqrs_enqueue('jobs', '"ready"'), pgqrs_enqueue('jobs', '"urgent"', priority => 9), pgqrs_enqueue('jobs', '"key"', idempotency_key => 'k'),
-	pgqrs_enqueue('jobs', '"delayed"', delay => '1 hour');
-
-SELECT pgqrs_trigger('flow', '"failed"'); CALL claim('failed', 'flow');
-SELECT pgqrs_fail_run(run_id, lease, '{"type": "x"}') FROM held WHERE state = 'failed';
-SELECT pgqrs_trigger('flow', '"ended"', idempotency_key => 'ended'); CALL claim('ended', 'flow');
-SELECT pgqrs_step_complete(run_id, lease, 'a', '1'), pgqrs_complete_run(run_id, lease, '"output"') FROM held WHERE state = 'ended';
-SELECT pgqrs_trigger('flow', '"running"'); CALL claim('running', 'flow');
-SELECT pgqrs_step_complete(run_id, lease, 'a', '"stored"'), pgqrs_step_begin(run_id, lease, 'b'), pgqrs_signal(run_id, 'unconsumed', '1') FROM held WHERE state = 'running';
-SELECT pgqrs_trigger('flow', '"cancelled"'); CALL claim('cancelled', 'flow');
-SELECT pgqrs_cancel_run(run_id) FROM held WHERE state = 'cancelled';
-SELECT pgqrs_trigger('flow', '"run expired"'); CALL claim('run expired', 'flow', '1 us');
-SELECT pgqrs_trigger('flow', '"sleep"', priority => 1); CALL claim('sleep', 'flow');
-SELECT pgqrs_sleep(run_id, lease, 's', '1 hour') FROM held WHERE state = 'sleep';
-SELECT pgqrs_trigger('flow', '"signal"', priority => 1); CALL claim('signal', 'flow');
-SELECT pgqrs_await_signal(run_id, lease, 's', 'go') FROM held WHERE state = 'signal';
-SELECT pgqrs_trigger('flow', '"pause"', priority => 1); CALL claim('pause', 'flow');
-SELECT pgqrs_pause_run(run_id, lease, 'p') FROM held WHERE state = 'pause';
-SELECT pgqrs_trigger('flow', '"parent"', priority => 1); CALL claim('parent', 'flow');
-SELECT pgqrs_start_child(run_id, lease, 'c', 'child', '"child"') FROM held WHERE state = 'parent';
-SELECT pgqrs_await_child(run_id, lease, 'c') FROM held WHERE state = 'parent';
-SELECT pgqrs_trigger('flow', '"run retry"', priority => 1); CALL claim('run retry', 'flow');
-SELECT pgqrs_step_fail(run_id, lease, 'f', '{"type": "x"}', retry_after => '1 hour') FROM held WHERE state = 'run retry';
-SELECT pgqrs_trigger('flow', '"queued"', idempotency_key => 'queued');
--- the highest id of a message is one that was taken in vain
-BEGIN; SELECT pgqrs_enqueue('jobs', '"undone"'); ROLLBACK;
-SQL
+work_in_every_state($node, 'source');
 sql("BEGIN; SELECT pgqrs_enqueue('jobs', '\"prepared\"'); PREPARE TRANSACTION 'prepared'");
-my @live = sort split /\n/, sql('SELECT COALESCE(payload, input) FROM pgqrs_messages LEFT JOIN pgqrs_workflow_runs USING (run_id)');
-my $rows = contents('source', "'r'");
-my $sequences = contents('source', "'S'");
+my @live = undelivered($node, 'source');
+my $rows = contents($node, 'source', "'r'");
+my $sequences = contents($node, 'source', "'S'");
 is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok'), '', 'pgqrs_verify() finds no fault in the source');
-
-# The copy is what the source was; then it goes on working until nothing is left.
-sub goes_on
-{
-	my ($name, $database, @expected) = @_;
-	subtest $name => sub {
-		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds no fault in the copy');
-		my ($key, $id) = split /\n/, sql(q{SELECT pgqrs_enqueue('jobs', '1', idempotency_key => 'k') = (SELECT message_id FROM pgqrs_messages WHERE payload = '"key"')
-				AND pgqrs_trigger('flow', idempotency_key => 'ended') = (SELECT run_id FROM pgqrs_workflow_runs WHERE input = '"ended"');
-			SELECT pgqrs_enqueue('jobs', '"new"') > GREATEST((SELECT max(message_id) FROM pgqrs_archive), (SELECT max(run_id) FROM pgqrs_workflow_runs))}, $database);
-		is($key, 't', 'keys of live and ended work are as unique as before');
-		is($id, 't', 'a new message of the copy has a higher id than all before');
-		is(sqlstate($node, q{SELECT pgqrs_archive_message(message_id, lease) FROM held WHERE state = 'finishes';
-			SELECT pgqrs_complete_run(run_id, lease, '1') FROM held WHERE state = 'cancelled'}, $database), '', 'a lease is as good as before');
-		is(sqlstate($node, q{SET SESSION AUTHORIZATION tom; SELECT pgqrs_enqueue('jobs', '"tom"')}, $database), '', 'a role with the privilege trigger sends a message in the copy');
-
-		# without a pass, which would lower floors
-		my $claimed = sql(q{SELECT payload #>> '{}' FROM pgqrs_dequeue('jobs', batch_size => 3, visibility_timeout => '1 us')}, $database);
-		is($claimed, "urgent\nexpired\nready", 'claims in the copy return the messages that were ready');
-		sql(q{SELECT count(pgqrs_set_visibility(message_id, now())) FROM pgqrs_messages JOIN pgqrs_queues USING (queue_id) LEFT JOIN pgqrs_workflow_runs USING (run_id)
-				WHERE pgqrs_messages.waiting_for IS NULL AND name <> 'child';
-			SELECT pgqrs_signal(run_id, 'go'), pgqrs_resume_run((SELECT run_id FROM held WHERE state = 'pause'), 'p') FROM held WHERE state = 'signal';
-			CREATE TABLE drained (what jsonb)}, $database);
-		my $drain = q{INSERT INTO drained SELECT COALESCE(input, payload) FROM (SELECT d.payload, d.input,
-				CASE WHEN run_id IS NULL THEN pgqrs_archive_message(message_id, lease)::text ELSE pgqrs_complete_run(run_id, lease, '1')::text END FROM pgqrs_dequeue('*', batch_size => 100) AS d) AS e;
-			SELECT pgqrs_maintain() IS NULL};
-		sql($drain, $database) for 1 .. 3;
-		is(sql('SELECT what FROM drained ORDER BY what::text COLLATE "C"', $database), join("\n", sort '"new"', '"tom"', grep { !/"(?:finishes|cancelled)"/ } @expected), 'the copy delivers each message and run once');
-		is(sql('SELECT count(*) FROM pgqrs_messages', $database), '0', 'no message is left in the copy');
-		is(sql(q{SELECT count(pgqrs_replay_message(message_id)) FROM pgqrs_dead_letters WHERE queue = 'jobs' AND run_id IS NULL;
-			SELECT payload FROM pgqrs_dequeue('jobs'); SELECT pgqrs_trigger_schedule('nightly') > 0}, $database), "1\n\"dead\"\nt", 'a dead letter and a schedule go on');
-		is(sql('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok', $database), '', 'pgqrs_verify() finds no fault in the copy after all work is done');
-		is(sql(q{SELECT count(bt_index_parent_check(c.oid, true)) >= 20 FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'btree' WHERE relname LIKE 'pgqrs%' AND relkind = 'i'}, $database), 't', 'amcheck finds no fault in the indexes of the copy');
-		is(sql(q{SELECT count(v.msg) FROM pg_class c, verify_heapam(c.oid) v WHERE relname LIKE 'pgqrs%' AND relkind = 'r'}, $database), '0', 'amcheck finds no fault in the tables of the copy');
-	};
-	return;
-}
 
 sub is_copy
 {
 	my ($name, $database, @expected) = @_;
-	is(contents($database, "'r'"), $rows, "$name: the copy has all rows of the source");
-	is(contents($database, "'S'"), $sequences, "$name: the copy has the sequences of the source");
+	is(contents($node, $database, "'r'"), $rows, "$name: the copy has all rows of the source");
+	is(contents($node, $database, "'S'"), $sequences, "$name: the copy has the sequences of the source");
 	sql('CREATE EXTENSION IF NOT EXISTS amcheck', $database);
-	goes_on($name, $database, @live);
+	goes_on($node, $name, $database, @live);
 	return;
 }
 
@@ -199,7 +103,7 @@ for my $way (
 # As a template.
 sql("COMMIT PREPARED 'prepared'");
 push @live, '"prepared"';
-$rows = contents('source', "'r'");
+$rows = contents($node, 'source', "'r'");
 sql('CREATE DATABASE template TEMPLATE source', 'postgres');
 is_copy('CREATE DATABASE TEMPLATE', 'template');
 
@@ -211,7 +115,7 @@ sub health
 sub catch_up
 {
 	$node->wait_for_catchup('copied');
-	return is(contents('copy', "'r'"), contents('source', "'r'"), "$_[0]: the subscriber has the same rows");
+	return is(contents($node, 'copy', "'r'"), contents($node, 'source', "'r'"), "$_[0]: the subscriber has the same rows");
 }
 run('pg_dump of other tables', 'pg_dump', '-Fc', '-t', 'held', '-f', "$dir/held", $source);
 sql('CREATE DATABASE copy', 'postgres');
@@ -250,11 +154,11 @@ is(sql('SELECT sequence, last_id FROM pgqrs_advance_sequences() ORDER BY 1', 'co
 	sql(q{SELECT * FROM (VALUES ('pgqrs_event_id_seq', 0), ('pgqrs_message_id_seq', (SELECT max(i) FROM (SELECT message_id FROM pgqrs_messages UNION ALL SELECT message_id FROM pgqrs_archive) a (i))),
 		('pgqrs_queue_id_seq', (SELECT max(queue_id) FROM pgqrs_queues)), ('pgqrs_schedule_id_seq', 1), ('pgqrs_signal_id_seq', (SELECT max(signal_id) FROM pgqrs_run_signals)), ('pgqrs_worker_id_seq', 1)) v ORDER BY 1}),
 	'each sequence is at the largest id');
-my $before = contents('copy', "'S'");
+my $before = contents($node, 'copy', "'S'");
 is(sql('SELECT count(*) FROM pgqrs_advance_sequences(); SELECT pgqrs_sync_grants()', 'copy'), "6\n", 'pgqrs_advance_sequences() may be called again');
-is(contents('copy', "'S'"), $before, 'a second pgqrs_advance_sequences() changes no sequence');
+is(contents($node, 'copy', "'S'"), $before, 'a second pgqrs_advance_sequences() changes no sequence');
 sql(q{SELECT pgqrs_delete_workflow('deadline', true)}, 'copy');
-goes_on('the subscriber after the cut-over', 'copy', @live);
+goes_on($node, 'the subscriber after the cut-over', 'copy', @live);
 is($reader->query_safe(q{SELECT pgqrs_trigger('flow', '"reader"') > 0}), 't', 'a session from before the cut-over triggers a run');
 $reader->quit;
 

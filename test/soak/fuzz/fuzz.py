@@ -39,6 +39,8 @@ ROLES = (
     ("fuzz_admin_b", "b"),
     ("fuzz_trigger_b", "b"),
     ("fuzz_nothing", None),
+    ("fuzz_read_a", "a"),
+    ("fuzz_monitor_b", "b"),
 )
 SETUP = """
 CREATE EXTENSION pgqrs;
@@ -47,11 +49,14 @@ CREATE ROLE fuzz_admin_b LOGIN;
 CREATE ROLE fuzz_work_a LOGIN;
 CREATE ROLE fuzz_trigger_b LOGIN;
 CREATE ROLE fuzz_nothing LOGIN;
+CREATE ROLE fuzz_read_a LOGIN;
+CREATE ROLE fuzz_monitor_b LOGIN;
 CREATE ROLE fuzz_grantee;
 GRANT CREATE ON SCHEMA public TO PUBLIC;
 SELECT pgqrs_grant('a.*', 'fuzz_admin_a', 'admin'), pgqrs_grant('b.*', 'fuzz_admin_b', 'admin'),
     pgqrs_grant('a.*', 'fuzz_work_a', 'work'), pgqrs_grant('a.*', 'fuzz_work_a', 'trigger'),
-    pgqrs_grant('b.*', 'fuzz_trigger_b', 'trigger');
+    pgqrs_grant('b.*', 'fuzz_trigger_b', 'trigger'),
+    pgqrs_grant('a.*', 'fuzz_read_a', 'read'), pgqrs_grant('b.*', 'fuzz_monitor_b', 'monitor');
 CREATE FUNCTION fuzz_done(payload jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
 CREATE FUNCTION fuzz_fails(payload jsonb) RETURNS void LANGUAGE plpgsql AS
     $$BEGIN RAISE EXCEPTION 'fails'; END$$;
@@ -73,7 +78,7 @@ RARE = {"pgqrs_delete_queue": 0.1, "pgqrs_delete_workflow": 0.1, "pgqrs_purge_qu
         "pgqrs_dequeue": 5, "pgqrs_step_begin": 3, "pgqrs_register_worker": 2}
 VIEWS = ("pgqrs_runs", "pgqrs_steps", "pgqrs_run_parents", "pgqrs_events", "pgqrs_dead_letters", "pgqrs_in_flight",
          "pgqrs_queue_stats", "pgqrs_workflow_stats", "pgqrs_worker_stats", "pgqrs_schedule_list", "pgqrs_health",
-         "pgqrs_live_runs", "pgqrs_signals", "pgqrs_queues_list", "pgqrs_workflows_list")
+         "pgqrs_live_runs", "pgqrs_signals", "pgqrs_queues_list", "pgqrs_workflows_list", "pgqrs_histograms")
 CODE = re.compile(r"\b(?:PQ0\d\d|[0-9][0-9A-Z]{4})\b")
 OTHER = re.compile(r"\b(pgqrs_\w+)\(\)")
 INTEGERS = {
@@ -96,7 +101,7 @@ WORDS = {
     "signal": ("go", "n0"),
     "cron": CRONS, "expression": CRONS, "timezone": ZONES,
     "status": ("QUEUED", "RUNNING", "PAUSED", "SUCCESS", "ERROR", "CANCELLED"),
-    "privilege": ("trigger", "work", "admin"),
+    "privilege": ("monitor", "read", "trigger", "work", "admin"),
     "role": ("fuzz_grantee",),
     "handler": ("fuzz_done", "fuzz_fails", "fuzz_at_random", "public.fuzz_done", "nosuch", "now", "pgqrs_now"),
     "on_duplicate": ("return", "raise", "null", "replace", "replace_input"),
@@ -544,7 +549,7 @@ class Session(threading.Thread):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=1000000)
-    parser.add_argument("--sessions", type=int, default=8)
+    parser.add_argument("--sessions", type=int, default=10)
     parser.add_argument("--seed", default=secrets.token_hex(4))
     parser.add_argument("--only", default="")
     options = parser.parse_args()
