@@ -134,16 +134,20 @@ pgqrs.testing.drain(app, concurrency=1)
 app.close()
 PYTHON
 
+# From PostgreSQL 18 on in another view.
+my $writes = sql('SHOW server_version_num') >= 180000
+  ? "SELECT sum(writes) FROM pg_stat_io WHERE object = 'wal'" : 'SELECT wal_write FROM pg_stat_wal';
+
 sub flushes_of
 {
 	my ($runs) = @_;
-	my $before = sql('SELECT wal_write FROM pg_stat_wal');
+	my $before = sql($writes);
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres',
 		PYTHONDONTWRITEBYTECODE => 1, PYTHONPATH => "$FindBin::RealBin/../../clients/python");
 	system_or_bail('/usr/bin/python3', '-c', $program, $runs);
 	$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgqrs')})
 	  or die 'the client has connections still';
-	return sql('SELECT wal_write FROM pg_stat_wal') - $before;
+	return sql($writes) - $before;
 }
 flushes_of(0);
 my $idle = flushes_of(0);
