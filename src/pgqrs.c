@@ -8,6 +8,7 @@
 #include "background/launcher.h"
 #include "base/catalog.h"
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/guc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -31,7 +32,7 @@
 #include "storage/shmem.h"
 #include "store/index_insert.h"
 
-PG_MODULE_MAGIC;
+PGQRS_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 

@@ -268,6 +268,14 @@ pgqrs_wait_event(uint32 *event, const char *name)
 	return *event;
 }
 
+/* 18: pg_get_loaded_modules() tells which build a server has loaded */
+#if PG_VERSION_NUM >= 180000
+#define PGQRS_MODULE_MAGIC \
+	PG_MODULE_MAGIC_EXT(.name = "pgqrs", .version = PGQRS_VERSION)
+#else
+#define PGQRS_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 /*
  * 17: transaction_timeout, which ends the session.  A client that waits between
  * transactions is already in the next one, whose timer must not run.

@@ -17,6 +17,11 @@ SELECT results_eq(
 
 SELECT is(pgqrs_version(), extversion, 'the version is that of the extension')
 	FROM pg_extension WHERE extname = 'pgqrs';
+SELECT current_setting('server_version_num')::int >= 180000 AS tells \gset
+\if :tells
+SELECT is(version, pgqrs_version(), 'the server tells the version of the loaded library')
+	FROM pg_get_loaded_modules() WHERE module_name = 'pgqrs';
+\endif
 
 BEGIN;
 SELECT ok(pgqrs_now() > now() AND pgqrs_now() <= clock_timestamp() + interval '1 s',
