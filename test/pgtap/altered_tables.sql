@@ -96,7 +96,7 @@ SELECT is(pg_temp.refusal(format('ALTER TABLE %s ADD %s', constrained, format(ki
 
 -- A run whose message was deleted.
 DELETE FROM pgqrs_messages WHERE run_id = :run;
-SET statement_timeout = '20 s';
+SET statement_timeout = '180 s';
 SELECT throws_ok(format(call, :run), 'XX001', format('run %s has no message', :run),
 	'a run whose message was deleted is reported as damaged by ' || call)
 	FROM unnest(ARRAY['SELECT pgqrs_complete_run(%s, 1)', 'SELECT pgqrs_step_begin(%s, 1, ''s'')',

@@ -25,7 +25,7 @@ SELECT pgqrs_start_child(:run, :lease, 'c', 'child') AS child \gset
 SELECT is(pgqrs_await_any(:run, :lease, 'first', '{yes,no}', '{c}', '1 h')::text, '(f,,,)',
 	'a wait for the first of several answers that none is there');
 SELECT is(pg_temp.state(:run), 'PAUSED, any of first', 'the run waits without a lease');
-SELECT is((waiting_for, visible_after > clock_timestamp() + '59 min')::text, '("any of first",t)',
+SELECT is((waiting_for, visible_after > clock_timestamp() + '50 min')::text, '("any of first",t)',
 	'the message waits until the time-out') FROM pgqrs_messages WHERE run_id = :run;
 SELECT is(concat_ws(' ', kind, status, input - 'deadline'), format('ANY PAUSED {"run_ids": [%s], "signals": '
 	'["yes", "no"], "children": ["c"]}', :child),

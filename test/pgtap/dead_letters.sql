@@ -268,7 +268,7 @@ SELECT pg_temp.dead('purge', to_jsonb(n)) FROM generate_series(1, 5) n \g /dev/n
 SELECT pgqrs_archive_message(h.id, h.lease) FROM pg_temp.held('purge') h;
 SELECT pgqrs_enqueue('purge', '"live"') \g /dev/null
 UPDATE pgqrs_archive SET archived_at = clock_timestamp() - CASE outcome WHEN 'DEAD' THEN (payload #>> '{}')::int
-	ELSE 9 END * interval '1 day' + interval '1 min', enqueued_at = '2000-01-01'
+	ELSE 9 END * interval '1 day' + interval '1 hour', enqueued_at = '2000-01-01'
 	WHERE queue_id = :purge;
 CREATE FUNCTION pg_temp.left() RETURNS jsonb[] LANGUAGE sql AS
 $$ SELECT array_agg(payload ORDER BY archived_at) FROM pgqrs_archive JOIN pgqrs_queues USING (queue_id)

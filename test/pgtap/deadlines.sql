@@ -139,7 +139,7 @@ SELECT is(pg_temp.end(:run), 'ERROR own DEAD own', 'pgqrs_fail_run() beyond the 
 SELECT * FROM pg_temp.start('job') \gset
 SELECT isnt(pgqrs_fail_run(:run, :lease, '{"type": "own"}', true, '59 min'), NULL,
 	'pgqrs_fail_run() retries before the deadline');
-SELECT lease, run FROM pgqrs_trigger('job', timeout => '5 s',
+SELECT lease, run FROM pgqrs_trigger('job', timeout => '30 min',
 	retry_policy => '{"initial_interval": "1 h", "max_interval": "1 h"}') run, pg_temp.claim(run) lease \gset
 SELECT is(outcome, 'RUN_FAILED', 'a step whose backoff ends after the deadline fails the run now')
 	FROM pgqrs_step_fail(:run, :lease, 'a', '{}');

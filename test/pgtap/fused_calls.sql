@@ -205,7 +205,7 @@ SELECT is((SELECT concat_ws(' ', r.status, r.attempt, r.tags, m.worker_id, s.hea
 		JOIN pgqrs_workflow_runs r USING (run_id) JOIN pgqrs_messages m USING (run_id)),
 	format('RUNNING 1 {"t": 1} %s {"h": 1} {"run_id": %s}', :worker, (SELECT run_id FROM started)),
 	'a run that was started is RUNNING, held by the worker');
-SELECT ok(visible_after BETWEEN clock_timestamp() + interval '59 min' AND clock_timestamp() + interval '1 hour',
+SELECT ok(visible_after BETWEEN clock_timestamp() + interval '50 min' AND clock_timestamp() + interval '1 hour',
 	'the lease of a start lasts for the visibility timeout of the workflow') FROM started;
 SELECT ok((pgqrs_step_begin(run_id, lease, 'a')).should_execute, 'the lease of a start is good for steps') FROM started;
 SELECT is(pgqrs_complete_run(run_id, lease, '1'), true,

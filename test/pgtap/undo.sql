@@ -129,7 +129,7 @@ SELECT is((extended, cancel_requested)::text, '(t,t)', 'and its extension tells 
 SELECT is(pgqrs_step_complete(:run, :lease, 's', '1'), true, 'it may store what it has done');
 SELECT pgqrs_maintain() \g /dev/null
 SELECT is(pg_temp.state(:run), 'RUNNING, timeout, held, asked', 'maintenance asks the worker to stop');
-SELECT is(deadline_at > clock_timestamp() + interval '59 min', true, 'the time-out counts anew')
+SELECT is(deadline_at > clock_timestamp() + interval '50 min', true, 'the time-out counts anew')
 	FROM pgqrs_workflow_runs WHERE run_id = :run;
 SELECT pgqrs_release_message(:run, :lease) \g /dev/null
 SELECT pg_temp.undo(:run) AS lease \gset

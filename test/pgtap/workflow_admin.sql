@@ -18,7 +18,7 @@ $$;
 SELECT pgqrs_create_workflow('w') AS w \gset
 SELECT is(pg_temp.settings('w'), '(,3,00:00:01,2,00:01:00,0.25,{},,00:05:00,5,retained,)',
 	'a workflow created with nothing but its name has the defaults');
-SELECT is(ROW(workflow_id, owner, created_at BETWEEN now() - interval '1 min' AND clock_timestamp())::text,
+SELECT is(ROW(workflow_id, owner, created_at BETWEEN now() - interval '1 hour' AND clock_timestamp())::text,
 	format('(%s,%s,t)', :w, current_user), 'a workflow has an id, its owner and the time of its creation')
 	FROM pgqrs_workflows WHERE name = 'w';
 SELECT is(ROW(retention, dead_retention, max_in_flight, paused_at)::text, '("7 days","30 days",,)',
@@ -200,7 +200,7 @@ SELECT pgqrs_alter_workflow('w2', visibility_timeout => '1 min');
 SELECT is(ROW(max_in_flight, visibility_timeout)::text, '(3,00:01:00)',
 	'altering a workflow keeps what only its queue has') FROM pgqrs_queues WHERE queue_id = :w2;
 SELECT is(concat(pgqrs_alter_workflow('w2', visibility_timeout => '1 h'), pgqrs_trigger('w2') IS NULL,
-	(SELECT round(extract(epoch FROM visible_after - clock_timestamp()) / 10) * 10 FROM pgqrs_dequeue('w2'))),
+	(SELECT ceil(extract(epoch FROM visible_after - clock_timestamp()) / 600) * 600 FROM pgqrs_dequeue('w2'))),
 		'f3600', 'an altered setting holds for a claim in the same statement');
 
 --
@@ -244,7 +244,7 @@ RESET IntervalStyle;
 
 -- Which policy counts: the run's keys, and for the others the workflow's newest.
 CREATE FUNCTION pg_temp.delay(retry_at timestamptz) RETURNS numeric LANGUAGE sql AS $$
-	SELECT round(extract(epoch FROM retry_at - clock_timestamp())) $$;
+	SELECT ceil(extract(epoch FROM retry_at - clock_timestamp()) / 100) * 100 $$;
 SELECT pgqrs_create_workflow('policy', max_attempts => 2, initial_interval => '100 s', max_interval => '1 day',
 	jitter => 0) \g /dev/null
 SELECT pgqrs_trigger('policy') AS own \gset
