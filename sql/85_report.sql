@@ -418,6 +418,17 @@ BEGIN ATOMIC
 		LIMIT 50
 	), letters AS MATERIALIZED (
 		SELECT l.* FROM @extschema@.pgqrs_html_letters(NULL::text, 100) AS l ORDER BY l.archived_at DESC LIMIT 1000
+	), newest AS (
+		-- a window of ids bounds the search of a role that may read few of the runs
+		SELECT r.run_id, r.workflow, r.status, r.waiting_for, r.attempt, r.started_at, r.completed_at
+		FROM @extschema@.pgqrs_list_runs(NULL::text, NULL::text, NULL::jsonb, NULL::bigint, 1) AS l
+			CROSS JOIN LATERAL (
+				SELECT r.run_id, r.workflow, r.status, r.waiting_for, r.attempt, r.started_at, r.completed_at
+				FROM @extschema@.pgqrs_runs AS r
+				WHERE r.run_id > l.run_id - 50000 AND r.deleted_at IS NULL
+				ORDER BY r.run_id DESC
+				LIMIT 5000
+			) AS r
 	)
 	SELECT @extschema@.pgqrs_html_page('pgqrs: ' || pg_catalog.current_database(), c.now,
 		@extschema@.pgqrs_html(text '<header><h1>%s</h1><p class="soft">Queues and workflows at %s</p>'
@@ -446,13 +457,13 @@ BEGIN ATOMIC
 		|| '<h2 id="live">Live runs<small>the oldest 20</small></h2>'
 		|| @extschema@.pgqrs_html_live_runs(false)
 
-		|| '<h2 id="slow">Slowest runs<small>of the 200 newest, from their first claim on</small></h2>'
+		|| '<h2 id="slow">Slowest runs<small>of the 5000 newest, from their first claim on</small></h2>'
 		|| (SELECT @extschema@.pgqrs_html_table('{run,workflow,status,#time,#claims,started}'::text[], pg_catalog.array_agg(ARRAY[
 					r.run_id::text, @extschema@.pgqrs_html(text '%s', ARRAY[r.workflow]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
 					@extschema@.pgqrs_html_duration(r.took), r.attempt::text, pg_catalog.to_char(r.started_at, 'MM-DD HH24:MI:SS')] ORDER BY r.took DESC), text 'No run has started.')
 			FROM (
 				SELECT r.run_id, r.workflow, r.status, r.waiting_for, r.attempt, r.started_at, @extschema@.pgqrs_elapsed(r.started_at, COALESCE(r.completed_at, c.now)) AS took
-				FROM @extschema@.pgqrs_list_runs(NULL::text, NULL::text, NULL::jsonb, NULL::bigint, 200) AS r
+				FROM newest AS r
 				WHERE r.started_at IS NOT NULL
 				ORDER BY took DESC
 				LIMIT 10

@@ -196,6 +196,7 @@ INSERT INTO pgqrs_archive (message_id, queue_id, archived_at, visible_after, enq
 	FROM pgqrs_queues, generate_series(1, 21000) AS n,
 		LATERAL (SELECT pgqrs_now() - interval '10 min' + interval '28 ms' * n) AS x (t)
 	WHERE name = 'mail';
+SELECT pgqrs_create_workflow('queued'), pgqrs_trigger_batch('queued', array_fill('1'::jsonb, '{300}')) \g /dev/null
 INSERT INTO pages VALUES ('much', pgqrs_report());
 UPDATE pages SET document = xmlparse(DOCUMENT page) WHERE name = 'much';
 SELECT alike(array_to_string(pg_temp.found('much', '//h2[@id="hour"]//text()'), ' | '),
@@ -204,6 +205,8 @@ SELECT alike(array_to_string(pg_temp.found('much', '//h2[@id="hour"]//text()'), 
 SELECT alike(array_to_string(pg_temp.found('much', '//figure[1]//text()'), ' | '),
 	'%ended per minute; 20000 in all, 0 dead%4000%',
 	'the page computes the rate of a busy hour from the part that it shows');
+SELECT is(array_length(pg_temp.found('much', '//h2[@id="slow"]/following-sibling::*[1][self::table]'), 1), 1,
+	'the page lists the slowest runs, also if 300 newer ones have not started');
 
 
 
