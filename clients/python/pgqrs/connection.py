@@ -47,10 +47,12 @@ def call(function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) ->
 
 
 class Pool:
-    """At most `size` connections, in autocommit mode, for threads."""
+    """At most `size` connections, in autocommit mode, for threads.
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], size: int):
-        self._connect = connect
+    tests: whether each is looked at before it is used; not needed where a call is repeated if its connection was lost."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], size: int, tests: bool = True):
+        self._connect, self._tests = connect, tests
         self._idle: list[psycopg.Connection[Any]] = []
         self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(size):
@@ -62,7 +64,7 @@ class Pool:
         self._places.get()
         try:
             connection = _take(self._idle)
-            if connection is not None and _was_closed(connection):
+            if connection is not None and self._tests and _was_closed(connection):
                 connection.close()
                 connection = None
             connection = connection or self._connect()
@@ -81,8 +83,8 @@ class Pool:
 class AsyncPool:
     """The same for coroutines of one event loop."""
 
-    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], size: int):
-        self._connect = connect
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], size: int, tests: bool = True):
+        self._connect, self._tests = connect, tests
         self._idle: list[psycopg.AsyncConnection[Any]] = []
         self._places = asyncio.Semaphore(size)
         self.loop = asyncio.get_running_loop()
@@ -93,7 +95,7 @@ class AsyncPool:
         async with self._places:
             try:
                 connection = _take(self._idle)
-                if connection is not None and _was_closed(connection):
+                if connection is not None and self._tests and _was_closed(connection):
                     await connection.close()
                     connection = None
                 connection = connection or await self._connect()

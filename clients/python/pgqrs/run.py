@@ -376,7 +376,7 @@ class Run(Work):
             if step['status'] == 'ERROR':
                 raise StepFailed(step['error'])
             return self.loads(step['output'], result)
-        started = datetime.datetime.now(datetime.timezone.utc)
+        started = datetime.datetime.now(datetime.timezone.utc).isoformat()
         stored = ''
 
         def complete(value: Any) -> Statement:

@@ -113,8 +113,8 @@ class Worker:
         kinds = {w.is_async for w in self.app.workflows.values()} | {q.is_async for q in self.app.queues.values()}
         share = max(1, self.connections // (len(kinds) or 1))
         self.threads = Threads()
-        self.pool = Pool(self.app.connect, share)
-        self.async_pool = AsyncPool(self.app.aconnect, share)
+        self.pool = Pool(self.app.connect, share, tests=False)
+        self.async_pool = AsyncPool(self.app.aconnect, share, tests=False)
         with self._signals():
             try:
                 await self._register()
