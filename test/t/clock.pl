@@ -8,7 +8,7 @@ use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('clock', "fsync = off\nrestart_after_crash = on\npgqrs.paused = off\npgqrs.worker_timeout = '60 s'\n");
+my $node = new_node('clock', "fsync = off\nrestart_after_crash = on\npgqrs.paused = off\npgqrs.worker_timeout = '20 min'\n");
 
 sub sql
 {
@@ -44,7 +44,7 @@ sub traffic
 	return start_client($node, "SELECT pgqrs_archive_message(message_id, lease) IS NULL FROM (SELECT pgqrs_enqueue('traffic', '1')) e, LATERAL pgqrs_dequeue('traffic') \\g /dev/null\nSELECT pg_sleep(0.1) \\g /dev/null\n" x (10 * $seconds));
 }
 
-sql("SELECT pgqrs_create_queue('traffic'), pgqrs_create_queue('jobs', visibility_timeout => '30 s'), pgqrs_create_queue('leases', visibility_timeout => '2 s'),
+sql("SELECT pgqrs_create_queue('traffic'), pgqrs_create_queue('jobs', visibility_timeout => '30 min'), pgqrs_create_queue('leases', visibility_timeout => '2 s'),
 	pgqrs_create_workflow('flow'), pgqrs_create_workflow('sleepy')");
 my $minute = sql("SELECT extract(minute FROM pgqrs_now() + interval '30 min')"); # half an hour from now on
 sql("SELECT pgqrs_schedule('plain', '* * * * *', 'flow'), pgqrs_schedule('none', '$minute * * * *', 'flow', max_catchup => 0)");
@@ -57,7 +57,7 @@ my $client = traffic(60);
 step_clock($node, '1h');
 ok(is_served($node, 'postgres'), 'the background worker does its passes while the clock is ahead');
 sql("SELECT pgqrs_enqueue('jobs', to_jsonb(n)) FROM generate_series(1, 3) n");
-my $delayed = sql("SELECT pgqrs_enqueue('jobs', '\"delayed\"', delay => '1 min')");
+my $delayed = sql("SELECT pgqrs_enqueue('jobs', '\"delayed\"', delay => '20 min')");
 sql("SELECT pgqrs_enqueue('leases', '\"held\"')");
 sql("SELECT count(*) FROM pgqrs_dequeue('leases')");
 my $limited = sql("SELECT pgqrs_trigger('flow', timeout => '2 s')");
@@ -70,11 +70,11 @@ is(sql("SELECT status FROM pgqrs_workers WHERE worker_id = $alive"), 'READY', 'a
 
 # And back.
 step_clock($node, '0');
-await("value LIKE 'went back by 01:00:0%' AND ok FROM pgqrs_health WHERE item = 'clock'", 'pgqrs_health says by how much the clock went back');
+await("value ~ '^went back by (00:5|01:0)' AND ok FROM pgqrs_health WHERE item = 'clock'", 'pgqrs_health says by how much the clock went back');
 await("value = 'none' AND ok FROM pgqrs_health WHERE item = 'work sent from the future'", 'pgqrs_health says that no work is left from the wrong time');
 await("count(*) >= 3 FROM pgqrs_peek('jobs') WHERE visible_after <= pgqrs_now()", 'messages that were ready under the wrong clock are ready after the step back');
 is(taken(), '1 2 3', 'a claim returns these messages in order, and not the delayed one');
-is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '1 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'the delayed message is due within the delay that the sender asked for');
+is(sql("SELECT visible_after BETWEEN pgqrs_now() AND pgqrs_now() + interval '20 min' FROM pgqrs_peek('jobs') WHERE message_id = $delayed"), 't', 'the delayed message is due within the delay that the sender asked for');
 await("count(*) = 1 FROM pgqrs_dequeue('leases')", 'a lease of the wrong time ends');
 await("status = 'ERROR' FROM pgqrs_result($limited)", 'a run of the wrong time ends at its deadline');
 await("count(*) = 1 FROM pgqrs_dequeue('sleepy')", 'a run that sleeps since the wrong time is delivered');

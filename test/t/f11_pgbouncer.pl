@@ -8,7 +8,6 @@ use warnings;
 use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $program = (grep { -x } map { "$_/pgbouncer" } '/usr/sbin', split /:/, $ENV{PATH})[0];
 plan skip_all => 'pgbouncer is not installed' unless defined $program;
@@ -79,15 +78,13 @@ is(sql("SELECT pgqrs_heartbeat($worker)"), 'READY', 'a worker is one of the data
 
 # A wait that is woken through another connection.
 my $sleeper = { out => "$dir/sleeper.out" };
-$sleeper->{harness} = IPC::Run::start([ 'psql', '-XAtq', '-d', $through, '-c', "CALL pgqrs_wait_for_work('q', $worker, '60 s')" ],
+$sleeper->{harness} = IPC::Run::start([ 'psql', '-XAtq', '-d', $through, '-c', "CALL pgqrs_wait_for_work('q', $worker, '1 hour')" ],
 	'<', '/dev/null', '>', $sleeper->{out}, '2>', "$dir/sleeper.err", IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CALL%' AND state = 'active' AND backend_xmin IS NULL
 	AND wait_event_type = 'Extension'") or die 'it does not sleep';
-my $start = time;
 sql("SELECT pgqrs_enqueue('q', '1')");
 $sleeper->{harness}->finish;
 is(slurp_file($sleeper->{out}), "t\n", 'a client that waits through the pooler is woken');
-cmp_ok(time - $start, '<', 5, 'soon');
 
 kill 'INT', $1 if slurp_file("$dir/bouncer.pid") =~ /^(\d+)/;
 eval { $bouncer->finish };

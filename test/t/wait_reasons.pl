@@ -9,9 +9,9 @@ use warnings;
 use Pgqrs;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time usleep);
+use Time::HiRes qw(usleep);
 
-my $node = new_node('main', "fsync = off\nmax_prepared_transactions = 10\nmax_connections = 150\npgqrs.paused = off\n");
+my $node = new_node('main', "fsync = off\nmax_prepared_transactions = 10\nmax_connections = 150\npgqrs.paused = off\npgqrs.worker_timeout = '1 hour'\n");
 
 sub sql
 {
@@ -57,7 +57,7 @@ my %reasons = (
 # when something was claimed.
 my $loop = q{%s DO $$ DECLARE a boolean; w bigint := (SELECT worker_id FROM pgqrs_workers WHERE name = '%s'); BEGIN
 	LOOP
-		CALL pgqrs_wait_for_work('%s', w, timeout => '120 s', available => a);
+		CALL pgqrs_wait_for_work('%s', w, timeout => '1 hour', available => a);
 		IF a THEN UPDATE loops SET n = n + 1 WHERE name = '%s'; END IF;
 		COMMIT;
 		EXIT WHEN EXISTS (SELECT FROM pgqrs_dequeue('%s', w));
@@ -122,11 +122,8 @@ sub all_reasons
 		else { push @free, $r->{freed} }
 	}
 	sql(join ";\n", @free);
-	my $start = time;
-	$node->poll_query_until('postgres', 'SELECT bool_and(done) FROM loops')
+	ok($node->poll_query_until('postgres', 'SELECT bool_and(done) FROM loops'), "$when: a wait ends after its reason")
 	  or diag('left: ' . sql('SELECT string_agg(name, $$ $$) FROM loops WHERE NOT done'));
-	cmp_ok(time - $start, '<', 10, "$when: a wait ends soon after its reason");
-	note(time - $start);
 	is(sql("SELECT string_agg(name || ' ' || n, ', ') FROM loops WHERE n > 2"), '', "$when: at most two waits of a worker return true without a claim");
 	is(finish_client($_), '', "$when: the loop of a worker ends without an error") for @clients;
 	$_->quit for values %holders;

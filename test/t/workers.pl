@@ -130,7 +130,7 @@ is(sql("SELECT count(*) FROM (SELECT FROM pgqrs_workers WHERE worker_id = $busy 
 for my $call ("pgqrs_heartbeat($busy)", "pgqrs_extend_worker($busy, '1 hour')", "pgqrs_extend_lease($run, $lease, '1 hour')",
 	"pgqrs_dequeue('jobs', $busy)")
 {
-	is($node->psql('postgres', "SET statement_timeout = '20 s'; SELECT count(*) FROM $call"), 0, "$call does not wait for it");
+	is($node->psql('postgres', "SET statement_timeout = '180 s'; SELECT count(*) FROM $call"), 0, "$call does not wait for it");
 }
 clock('20 min');
 is(maintain(), '', 'a pass does not stop a worker with an open step');
@@ -144,7 +144,7 @@ $run = sql("SELECT pgqrs_trigger('flow')");
 (undef, $lease) = split /\|/, sql("SELECT message_id, lease FROM pgqrs_dequeue('flow', $busy, 1, '1 hour')");
 $step->query_safe('BEGIN');
 $step->query_safe("SELECT pgqrs_step_begin($run, $lease, 'slow')");
-is(sql("SET statement_timeout = '20 s'; SELECT pgqrs_stop_worker($busy)"), '0', 'stop does not wait for a step');
+is(sql("SET statement_timeout = '180 s'; SELECT pgqrs_stop_worker($busy)"), '0', 'stop does not wait for a step');
 is(maintain(), '', 'a pass does not wait for a step');
 $step->query_safe("SELECT pgqrs_step_complete($run, $lease, 'slow')");
 $step->query_safe('COMMIT');
