@@ -20,7 +20,7 @@ import worker                                                     # noqa: E402
 DSN, SEED = sys.argv[1], int(sys.argv[2])
 CODES = ['PQ%03d' % n for n in (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16)] + [
     '0A000', '22004', '22023', '22P05', '23505', '25001', '40001', '40P01', '42501', '42883', '53300', '55P03', '57014', '57P01', 'XX000']
-RUNS, FAULTY, PATIENCE = 24, 5, 20
+RUNS, FAULTY, PATIENCE = 24, 5, 180
 dice = random.Random(SEED)
 faults = True
 raised = {}
@@ -121,7 +121,7 @@ done.set()
 for w in list(workers.values()):
     w.stop()
 for thread in threads:
-    thread.join(10)
+    thread.join(PATIENCE)
     if thread.is_alive():
         wrong.append(f'{thread.name} does not end')
 

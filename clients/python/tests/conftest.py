@@ -59,7 +59,7 @@ def run(app: pgqrs.App, workflow: Any, input: Any = None) -> Any:
 @contextlib.contextmanager
 def working(app: Any, **options: Any) -> Iterator[pgqrs.Worker]:
     """A worker in a thread, which is drained at the end."""
-    worker = pgqrs.Worker(app, **{'name': f'worker {next(numbers)}', 'grace': 10, **options})
+    worker = pgqrs.Worker(app, **{'name': f'worker {next(numbers)}', 'grace': 600, **options})
     errors = []
 
     def work() -> None:
@@ -76,5 +76,5 @@ def working(app: Any, **options: Any) -> Iterator[pgqrs.Worker]:
     finally:
         if thread.is_alive():
             worker.loop.call_soon_threadsafe(worker.drain)
-            thread.join(60)
+            thread.join(700)
         assert not thread.is_alive(), 'the worker does not end'

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -54,17 +53,16 @@ def test_twenty_runs_at_once_on_six_connections(name, db, kind):
     assert 2 <= most <= 6
 
 
-def test_a_slot_that_becomes_free_is_used_at_once(app, name):
+def test_a_slot_that_becomes_free_is_used_at_once(app, name, monkeypatch):
+    monkeypatch.setattr('pgqrs.worker.POLL', 3600)
     @app.workflow(name=name)
     def flow(ctx):
         return ctx.step('x', lambda: 1)
 
     app.install()
     handles = [app.start(flow) for _ in range(20)]
-    started = time.monotonic()
     with working(app, concurrency=1):
         assert [handle.result(600) for handle in handles] == [1] * 20
-    assert time.monotonic() - started < 25      # and not a poll's 30 s
 
 
 def test_a_cancel_interrupts_a_coroutine_and_can_be_caught(app, name):
@@ -343,7 +341,7 @@ def process(tmp_path, name, *options):
 
 
 def test_sigterm_lets_what_is_held_end(app, name, tmp_path, db):
-    worker = process(tmp_path, name)
+    worker = process(tmp_path, name, '--grace', '3600')
     until(lambda: db.execute('SELECT count(*) FROM pgqrs_worker_stats WHERE %s = ANY (queues)', (name,)).fetchone()[0])
     handle = app.start(name, 2)
     until(lambda: handle.status() == 'RUNNING')

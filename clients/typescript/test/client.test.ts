@@ -14,6 +14,7 @@ import { outgoing, telemetry } from '../src/trace.js';
 const db = new pg.Pool({ max: 3 });
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 let number = 0;
+const PATIENCE = 170_000; // milliseconds that anything may take
 
 before(() => db.query('CREATE TABLE IF NOT EXISTS written (what text)'));
 after(() => db.end());
@@ -27,7 +28,7 @@ async function query(text: string, ...values: unknown[]): Promise<any[]> {
 }
 
 async function until(condition: () => unknown, what: string): Promise<void> {
-	const deadline = Date.now() + 120_000;
+	const deadline = Date.now() + PATIENCE;
 	while (!(await condition())) {
 		if (Date.now() > deadline) throw new Error(`this has not happened: ${what}`);
 		await setTimeout(10);
@@ -53,7 +54,7 @@ function outcome<O>(handler: (run: Run, input: any) => O | Promise<O>, input?: u
 	const workflow = app.workflow<any, O>(`w${number}`, { initialInterval: 10, maxAttempts: 2, ...options }, handler);
 	return withWorker(app, async () => {
 		const run = await workflow.start(input);
-		return run.result({ timeout: '60 s' });
+		return run.result({ timeout: PATIENCE });
 	});
 }
 
@@ -175,7 +176,7 @@ test('a trace goes with runs, messages, children and signals', async () => {
 	await app.install();
 	const handle = await flow.start(undefined, { headers: { traceparent: parent, tracestate: 'a=b', mine: 1 } });
 	await drain(app);
-	const [ofChild, other] = (await handle.result({ timeout: '60 s' })) as [unknown, number];
+	const [ofChild, other] = (await handle.result({ timeout: PATIENCE })) as [unknown, number];
 	assert.deepEqual(ofChild, [parent, parent]);
 	assert.deepEqual(await app.handle(other).result(), [parent, parent]);
 	assert.deepEqual(got, [{ traceparent: parent, tracestate: 'a=b' }]);
@@ -248,7 +249,7 @@ test('many may wait for results, and calls go on beside them', async () => {
 	const workflow = app.workflow(`waited${number}`, () => 1);
 	await app.install();
 	const runs = await Promise.all(Array.from({ length: 15 }, () => workflow.start()));
-	const results = runs.map((run) => run.result({ timeout: '60 s' }));
+	const results = runs.map((run) => run.result({ timeout: PATIENCE }));
 	await until(async () => (await query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'CALL pgqrs_wait%'", app.name))[0].n === 15, 'all wait');
 	assert.equal(await runs[0]!.status(), 'QUEUED');
 	const late = app.waitAny(runs.slice(0, 2), { timeout: 1 });
@@ -281,7 +282,7 @@ test('signals, children and time-outs', async () => {
 	await withWorker(app, async () => {
 		const run = await parent.start(null);
 		await run.signal('go', { n: 7 });
-		assert.deepEqual(await run.result({ timeout: '60 s' }), { n: 7, one: 2, many: [2, 4, 6], started: 20, failed: true, late: true });
+		assert.deepEqual(await run.result({ timeout: PATIENCE }), { n: 7, one: 2, many: [2, 4, 6], started: 20, failed: true, late: true });
 	});
 });
 
@@ -322,7 +323,7 @@ test('a handler that fails while its run waits loses nothing', async () => {
 		const run = await workflow.start(null);
 		await until(async () => (await run.status()) === 'PAUSED', 'the run waits');
 		await run.signal('go', 'went');
-		assert.equal(await run.result({ timeout: '60 s' }), 'went');
+		assert.equal(await run.result({ timeout: PATIENCE }), 'went');
 	});
 });
 
@@ -365,7 +366,7 @@ test('bad input is a clear error of the run, and the worker goes on', async () =
 	await withWorker(app, async () => {
 		for (const [name, [, type, message]] of Object.entries(handlers)) {
 			const run = await app.start(`${prefix}.${name}`);
-			const error = await errorOf(run.result({ timeout: '60 s' }));
+			const error = await errorOf(run.result({ timeout: PATIENCE }));
 			assert.ok(error instanceof RunFailed, `${name}: ${error}`);
 			assert.equal(error.type, type, name);
 			assert.match(error.message, message, name);
@@ -441,7 +442,7 @@ test('a worker lives on while the database is read-only', async () => {
 	} finally {
 		await alter('RESET default_transaction_read_only');
 	}
-	assert.equal(await run.result({ timeout: '60 s' }), 'done');
+	assert.equal(await run.result({ timeout: PATIENCE }), 'done');
 	worker.drain();
 	await running;
 	await app.close();
@@ -465,7 +466,7 @@ test('a worker that lost its connections goes on', async () => {
 		await until(() => begun === 1, 'the transaction has begun');
 		await query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1', app.name);
 		go();
-		assert.equal(await run.result({ timeout: '60 s' }), 'done');
+		assert.equal(await run.result({ timeout: PATIENCE }), 'done');
 		assert.equal(begun, 2);
 		assert.equal((await query("SELECT FROM written WHERE what = 'kept'")).length, 1);
 	});
@@ -490,7 +491,7 @@ test('a cancel aborts the signal, and the handler may clean up', async () => {
 		const run = await workflow.start();
 		await until(() => begun.length === 1, 'the step has begun');
 		await run.cancel('stop');
-		assert.ok((await errorOf(run.result({ timeout: '60 s' }))) instanceof RunCancelled);
+		assert.ok((await errorOf(run.result({ timeout: PATIENCE }))) instanceof RunCancelled);
 	});
 	assert.ok(cleaned);
 	assert.equal(begun.length, 1);
@@ -514,7 +515,7 @@ test('calls that take an AbortSignal end with the run, or with the lease of a me
 		const id = await queue.produce(1);
 		await until(() => begun.length === 2, 'both have begun');
 		await run.cancel();
-		assert.ok((await errorOf(run.result({ timeout: '60 s' }))) instanceof RunCancelled);
+		assert.ok((await errorOf(run.result({ timeout: PATIENCE }))) instanceof RunCancelled);
 		await query('SELECT pgqrs_set_visibility($1, pgqrs_now())', id);
 		await until(async () => (await query('SELECT FROM pgqrs_peek($1)', queue.name)).length === 0, 'the message is taken again and ended');
 		await until(() => ended.length === 2, 'both have ended');
@@ -535,7 +536,7 @@ test('work whose lease is lost is dropped, and its next call says so', async () 
 		const run = await workflow.start();
 		await until(async () => (await run.status()) === 'RUNNING', 'the run is claimed');
 		await query('SELECT pgqrs_set_visibility($1, pgqrs_now())', run.runId);
-		assert.equal(await run.result({ timeout: '60 s' }), 'second');
+		assert.equal(await run.result({ timeout: PATIENCE }), 'second');
 		await until(() => reasons.length === 2, 'the first handler has heard of it');
 		assert.deepEqual(reasons, [true, true]);
 	});
@@ -563,7 +564,7 @@ test('a drained worker ends what it holds, and gives back what takes too long', 
 		return 'done';
 	});
 	await app.install();
-	const worker = app.worker({ signals: false, grace: 1000 });
+	const worker = app.worker({ signals: false, grace: 3_600_000 });
 	const running = worker.run();
 	const [quick, hung] = [await workflow.start(false), await workflow.start(true)];
 	await until(() => begun === 2, 'both are claimed');
@@ -571,6 +572,8 @@ test('a drained worker ends what it holds, and gives back what takes too long', 
 	await until(async () => (await query('SELECT status FROM pgqrs_worker_stats WHERE worker = $1', app.name))[0].status === 'SUSPENDED', 'it takes nothing new');
 	const late = await workflow.start(false);
 	go();
+	await until(async () => (await quick.status()) === 'SUCCESS', 'what ends is told');
+	worker.drain();
 	await running;
 	assert.deepEqual([await quick.status(), (await late.status()), await hung.status()], ['SUCCESS', 'QUEUED', 'RUNNING']);
 	assert.deepEqual(await query('SELECT failures, leased FROM pgqrs_peek($1) WHERE run_id = $2', workflow.name, hung.runId), [{ failures: 0, leased: false }]);
@@ -634,7 +637,7 @@ test('a codec turns all values', async () => {
 	const workflow = app.workflow<string, string>(`secret${number}`, async (run, name) => `${await run.step('a', () => name)}!`);
 	await withWorker(app, async () => {
 		const run = await workflow.start('ada');
-		assert.equal(await run.result({ timeout: '60 s' }), 'ada!');
+		assert.equal(await run.result({ timeout: PATIENCE }), 'ada!');
 		assert.ok((await query('SELECT output FROM pgqrs_get_run($1)', run.runId))[0].output.hidden);
 	});
 });
