@@ -30,7 +30,8 @@ from relay import Relay
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = float(os.environ.get('PG_TEST_TIMEOUT_DEFAULT', 180))      # seconds that anything may take
-OPTIONS = {'initial_interval': '10 ms', 'jitter': 0}
+QUEUE_OPTIONS = {'visibility_timeout': '1 hour'}   # no lease runs out but by the case
+OPTIONS = {**QUEUE_OPTIONS, 'initial_interval': '10 ms', 'jitter': 0}
 BARE = {'step', 'transaction', 'body', 'sleep', 'receive', 'pause', 'child', 'children', 'start_child', 'result_of',
         'await_any', 'progress', 'check', 'hold', 'crash', 'raise', 'try', 'again', 'return', 'start', 'result', 'signal',
         'cancel', 'enqueue'}
@@ -141,7 +142,7 @@ class Worker:
                 self.process.send_signal(signal.SIGCONT)
                 self.process.terminate()
         try:
-            wait_until(lambda: self.status is not None, 'the end of the worker after SIGTERM', seconds=60)
+            wait_until(lambda: self.status is not None, 'the end of the worker after SIGTERM')
         except Failed as e:
             self.process.kill()
             return str(e)
@@ -260,7 +261,7 @@ class Case:
         open(os.path.join(self.folder, 'trace'), 'w').close()
         if isinstance(self.worker, dict) and self.worker.get('install'):
             return
-        for kind, of, defaults in (('queue', self.queues, {}), ('workflow', self.workflows, OPTIONS)):
+        for kind, of, defaults in (('queue', self.queues, QUEUE_OPTIONS), ('workflow', self.workflows, OPTIONS)):
             for name, definition in of.items():
                 options = {**defaults, **definition.get('options', {})}
                 arguments = ''.join(f', {option} => %s' for option in options)
@@ -394,7 +395,7 @@ class Case:
         begun = set()
 
         def told():
-            polls = rows("SELECT query_start, clock_timestamp() - query_start > interval '100 ms' FROM pg_stat_activity "
+            polls = rows("SELECT query_start, wait_event_type = 'Extension' FROM pg_stat_activity "
                          "WHERE application_name = ANY(%s) AND query ~* 'pgqrs_poll' AND state = 'active' AND query_start > %s",
                          (names, since))
             begun.update(start for start, _ in polls)
@@ -558,7 +559,7 @@ class Suite:
             return rows('SELECT check_name, detail FROM pgqrs_verify() WHERE NOT ok')
         # What ends is worked off in the background.
         try:
-            wait_until(lambda: not found(), 'pgqrs_verify() finds nothing', seconds=10)
+            wait_until(lambda: not found(), 'pgqrs_verify() finds nothing')
             self.report(f'pgqrs_verify() finds nothing {when}', [])
         except Failed:
             self.report(f'pgqrs_verify() finds nothing {when}', [str(row) for row in found()])

@@ -16,7 +16,7 @@ our @EXPORT = qw(conformance);
 sub conformance
 {
 	my (@command) = @_;
-	my $node = new_node('conformance', "pgqrs.paused = off\nfsync = off\nmax_connections = 300\n");
+	my $node = new_node('conformance', "pgqrs.paused = off\npgqrs.worker_timeout = '1 hour'\nfsync = off\nmax_connections = 300\n");
 	my $restart = sprintf '%s/pg_ctl restart -s -w -D %s -l %s -o --cluster-name=conformance -m',
 	  $node->config_data('--bindir'), $node->data_dir, $node->logfile;
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PYTHONDONTWRITEBYTECODE => 1);
