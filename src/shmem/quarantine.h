@@ -4,8 +4,8 @@
  *
  * Each is skipped for a minute, so that one bad row cannot block the rest.
  * Work that changes rows unasked announces each row before it begins with it.
- * An error in between is that row's: the error is logged, the work on the row
- * rolled back, and the row quarantined.
+ * An error raised in between is attributed to that row: the error is logged, the
+ * work on the row is rolled back, and the row is quarantined.
  */
 #ifndef PGQRS_QUARANTINE_H
 #define PGQRS_QUARANTINE_H

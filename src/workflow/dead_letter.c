@@ -276,7 +276,7 @@ lock_dead_letter(Replay *r, int64 message_id)
 						   pgqrs_enum_label(ENUM_OUTCOME,
 											archived_outcome(r->archived))) :
 				 errdetail("The message is live."),
-			 errhint("Only messages that are listed in pgqrs_dead_letters can be replayed.")));
+			 errhint("Replay a message that pgqrs_dead_letters lists.")));
 }
 
 void

@@ -73,7 +73,7 @@ check_served(const PgqrsWorkflow *workflow, bool require)
 	ereport(WARNING_CLIENT_ONLY,
 			(errcode(ERRCODE_PGQRS_NO_WORKER),
 			 errmsg("no live worker serves workflow \"%s\"", workflow->name),
-			 errhint("The run waits until a worker that registers for the workflow, or calls pgqrs_dequeue(), claims it.")));
+			 errhint("Start a worker that registers for the workflow, or claim the run with pgqrs_dequeue().")));
 }
 
 static void

@@ -58,7 +58,7 @@ refuse_signal_to_ended(SignalSender *s, int64 run_id)
 				 errmsg("run " INT64_FORMAT " has ended", run_id),
 				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Only a run that has not ended accepts signals.")));
+				 errhint("Start a new run with pgqrs_rerun(), or replay a failed run with pgqrs_replay_message().")));
 }
 
 static bool

@@ -280,7 +280,7 @@ refuse_resume_of_ended(PgqrsStepRows *s)
 				 errmsg("run " INT64_FORMAT " has ended", s->run_id),
 				 errdetail("The status is %s.",
 						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Only a run that has not ended can be resumed.")));
+				 errhint("Start a new run with pgqrs_rerun(), or replay a failed run with pgqrs_replay_message().")));
 }
 
 /* The step in whose pause the run waits, or NULL. */

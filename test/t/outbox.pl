@@ -83,8 +83,8 @@ $run = sql("SELECT pgqrs_trigger('a job')");
 sql("SELECT pgqrs_purge_queue('a job')");
 is(ends($run), $cancelled, 'a run that is purged with its queue sends the event of a cancellation');
 
-# Of two ends in one transaction the one that was undone is not told of, and
-# what is prepared is told with its commit.
+# A transaction that undoes one end of a run and stores another sends the event of
+# the other alone; a prepared transaction sends its events with COMMIT PREPARED.
 ($run, $lease) = start();
 sql(qq(BEGIN; SAVEPOINT s; SELECT pgqrs_complete_run($run, $lease); ROLLBACK TO s; SELECT pgqrs_fail_run($run, $lease, '{}'); PREPARE TRANSACTION 'end'));
 is(ends($run), '', 'an end in a prepared transaction sends no event yet');

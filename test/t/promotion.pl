@@ -21,7 +21,7 @@ sub stopped
 	return $standby->safe_psql('postgres', q{SELECT pgqrs_maintain() -> 'workers_stopped'});
 }
 
-# All is over in less time than the standby has been up, so the clock has to help.
+# The standby has been up for less than worker_timeout, so the test moves the clock.
 clock($standby, '11 min');
 is(sqlstate($standby, "SELECT pgqrs_dequeue('jobs', 1)"), '25006', 'a standby takes no calls');
 (undef, undef, my $err) = $standby->psql('postgres', "SELECT pgqrs_dequeue('jobs', 1)");

@@ -106,7 +106,7 @@ sub cost
 
 my $none = cost(2);
 
-# Exactly as many as are looked at in one go, or twice that.
+# As many waiting runs as one pass looks at, and twice as many.
 for my $count (5000, 10000)
 {
 	paused('on');

@@ -15,7 +15,7 @@ SELECT count(dblink_connect(who, format('host=%s port=%s dbname=%s application_n
 CREATE TEMP TABLE sessions AS SELECT who, pid FROM (VALUES ('a'), ('b')) v (who),
 	dblink(who, 'SELECT pg_backend_pid()') p (pid int);
 
--- A transaction: one call or several.
+-- The operations that race: each is a transaction of one call or several.
 CREATE TEMP TABLE operations (operation text PRIMARY KEY, calls text[], place int GENERATED ALWAYS AS IDENTITY);
 
 -- A lease as seen by the holder of the first one.
@@ -23,7 +23,7 @@ CREATE FUNCTION pg_temp.lease_name(lease bigint, own bigint) RETURNS text LANGUA
 $$ BEGIN RETURN (SELECT CASE WHEN lease IS NULL THEN 'no lease' WHEN lease = own THEN 'own lease' ELSE 'another lease'
 	END); END $$;
 
--- All there is of a run, but ids, leases and times as such.
+-- The rows of a run as text, without ids and instants, which differ between two runs.
 CREATE FUNCTION pg_temp.portrait(run bigint, own bigint) RETURNS text LANGUAGE plpgsql AS
 $$
 BEGIN
@@ -114,11 +114,11 @@ BEGIN
 END
 $$;
 
--- Starts a call.
+-- Sends a call to a session and does not wait for its end.
 CREATE FUNCTION pg_temp.send(who text, call text, run bigint, lease bigint) RETURNS void LANGUAGE plpgsql AS
 $$ BEGIN PERFORM dblink_send_query(who, replace(replace(call, 'RUN', run::text), 'LEASE', lease::text)); END $$;
 
--- Waits for its end: what it returns, or its SQLSTATE.
+-- Waits for the end of a session's call; returns its result or SQLSTATE.
 CREATE FUNCTION pg_temp.answer_of(who text) RETURNS text LANGUAGE plpgsql AS
 $$
 DECLARE
@@ -197,7 +197,7 @@ BEGIN
 END
 $$;
 
--- The same, once.
+-- Carries out two transactions in turn unless the result is known.
 CREATE PROCEDURE pg_temp.know(state text, first text, second text) LANGUAGE plpgsql AS
 $$
 BEGIN
@@ -208,7 +208,7 @@ BEGIN
 END
 $$;
 
--- Whether that is what the two, or one, give in turn.
+-- Whether two transactions, or one, carried out in turn gave these answers and rows.
 CREATE FUNCTION pg_temp.is_as(state text, first text, second text, answers text[], portrait text) RETURNS boolean
 	LANGUAGE plpgsql AS
 $$
@@ -219,11 +219,11 @@ BEGIN
 END
 $$;
 
--- What may happen between two besides: by hand, see pairs.sql.
+-- Results that are legal besides one order or the other; each test lists its own.
 CREATE TEMP TABLE passes_over (operation text PRIMARY KEY, reason text);
 CREATE TEMP TABLE leaves_to_the_pass (operation text PRIMARY KEY, reason text);
 
--- What has passed over the run finds it when it is called again.
+-- Repeats an operation that has passed over the locked run.
 CREATE FUNCTION pg_temp.call_again(who text, operation text, answers text[], run bigint, lease bigint) RETURNS text[]
 	LANGUAGE plpgsql AS
 $$
