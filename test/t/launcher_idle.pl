@@ -19,6 +19,7 @@ sub sql
 # Much that is not due: delayed messages, live leases, the archive, waiting
 # runs, deadlines of tomorrow.
 my $much = 20_000;
+my $begin = time;
 sql('CREATE DATABASE much');
 sql(<<"SQL", 'much');
 CREATE EXTENSION pgqrs;
@@ -57,7 +58,10 @@ my $before = looked_at();
 my $runs = 5;
 passed() or fail('the background worker makes another pass') for 1 .. $runs;
 my $looked_at = looked_at() - $before;
-cmp_ok($looked_at, '<', 500 * $runs, 'passes look at little, of all that there is');
+
+# Once a minute a pass searches for exhausted messages, at 20,000 index entries; the first one has.
+my $searches = int((time + 1 - $begin) / 60);
+cmp_ok($looked_at, '<', 500 * $runs + 20_000 * $searches, 'passes look at little, of all that there is');
 cmp_ok($looked_at, '>', 0, 'passes read index entries');
 
 # No client is connected, and no background work is due.
