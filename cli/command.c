@@ -367,19 +367,38 @@ group_lives(pid_t group)
 #endif
 }
 
-/* Why the command did not succeed: a type for policies, and a message. */
-void
-command_describe(const Command *command, char type[32], PQExpBuffer message)
+/*
+ * Whether the command did not succeed, and why: a type for policies, a message,
+ * and what its last line on stderr says instead, if that is a JSON object.
+ */
+bool
+command_has_failed(Command *command, char type[32], PQExpBuffer message)
 {
-	const char *tail = command->error;
+	char *tail = command->error;
 	int status = command->status;
 
+	if (status == 0 && !command->output_too_large)
+		return false;
+	if (status == 0)
+	{
+		strcpy(type, "output_too_large");
+		appendPQExpBuffer(message,
+						  "the output of the command is longer than %ld bytes",
+						  2 * payload_max);
+		return true;
+	}
 	/* not from the middle of a character */
 	if (command->error_length == STDERR_TAIL)
 	{
 		while ((*tail & 0xC0) == 0x80)
 			tail++;
 	}
+	while (*tail != '\0' && tail[strlen(tail) - 1] == '\n')
+		tail[strlen(tail) - 1] = '\0';
+	command->error_object = strrchr(tail, '\n');
+	command->error_object = command->error_object ? command->error_object + 1 : tail;
+	if (*command->error_object != '{')
+		command->error_object = NULL;
 	if (WIFSIGNALED(status))
 		snprintf(type, 32, "signal_%d", WTERMSIG(status));
 	else
@@ -389,8 +408,7 @@ command_describe(const Command *command, char type[32], PQExpBuffer message)
 					  strchr(type, '_') + 1);
 	if (*tail != '\0')
 		appendPQExpBuffer(message, ": %s", tail);
-	while (message->len > 0 && message->data[message->len - 1] == '\n')
-		message->data[--message->len] = '\0';
+	return true;
 }
 
 void

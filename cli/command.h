@@ -27,11 +27,18 @@ typedef struct Command
 	bool output_too_large;
 	char error[STDERR_TAIL + 1]; /* the end of what it wrote to stderr */
 	size_t error_length;
+	const char *error_object; /* the last line of it, if that may be JSON */
 
 	struct pollfd *fds; /* of command_add_fds() */
 } Command;
 
 #define COMMAND_FDS 3
+
+/* An error as JSON, in which what the command says goes before. */
+#define ERROR_SQL(type, message, object)                                       \
+	"jsonb_build_object('type', " type "::text, 'message', " message "::text)" \
+	" || coalesce(" object "::jsonb, '{}')"
+#define RETRY_SQL(object) "(" object "::jsonb ->> 'retry_after')::interval"
 
 /* What command_start() does besides. */
 #define COMMAND_GROUP  0x1 /* a process group of its own */
@@ -51,8 +58,7 @@ extern void command_exited(Command *command, int status);
 extern void command_tell_to_end(Command *command, int64 grace);
 extern void command_kill_overdue(Command *command);
 extern bool group_lives(pid_t group);
-extern void command_describe(const Command *command, char type[32],
-							 PQExpBuffer message);
+extern bool command_has_failed(Command *command, char type[32], PQExpBuffer message);
 extern void command_free(Command *command);
 
 #endif /* PGQRS_COMMAND_H */

@@ -82,12 +82,14 @@ sqlstate_of(const PGresult *result)
 	return sqlstate ? sqlstate : "";
 }
 
+/* Whether it begins with one of those in the list. */
 static bool
-is_one_of(const char *sqlstate, const char *const *list)
+is_one_of(const char *sqlstate, const char *list)
 {
-	for (; *list; list++)
+	for (size_t length; *list; list += length + strspn(list + length, " "))
 	{
-		if (strncmp(sqlstate, *list, strlen(*list)) == 0)
+		length = strcspn(list, " ");
+		if (strncmp(sqlstate, list, length) == 0)
 			return true;
 	}
 	return false;
@@ -100,42 +102,34 @@ is_one_of(const char *sqlstate, const char *const *list)
 bool
 is_transient(const char *sqlstate)
 {
-	static const char *const list[] = {"08",	"57P",	 "53",	  "25006",
-									   "40001", "40P01", "57014", NULL};
-
-	return *sqlstate == '\0' || is_one_of(sqlstate, list);
+	return *sqlstate == '\0' ||
+		is_one_of(sqlstate, "08 57P 53 25006 40001 40P01 57014");
 }
 
 /* From a call under a lease: it is not the caller's any more. */
 bool
 is_lease_lost(const char *sqlstate)
 {
-	static const char *const list[] = {"PQ003", "PQ006", "PQ007", "PQ014", NULL};
-
-	return is_one_of(sqlstate, list);
+	return is_one_of(sqlstate, "PQ003 PQ006 PQ007 PQ014");
 }
 
 /* JSON or text that cannot be stored. */
 bool
 is_unstorable(const char *sqlstate)
 {
-	static const char *const list[] = {"22021", "22P02", "22P05", "22032", NULL};
-
-	return is_one_of(sqlstate, list);
+	return is_one_of(sqlstate, "22021 22P02 22P05 22032");
 }
 
 static int
 exit_code_of(const PGresult *result)
 {
-	static const char *const bad_input[] = {"PQ",	 "22", "23",
-											"25001", "42", NULL};
 	const char *sqlstate = sqlstate_of(result);
 
 	if (strcmp(sqlstate, "PQ012") == 0)
 		return EXIT_NOT_ENDED;
 	if (is_transient(sqlstate))
 		return EXIT_TEMPORARY;
-	return is_one_of(sqlstate, bad_input) ? EXIT_BAD_INPUT : EXIT_FAILURE;
+	return is_one_of(sqlstate, "PQ 22 23 25001 42") ? EXIT_BAD_INPUT : EXIT_FAILURE;
 }
 
 /* Says an error of the server, or of the connection. */

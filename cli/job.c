@@ -213,18 +213,8 @@ choose_end(Job *job)
 		job->end = END_ACKNOWLEDGE;
 	else if (is_past_grace() && command->kill_at != PG_INT64_MAX)
 		job->end = END_RELEASE;
-	else if (command->status != 0)
-	{
-		command_describe(command, type, &job->message);
+	else if (command_has_failed(command, type, &job->message))
 		choose_failure(job, type);
-	}
-	else if (command->output_too_large)
-	{
-		appendPQExpBuffer(&job->message,
-						  "the output of the command is longer than %ld bytes",
-						  2 * payload_max);
-		choose_failure(job, "output_too_large");
-	}
 	else if (job->claim[CLAIM_RUN] == NULL)
 		job->end = END_ARCHIVE;
 	else
@@ -322,11 +312,11 @@ end_overdue(void)
 
 static const char *const end_sql[] = {
 	[END_ARCHIVE] = "SELECT pgqrs_archive_message($1, $2)",
-	[END_NACK] = "SELECT pgqrs_nack_message($1, $2, jsonb_build_object("
-				 "'type', $3::text, 'message', $4::text), retryable => $5)",
+	[END_NACK] = "SELECT pgqrs_nack_message($1, $2, " ERROR_SQL("$3", "$4", "$6") ", " RETRY_SQL(
+		"$6") ", $5)",
 	[END_COMPLETE] = "SELECT pgqrs_complete_run($1, $2, $3)",
-	[END_FAIL] = "SELECT pgqrs_fail_run($1, $2, jsonb_build_object("
-				 "'type', $3::text, 'message', $4::text), $5)",
+	[END_FAIL] = "SELECT pgqrs_fail_run($1, $2, " ERROR_SQL("$3", "$4", "$6") ", $5, " RETRY_SQL(
+		"$6") ")",
 	[END_ACKNOWLEDGE] = "SELECT pgqrs_acknowledge_cancel($1, $2, $3)",
 	[END_RELEASE] = "SELECT pgqrs_release_message($1, $2)",
 };
@@ -343,8 +333,12 @@ output_of(const Job *job)
 static bool
 send_end(const Job *job)
 {
-	const char *values[] = {job->claim[CLAIM_ID], job->claim[CLAIM_LEASE], NULL,
-							NULL, NULL};
+	const char *values[] = {job->claim[CLAIM_ID],
+							job->claim[CLAIM_LEASE],
+							NULL,
+							NULL,
+							NULL,
+							job->command.error_object};
 	int count = 2;
 
 	if (job->end == END_FAIL || job->end == END_NACK)
@@ -352,7 +346,7 @@ send_end(const Job *job)
 		values[2] = job->type;
 		values[3] = job->message.data;
 		values[4] = job->may_retry ? "true" : "false";
-		count = 5;
+		count = 6;
 	}
 	else if (job->end == END_COMPLETE || job->end == END_ACKNOWLEDGE)
 	{
@@ -449,6 +443,12 @@ end_otherwise(Job *job, const PGresult *result)
 		return;
 	}
 	log_result_error(result);
+	if (is_failure && job->command.error_object)
+	{
+		/* no JSON, or not what an error may say */
+		job->command.error_object = NULL;
+		return;
+	}
 	if (is_failure && is_unstorable(sqlstate) && job->message.len > 0)
 	{
 		strcpy(job->type, "unserializable_error");

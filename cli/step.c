@@ -94,8 +94,9 @@ print_output(const PGresult *result, int column)
 #define BEGIN_SQL                                  \
 	"SELECT s.should_execute, s.status, " PRINTED( \
 		"s.output") ", s.error ->> 'message', s.error ->> 'status' FROM pgqrs_step_begin($1, $2, $3) AS s"
-#define FAIL_SQL \
-	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, jsonb_build_object('type', $4::text, 'message', $5::text, 'status', $6::int), $7, $8, $9, $10)"
+#define FAIL_SQL                                                                                                                                              \
+	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, " ERROR_SQL("$4", "$5", "$11") " || jsonb_build_object('status', $6::int), $7, coalesce($8, " RETRY_SQL( \
+		"$11") "), $9, $10)"
 #define COMPLETE_SQL                                             \
 	"SELECT pgqrs_step_complete($1, $2, $3, v.value), " PRINTED( \
 		"v.value") " FROM (SELECT CASE WHEN $4::boolean THEN to_jsonb($5::text) ELSE $5::text::jsonb END) AS v(value)"
@@ -142,21 +143,16 @@ begin_step(int *code)
 
 /* Ends the program, unless the step is optional and has failed for good. */
 static int
-fail_step(const char *type, const char *message, int status)
+fail_step(const char *type, const char *message, int status, const char *object)
 {
 	char number[16];
 	const char *retryable = boolean(status != EXIT_BAD_INPUT);
+	const char *retry_after = option_value("retry-after");
+	const char *attempts = option_value("max-attempts");
 	const char *ends_run = boolean(!option_value("optional"));
-	const char *values[] = {run_id,
-							lease,
-							step_id,
-							type,
-							message,
-							number,
-							retryable,
-							option_value("retry-after"),
-							option_value("max-attempts"),
-							ends_run};
+	const char *values[] = {run_id,	  lease,	step_id,   type,
+							message,  number,	retryable, retry_after,
+							attempts, ends_run, object};
 	PGresult *result;
 
 	snprintf(number, sizeof(number), "%d", status);
@@ -164,11 +160,15 @@ fail_step(const char *type, const char *message, int status)
 	notify_worker(NOTICE_GIVING_UP);
 	for (;;)
 	{
-		result = call_under_lease(FAIL_SQL, 10, values);
-		if (!is_unstorable(sqlstate_of(result)) || *values[4] == '\0')
+		result = call_under_lease(FAIL_SQL, 11, values);
+		if (PQresultStatus(result) == PGRES_TUPLES_OK)
 			break;
-		values[3] = "unserializable_error";
-		values[4] = "";
+		if (object == NULL &&
+			(!is_unstorable(sqlstate_of(result)) || *values[4] == '\0'))
+			break;
+		values[3] = object ? type : "unserializable_error";
+		values[4] = object ? message : "";
+		values[10] = object = NULL;
 	}
 	if (PQresultStatus(result) == PGRES_TUPLES_OK &&
 		strcmp(PQgetvalue(result, 0, 0), "STEP_FAILED") != 0)
@@ -195,15 +195,14 @@ complete_step(const char *output)
 	{
 		const char *sqlstate = sqlstate_of(result);
 		const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-		int status = EXIT_FAILURE;
 
 		if (!is_unstorable(sqlstate))
-			return fail_step(sqlstate, text, status);
+			return fail_step(sqlstate, text, EXIT_FAILURE, NULL);
 		/* JSON that cannot be stored would not be the next time either */
-		if (strcmp(sqlstate, "22P05") == 0)
-			status = EXIT_BAD_INPUT;
 		return fail_step("no_json", psprintf("the output is no JSON: %s", text),
-						 status);
+						 strcmp(sqlstate, "22P05") == 0 ? EXIT_BAD_INPUT :
+														  EXIT_FAILURE,
+						 NULL);
 	}
 	if (!is_true(result, 0))
 		(void) begin_step(&code);
@@ -241,9 +240,10 @@ execute_step(char **argv)
 		return fail_step("not_started",
 						 psprintf("could not start \"%s\": %s", argv[0],
 								  strerror(errno)),
-						 errno == ENOENT ? 127 : 126);
+						 errno == ENOENT ? 127 : 126, NULL);
 	wait_for_command(&command);
-	if (command.status == 0 && !command.output_too_large)
+	initPQExpBuffer(&message);
+	if (!command_has_failed(&command, type, &message))
 	{
 		char *end = command.output.data + command.output.len;
 
@@ -252,20 +252,11 @@ execute_step(char **argv)
 			*--end = '\0';
 		return complete_step(command.output.data);
 	}
-	initPQExpBuffer(&message);
-	if (command.status != 0)
-		command_describe(&command, type, &message);
-	else
-	{
-		strcpy(type, "output_too_large");
-		appendPQExpBuffer(&message, "the output is longer than %ld bytes",
-						  2 * payload_max);
-	}
 	if (WIFSIGNALED(command.status))
 		code = 128 + WTERMSIG(command.status);
 	else if (command.status != 0)
 		code = WEXITSTATUS(command.status);
-	return fail_step(type, message.data, code);
+	return fail_step(type, message.data, code, command.error_object);
 }
 
 int

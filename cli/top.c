@@ -7,15 +7,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define QUEUES_SQL                                                                                \
-	"SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, sent, done, failed" \
-	" FROM pgqrs_queue_stats ORDER BY ready + in_flight DESC, queue LIMIT $1"
-#define WORKERS_SQL                                                                                    \
-	"SELECT worker, status, in_flight, max_concurrent, hostname, heartbeat_at FROM pgqrs_worker_stats" \
-	" WHERE status <> 'STOPPED' ORDER BY in_flight DESC, worker LIMIT $1"
-#define IN_FLIGHT_SQL                                                                                     \
-	"SELECT message_id, queue, worker, dequeued_at, visible_after, expired, attempt FROM pgqrs_in_flight" \
-	" ORDER BY dequeued_at LIMIT $1"
+static const char *const tables[][2] = {
+	{"Queues",
+	 "SELECT queue, paused, ready, delayed, in_flight, dead, oldest_ready_age, sent, done, failed"
+	 " FROM pgqrs_queue_stats ORDER BY ready + in_flight DESC, queue LIMIT $1"},
+	{"Workers",
+	 "SELECT worker, status, in_flight, max_concurrent, hostname, heartbeat_at FROM pgqrs_worker_stats"
+	 " WHERE status <> 'STOPPED' ORDER BY in_flight DESC, worker LIMIT $1"},
+	{"In flight",
+	 "SELECT message_id, queue, worker, dequeued_at, visible_after, expired, attempt FROM pgqrs_in_flight"
+	 " ORDER BY dequeued_at LIMIT $1"},
+};
 
 static int
 screen_rows(void)
@@ -28,27 +30,20 @@ screen_rows(void)
 }
 
 static void
-show(const char *title, const char *sql, int rows)
+show_tables(void)
 {
 	char limit[16];
 	const char *values[] = {limit};
-	PGresult *result;
 
-	snprintf(limit, sizeof(limit), "%d", Max(rows, 1));
-	result = call(sql, 1, values);
-	print_rows(result, title, false, false);
-	PQclear(result);
-}
-
-static void
-show_screen(void)
-{
 	/* a third of the screen each, without titles, heads and feet */
-	int rows = screen_rows() / 3 - 5;
+	snprintf(limit, sizeof(limit), "%d", Max(screen_rows() / 3 - 5, 1));
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		PGresult *result = call(tables[i][1], 1, values);
 
-	show("Queues", QUEUES_SQL, rows);
-	show("Workers", WORKERS_SQL, rows);
-	show("In flight", IN_FLIGHT_SQL, rows);
+		print_rows(result, tables[i][0], false, false);
+		PQclear(result);
+	}
 }
 
 int
@@ -62,7 +57,7 @@ top_main(char **arguments)
 	{
 		if (is_screen)
 			fputs("\033[H\033[2J", stdout);
-		show_screen();
+		show_tables();
 		fflush(stdout);
 		if (count > 0)
 			pg_usleep(interval * 1000000L);

@@ -327,19 +327,15 @@ void
 append_element(PQExpBuffer array, const char *text)
 {
 	appendPQExpBufferStr(array, array->len == 0 ? "{" : ",");
-	if (text == NULL)
-	{
-		appendPQExpBufferStr(array, "NULL");
-		return;
-	}
-	appendPQExpBufferChar(array, '"');
-	for (const char *c = text; *c; c++)
+	appendPQExpBufferStr(array, text ? "\"" : "NULL");
+	for (const char *c = text; c && *c; c++)
 	{
 		if (*c == '"' || *c == '\\')
 			appendPQExpBufferChar(array, '\\');
 		appendPQExpBufferChar(array, *c);
 	}
-	appendPQExpBufferChar(array, '"');
+	if (text)
+		appendPQExpBufferChar(array, '"');
 }
 
 /* The pipe for what sub-commands tell; its number is none that scripts use. */

@@ -100,6 +100,12 @@ case $what in
 	'"nothing"') ;;
 	'"text"') echo hello ;;
 	'"for good"') echo 'that is why' >&2; exit 65 ;;
+	'"typed"') echo 'so it goes' >&2; echo '{"type": "declined", "message": "no money"}' >&2; exit 65 ;;
+	'"typed later"') [ "$PGQRS_ATTEMPT" = 2 ] && exit; echo '{"type": "busy", "retry_after": "1 ms"}' >&2; exit 75 ;;
+	'"typed wrongly"') echo '{"type": }' >&2; exit 65 ;;
+	'"typed absurdly"') echo '{"type": "odd", "retry_after": "soon"}' >&2; exit 65 ;;
+	'"typed step"') pgqrs step a -- sh -c 'echo "{\"type\": \"declined\", \"message\": \"no money\"}" >&2; exit 65' ;;
+	'"step typed wrongly"') pgqrs step a -- sh -c 'echo "{no object" >&2; exit 65' ;;
 	'"again"') [ "$PGQRS_ATTEMPT" = 2 ] && echo 2 || exit 75 ;;
 	'"fails"') exit 3 ;;
 	'"killed"') kill -9 $$ ;;
@@ -215,6 +221,22 @@ like($err, qr/the output of the command is no JSON: invalid input syntax/, 'and 
 ($code, $run) = result_of('for good');
 is(state_of($run), 'ERROR|1|exit_65', 'exit code 65 ends a run for good');
 like($err, qr/that is why/, 'with what the command said');
+for my $end (
+	[ 'typed', 'ERROR|1|declined', 'the last line of standard error may be the error' ],
+	[ 'typed wrongly', 'ERROR|1|exit_65', 'but not if it is no JSON' ],
+	[ 'typed absurdly', 'ERROR|1|exit_65', 'nor if it asks for another try at no time' ],
+	[ 'step typed wrongly', 'ERROR|1|exit_65', 'of a step, too, it has to be JSON' ],
+	[ 'typed step', 'ERROR|1|declined', 'and is the error then' ])
+{
+	($code, $run) = result_of($end->[0]);
+	is(state_of($run), $end->[1], $end->[2]);
+}
+is(sql("SELECT error ->> 'message', error ->> 'status' FROM pgqrs_list_steps($run)"), 'no money|65', 'with its message');
+sql(q{SELECT pgqrs_create_workflow('patient', initial_interval => '1 day', max_interval => '1 day')});
+$run = printed('trigger', 'patient', '"typed later"');
+my $patient = start_worker('-q', 'patient', '--exec', "exec $dir/command");
+is(pgqrs('result', '--wait', '--timeout', '180 s', $run), 0, 'an error may say when the next try comes');
+finish_worker($patient, 'TERM');
 ($code, $run) = result_of('again');
 is("$code $out", '0 2', 'exit code 75 has it retried');
 ($code, $run) = result_of('fails');
@@ -436,7 +458,7 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'mails', 'many', 'nothing there', 'null', 'q', 'stubborn', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'mails', 'many', 'nothing there', 'null', 'patient', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
 is(json('why', 'mails', '-f', 'json')->[0]{reason}, 'no worker', 'why tells the reason why a queue stands still');

@@ -59,6 +59,8 @@ class Handler(Script):
         try:
             self.do(self.script)
         except Failed as e:
+            if e.kind and re.fullmatch('[0-9A-Z]{5}', e.kind):
+                print(json.dumps({'type': e.kind}), file=sys.stderr, flush=True)
             sys.exit(e.code)
 
     def do(self, script):
@@ -131,8 +133,10 @@ class Handler(Script):
     def do_raise(self, op):
         if 'times' in op and self.count(op['id']) > op['times']:
             return
-        sys.stderr.buffer.write(op['raise'].get('message', '').encode('utf-8', 'surrogatepass'))
-        raise Failed(65 if op['raise'].get('permanent') else 1, 'raised')
+        error = {'type': 'failed', **op['raise']}
+        after = {'retry_after': f"{error['after']} s"} if 'after' in error else {}
+        print(json.dumps({'type': error['type'], 'message': error.get('message', ''), **after}), file=sys.stderr, flush=True)
+        raise Failed(65 if error.get('permanent') else 1, 'raised')
 
     def do_try(self, op):
         """Which failures are told apart follows from sub-commands and exit codes."""
