@@ -43,6 +43,16 @@ our @EXPORT = qw(new_node sqlstate clock step_clock start_client finish_client w
 	};
 }
 
+# A session beside the test may take so long for each query, and for its end,
+# however long the test itself took before.
+{
+	no warnings 'redefine';
+	my ($query, $until, $quit) = map { PostgreSQL::Test::BackgroundPsql->can($_) } qw(query query_until quit);
+	*PostgreSQL::Test::BackgroundPsql::query = sub { $_[0]{timeout}->start; return $query->(@_); };
+	*PostgreSQL::Test::BackgroundPsql::query_until = sub { $_[0]{timeout}->start; return $until->(@_); };
+	*PostgreSQL::Test::BackgroundPsql::quit = sub { $_[0]{timeout}->start; return $quit->(@_); };
+}
+
 # A server that is preloaded with the library, and the extension in the
 # database postgres; conf: further settings.  Nothing happens in the background
 # unless that is what is tested: pgqrs.paused = off.
@@ -103,13 +113,12 @@ sub start_client
 {
 	my ($node, $script, %o) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir;
-	my $client = { out => "$dir/out", err => "$dir/err" };
+	my $client = { out => "$dir/out", err => "$dir/err", timeout => IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default) };
 	append_to_file("$dir/script", $script);
 	$client->{harness} = IPC::Run::start(
 		[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
 			'-d', $node->connstr($o{database} // 'postgres'), '-f', "$dir/script" ],
-		'<', '/dev/null', '>', $client->{out}, '2>', $client->{err},
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		'<', '/dev/null', '>', $client->{out}, '2>', $client->{err}, $client->{timeout});
 	return $client;
 }
 
@@ -117,6 +126,7 @@ sub start_client
 sub finish_client
 {
 	my ($client) = @_;
+	$client->{timeout}->start;
 	$client->{harness}->finish;
 	my $err = slurp_file($client->{err});
 	my $out = slurp_file($client->{out});
