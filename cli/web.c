@@ -26,6 +26,7 @@ web_main(char **arguments)
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -34,15 +35,19 @@ web_main(char **arguments)
 #include <unistd.h>
 
 #include "common/string.h"
+#include "lib/ilist.h"
 
 #define MAX_THREADS	   4
 #define DEFAULT_LISTEN "127.0.0.1:8423"
 #define SECRET_LENGTH  48
 #define MAX_FORM	   (4 * 1024 * 1024)
+#define MAX_CLIENTS	   64
 #define IDLE_SECONDS   30
+#define SLOW_SECONDS   60
 #define FORM_BUFFER	   1024
-#define SESSION_OPTIONS \
-	"SET statement_timeout = '5s'; SET default_transaction_read_only = on"
+#define SESSION_OPTIONS                                                             \
+	"SET statement_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s';" \
+	" SET default_transaction_read_only = on"
 
 /* What a browser may do with a page: show it, with this style, and send its forms here. */
 #define CONTENT_POLICY \
@@ -54,6 +59,22 @@ static char cookie_name[32];
 static SimpleStringList host_names;
 static bool has_actions;
 
+/*
+ * Clients, the one whose last request ended longest ago first.  A client that is slow
+ * to send a request may be closed any time; MAX_CLIENTS of them leave room for more.
+ */
+typedef struct Client
+{
+	dlist_node node;
+	int fd;
+	bool is_served;
+	time_t since;
+} Client;
+
+static dlist_head clients = DLIST_STATIC_INIT(clients);
+static int nclients;
+static pthread_mutex_t clients_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* A request; its parameters are a JSON object that is being written. */
 typedef struct Request
 {
@@ -62,10 +83,12 @@ typedef struct Request
 	PQExpBufferData parameters;
 	size_t size;
 	bool is_too_large;
+	bool is_broken;
 	char csrf[SECRET_LENGTH + 1]; /* of the form */
 } Request;
 
 static __thread PGconn *conn;
+static const char *const *conn_values;
 
 /*
  * Secrets
@@ -155,7 +178,10 @@ add_field(void *arg, enum MHD_ValueKind kind, const char *key, const char *filen
 	if (strcmp(key, "csrf") == 0)
 	{
 		if (offset + size > SECRET_LENGTH)
-			return MHD_NO;
+		{
+			*request->csrf = '\0';
+			return MHD_YES;
+		}
 		memcpy(request->csrf + offset, data, size);
 		request->csrf[offset + size] = '\0';
 	}
@@ -183,10 +209,11 @@ connect_database(void)
 	PQExpBufferData message;
 	PGresult *result;
 
-	if (conn && PQstatus(conn) == CONNECTION_OK)
+	if (conn && PQstatus(conn) == CONNECTION_OK &&
+		PQtransactionStatus(conn) == PQTRANS_IDLE)
 		return NULL;
 	PQfinish(conn);
-	conn = PQconnectdbParams(connection_keywords, connection_values(), true);
+	conn = PQconnectdbParams(connection_keywords, conn_values, true);
 	initPQExpBuffer(&message);
 	if (PQstatus(conn) != CONNECTION_OK)
 		appendPQExpBufferStr(&message, PQerrorMessage(conn));
@@ -211,6 +238,7 @@ connect_database(void)
 	}
 	PQfinish(conn);
 	conn = NULL;
+	(void) pg_strip_crlf(message.data);
 	return message.data;
 }
 
@@ -288,11 +316,13 @@ status_of(const PGresult *result)
 
 	return strcmp(sqlstate, "57014") == 0 ? MHD_HTTP_GATEWAY_TIMEOUT :
 		is_transient(sqlstate)			  ? MHD_HTTP_SERVICE_UNAVAILABLE :
-		strncmp(sqlstate, "PQ00", 4) == 0 ? MHD_HTTP_NOT_FOUND :
-		strncmp(sqlstate, "22", 2) == 0	  ? MHD_HTTP_BAD_REQUEST :
-		strcmp(sqlstate, "42501") == 0	  ? MHD_HTTP_FORBIDDEN :
-		strncmp(sqlstate, "PQ", 2) == 0	  ? MHD_HTTP_CONFLICT :
-											MHD_HTTP_INTERNAL_SERVER_ERROR;
+		strcmp(sqlstate, "PQ008") == 0	  ? MHD_HTTP_CONTENT_TOO_LARGE :
+		strncmp(sqlstate, "PQ00", 4) == 0 && sqlstate[4] <= '5' ?
+										 MHD_HTTP_NOT_FOUND :
+		strncmp(sqlstate, "22", 2) == 0 ? MHD_HTTP_BAD_REQUEST :
+		strcmp(sqlstate, "42501") == 0	? MHD_HTTP_FORBIDDEN :
+		strncmp(sqlstate, "PQ", 2) == 0 ? MHD_HTTP_CONFLICT :
+										  MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 /*
@@ -337,19 +367,23 @@ respond_html(Request *request, unsigned int status, const char *html)
 	return respond(request, status, "text/html; charset=utf-8", html, NULL, NULL);
 }
 
-/* A page that says what came of a request; as text if it cannot be made. */
+/*
+ * A page that says what came of a request, with the form again if an action was not
+ * done; as text if it cannot be made.
+ */
 static enum MHD_Result
 respond_answer(Request *request, unsigned int status, const char *parameters,
 			   const char *statement, const char *answer)
 {
-	const char *values[] = {parameters, statement,
-							status == MHD_HTTP_OK ? "t" : "f", answer};
-	PGresult *result = execute("SELECT pgqrs_report_answer($1::jsonb, $2, $3, $4)",
-							   4, values);
+	const char *values[] = {parameters, statement, status == MHD_HTTP_OK ? "t" : "f",
+							answer, *request->csrf ? csrf : NULL};
+	PGresult *result = execute("SELECT pgqrs_report_answer($1::jsonb, $2, $3, $4, $5)",
+							   lengthof(values), values);
 	enum MHD_Result queued;
 
 	if (has_failed(result) || PQgetisnull(result, 0, 0))
-		queued = respond_text(request, status, answer);
+		queued = respond_text(request, status,
+							  answer ? answer : "Nothing was done.\n");
 	else
 		queued = respond_html(request, status, PQgetvalue(result, 0, 0));
 	PQclear(result);
@@ -358,7 +392,8 @@ respond_answer(Request *request, unsigned int status, const char *parameters,
 
 /* The same for an error of the database. */
 static enum MHD_Result
-respond_error(Request *request, const PGresult *error, const char *statement)
+respond_error(Request *request, const PGresult *error, const char *parameters,
+			  const char *statement)
 {
 	unsigned int status = status_of(error);
 	PQExpBufferData text;
@@ -366,7 +401,7 @@ respond_error(Request *request, const PGresult *error, const char *statement)
 
 	initPQExpBuffer(&text);
 	append_error(&text, error);
-	queued = respond_answer(request, status, "{}", statement, text.data);
+	queued = respond_answer(request, status, parameters, statement, text.data);
 	termPQExpBuffer(&text);
 	return queued;
 }
@@ -380,7 +415,7 @@ serve_page(Request *request, const char *page)
 	enum MHD_Result queued;
 
 	if (has_failed(result))
-		queued = respond_error(request, result, NULL);
+		queued = respond_error(request, result, "{}", NULL);
 	else if (PQgetisnull(result, 0, 0))
 		queued = respond_answer(request, MHD_HTTP_NOT_FOUND, "{}", NULL,
 								"There is no such page.");
@@ -409,11 +444,15 @@ run_statement(Request *request, const char *parameters, const char *statement)
 {
 	PQExpBufferData text;
 	enum MHD_Result queued;
-	PGresult *result;
+	PGresult *result = PQexec(conn,
+							  "BEGIN READ WRITE; SET LOCAL statement_timeout = '25s'");
 
-	PQclear(PQexec(conn, "BEGIN READ WRITE"));
-	result = execute(statement, 0, NULL);
 	initPQExpBuffer(&text);
+	if (!has_failed(result))
+	{
+		PQclear(result);
+		result = execute(statement, 0, NULL);
+	}
 	if (!has_failed(result))
 	{
 		append_rows(&text, result);
@@ -422,8 +461,11 @@ run_statement(Request *request, const char *parameters, const char *statement)
 	}
 	else
 		PQclear(PQexec(conn, "ROLLBACK"));
-	if (has_failed(result))
-		queued = respond_error(request, result, statement);
+	if (PQstatus(conn) != CONNECTION_OK)
+		queued = respond_text(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+							  "The connection to the database was lost. See whether the action was done before you repeat it.\n");
+	else if (has_failed(result))
+		queued = respond_error(request, result, parameters, statement);
 	else
 		queued = respond_answer(request, MHD_HTTP_OK, parameters, statement,
 								text.data);
@@ -441,11 +483,10 @@ serve_action(Request *request)
 	enum MHD_Result queued;
 
 	if (has_failed(result))
-		queued = respond_error(request, result, NULL);
+		queued = respond_error(request, result, parameters, NULL);
 	else if (PQgetisnull(result, 0, 0))
 		queued = respond_answer(request, MHD_HTTP_BAD_REQUEST, parameters, NULL,
-								"Nothing was done: a field is missing, the number is not the one that was asked for,\n"
-								"or the role may not do this.");
+								NULL);
 	else
 		queued = run_statement(request, parameters, PQgetvalue(result, 0, 0));
 	PQclear(result);
@@ -453,8 +494,135 @@ serve_action(Request *request)
 }
 
 /*
+ * Clients
+ */
+
+static Client *
+client_of(struct MHD_Connection *http)
+{
+	return MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* Its thread finds its end when it looks at it next. */
+static void
+shut_client(Client *client)
+{
+	shutdown(client->fd, SHUT_RDWR);
+}
+
+/* Makes room for one more, if there is none, by the end of the one that was idle longest. */
+static void
+make_room(void)
+{
+	dlist_iter iter;
+
+	if (nclients < MAX_CLIENTS)
+		return;
+	dlist_foreach(iter, &clients)
+	{
+		Client *client = dlist_container(Client, node, iter.cur);
+
+		if (!client->is_served)
+		{
+			shut_client(client);
+			dlist_delete(&client->node);
+			dlist_push_tail(&clients, &client->node);
+			return;
+		}
+	}
+}
+
+static void
+client_changed(void *arg, struct MHD_Connection *http, void **state,
+			   enum MHD_ConnectionNotificationCode code)
+{
+	Client *client = *state;
+
+	pthread_mutex_lock(&clients_lock);
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+	{
+		make_room();
+		client = pg_malloc0(sizeof(Client));
+		client->fd = MHD_get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)
+						 ->connect_fd;
+		client->since = time(NULL);
+		dlist_push_tail(&clients, &client->node);
+		nclients++;
+		*state = client;
+	}
+	else
+	{
+		dlist_delete(&client->node);
+		nclients--;
+		pg_free(client);
+		*state = NULL;
+	}
+	pthread_mutex_unlock(&clients_lock);
+}
+
+/* A request is there, or its answer has been sent. */
+static void
+set_served(struct MHD_Connection *http, bool is_served)
+{
+	Client *client = client_of(http);
+
+	pthread_mutex_lock(&clients_lock);
+	client->is_served = is_served;
+	client->since = time(NULL);
+	dlist_delete(&client->node);
+	dlist_push_tail(&clients, &client->node);
+	pthread_mutex_unlock(&clients_lock);
+}
+
+/* Ends those that send a request, or read its answer, byte by byte. */
+static void
+end_slow_clients(void)
+{
+	time_t now = time(NULL);
+	dlist_iter iter;
+
+	pthread_mutex_lock(&clients_lock);
+	dlist_foreach(iter, &clients)
+	{
+		Client *client = dlist_container(Client, node, iter.cur);
+
+		if (now - client->since > SLOW_SECONDS)
+			shut_client(client);
+	}
+	pthread_mutex_unlock(&clients_lock);
+}
+
+/*
  * Requests
  */
+
+typedef struct HeaderCounts
+{
+	int host;
+	int length;
+	int encoding;
+} HeaderCounts;
+
+static enum MHD_Result
+count_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+	HeaderCounts *counts = arg;
+
+	counts->host += pg_strcasecmp(key, "Host") == 0;
+	counts->length += pg_strcasecmp(key, "Content-Length") == 0;
+	counts->encoding += pg_strcasecmp(key, "Transfer-Encoding") == 0;
+	return MHD_YES;
+}
+
+/* Whether a proxy before this server must see the same end of the request as it does. */
+static bool
+has_clear_end(struct MHD_Connection *http)
+{
+	HeaderCounts counts = {0};
+
+	MHD_get_connection_values(http, MHD_HEADER_KIND, count_header, &counts);
+	return counts.host <= 1 && counts.length <= 1 && counts.encoding == 0;
+}
 
 /* Whether the request names this server, so that no other name leads to it. */
 static bool
@@ -506,7 +674,11 @@ check_request(Request *request, const char *url, const char *method,
 	struct MHD_Connection *http = request->http;
 	bool is_post = strcmp(method, "POST") == 0;
 
-	if (!has_right_host(http))
+	if (!has_clear_end(http))
+		*queued = respond(request, MHD_HTTP_BAD_REQUEST, "text/plain; charset=utf-8",
+						  "A request has one Host, and the length of its form.\n",
+						  "Connection", "close");
+	else if (!has_right_host(http))
 		*queued = respond_text(request, MHD_HTTP_MISDIRECTED_REQUEST,
 							   "This server has another name.\n");
 	else if (!is_post && strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
@@ -543,6 +715,8 @@ serve(Request *request, const char *url, bool is_post)
 	if (request->is_too_large)
 		return respond_text(request, MHD_HTTP_CONTENT_TOO_LARGE,
 							"The form is too large.\n");
+	if (request->is_broken || *url != '/')
+		return respond_text(request, MHD_HTTP_BAD_REQUEST, "That is no form.\n");
 	if (is_post && !is_secret(csrf, request->csrf))
 		return respond_text(request, MHD_HTTP_FORBIDDEN,
 							"An action has to come from a form of this server.\n");
@@ -594,16 +768,18 @@ handle(void *arg, struct MHD_Connection *http, const char *url, const char *meth
 	if (*upload_size > 0)
 	{
 		if (request->form)
-			(void) MHD_post_process(request->form, upload, *upload_size);
+			request->is_broken |= MHD_post_process(request->form, upload,
+												   *upload_size) != MHD_YES;
 		*upload_size = 0;
 		return MHD_YES;
 	}
 	if (request->form)
 	{
 		/* the last field is complete only then */
-		MHD_destroy_post_processor(request->form);
+		request->is_broken |= MHD_destroy_post_processor(request->form) != MHD_YES;
 		request->form = NULL;
 	}
+	set_served(http, true);
 	return serve(request, url, is_post);
 }
 
@@ -613,6 +789,7 @@ request_ended(void *arg, struct MHD_Connection *http, void **state,
 {
 	Request *request = *state;
 
+	set_served(http, false);
 	if (request == NULL)
 		return;
 	if (request->form)
@@ -632,6 +809,9 @@ add_host(const char *name, const char *port)
 	char *host = psprintf("%s:%s", name, port);
 
 	simple_string_list_append(&host_names, host);
+	/* browsers leave that port out */
+	if (strcmp(port, "80") == 0)
+		simple_string_list_append(&host_names, name);
 	pg_free(host);
 }
 
@@ -738,10 +918,10 @@ listen_at_address(const char *listen_at)
 static void
 wait_for_signal(const sigset_t *signals)
 {
-	int signo;
+	static const struct timespec pause = {.tv_sec = 5};
 
-	while (sigwait(signals, &signo) != 0)
-		;
+	while (sigtimedwait(signals, NULL, &pause) < 0)
+		end_slow_clients();
 }
 
 int
@@ -765,8 +945,12 @@ web_main(char **arguments)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 
+	/* a server that does not answer keeps neither a page nor the end waiting */
+	setenv("PGCONNECT_TIMEOUT", "5", 0);
+
 	make_secret(token);
 	make_secret(csrf);
+	conn_values = connection_values();
 	fd = strchr(listen_at, '/') ? listen_at_path(listen_at) :
 								  listen_at_address(listen_at);
 	if (name)
@@ -775,7 +959,6 @@ web_main(char **arguments)
 	message = connect_database();
 	if (message)
 	{
-		(void) pg_strip_crlf(message);
 		pg_log_error("%s", message);
 		if (strchr(listen_at, '/'))
 			unlink(listen_at);
@@ -788,8 +971,11 @@ web_main(char **arguments)
 							  0, NULL, NULL, handle, NULL, MHD_OPTION_LISTEN_SOCKET,
 							  fd, MHD_OPTION_THREAD_POOL_SIZE, MAX_THREADS,
 							  MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
-							  MHD_OPTION_NOTIFY_COMPLETED, request_ended, NULL,
-							  MHD_OPTION_END);
+							  MHD_OPTION_CONNECTION_LIMIT, 8 * MAX_CLIENTS,
+							  MHD_OPTION_STRICT_FOR_CLIENT, 1,
+							  MHD_OPTION_NOTIFY_CONNECTION, client_changed,
+							  NULL, MHD_OPTION_NOTIFY_COMPLETED, request_ended,
+							  NULL, MHD_OPTION_END);
 	if (server == NULL)
 		pg_fatal("could not start the server");
 	if (strchr(listen_at, '/'))
@@ -799,9 +985,11 @@ web_main(char **arguments)
 		printf("http://%s/?token=%s\n", name ? name : host_names.head->val, token);
 	fflush(stdout);
 	wait_for_signal(&signals);
-	MHD_stop_daemon(server);
 	if (strchr(listen_at, '/'))
 		unlink(listen_at);
+	/* another signal ends what is left */
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	MHD_stop_daemon(server);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
--- Views of what is not done: live runs, signals that no step has consumed, and the
+-- Views of what is not done: live runs, signals that no step has consumed, all signals, and the
 -- settings of queues and workflows.
 
 -- The oldest live runs come first, found by the primary key of messages.  As in
@@ -104,6 +104,29 @@ COMMENT ON COLUMN @extschema@.pgqrs_signals.payload IS 'of the signal; of a resu
 COMMENT ON COLUMN @extschema@.pgqrs_signals.headers IS 'of the signal';
 COMMENT ON COLUMN @extschema@.pgqrs_signals.sent_at IS 'the time of the call';
 COMMENT ON COLUMN @extschema@.pgqrs_signals.waiting_for IS 'what the run waits for while it is PAUSED';
+
+CREATE VIEW @extschema@.pgqrs_sent_signals WITH (security_barrier) AS
+	SELECT g.signal_id,
+		g.run_id,
+		q.name COLLATE pg_catalog."default" AS workflow,
+		g.name COLLATE pg_catalog."default" AS name,
+		g.payload,
+		g.headers,
+		g.sent_at,
+		g.consumed_by COLLATE pg_catalog."default" AS consumed_by
+	FROM @extschema@.pgqrs_run_signals AS g
+		JOIN @extschema@.pgqrs_workflow_runs AS r ON r.run_id = g.run_id
+		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = r.workflow_id
+	WHERE q.queue_id = ANY ((SELECT @extschema@.pgqrs_readable_queues())::pg_catalog.int8[]);
+COMMENT ON VIEW @extschema@.pgqrs_sent_signals IS 'signals of runs, consumed ones and those of ended runs included';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.signal_id IS 'as pgqrs_signal() returned it';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.run_id IS 'the run to which the signal was sent';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.workflow IS 'the workflow of that run';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.name IS 'the name of the signal';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.payload IS 'of the signal';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.headers IS 'of the signal';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.sent_at IS 'the time of the call';
+COMMENT ON COLUMN @extschema@.pgqrs_sent_signals.consumed_by IS 'the step that consumed the signal; NULL: none has';
 
 CREATE VIEW @extschema@.pgqrs_queues_list WITH (security_barrier) AS
 	SELECT q.queue_id,

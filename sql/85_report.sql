@@ -112,7 +112,7 @@ table { width: 100%; border-collapse: collapse; font-size: 14px }
 th, td { padding: 7px 14px 7px 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); unicode-bidi: isolate }
 th:last-child, td:last-child { padding-right: 0 }
 thead th { font-size: 13px; font-weight: 400; color: var(--soft); vertical-align: bottom; white-space: nowrap }
-tbody th { font-weight: 600; min-width: 9em } th.n, td.n { text-align: right; white-space: nowrap } td.none { color: var(--grey) } thead th.n ~ th { white-space: nowrap }
+tbody th { font-weight: 600; min-width: 9em; max-width: 30em } th.n, td.n { text-align: right; white-space: nowrap } td.none { color: var(--grey) } thead th.n ~ th { white-space: nowrap }
 .b { display: inline-block; padding: 0 6px; border: 1px solid currentColor; border-radius: 3px; font-size: 12px; line-height: 18px; font-weight: 600; white-space: nowrap; color: var(--soft); vertical-align: 1px }
 .ok { color: var(--green) } .bad { color: var(--red) } .warn { color: var(--amber) } .busy { color: var(--blue) }
 ul.health { list-style: none; margin: 12px 0; padding: 0 } ul.health li { padding: 10px 14px; margin: 8px 0; background: var(--fill); border-left: 4px solid var(--red); border-radius: 2px }
@@ -135,8 +135,8 @@ ol.line .e p { margin: 2px 0 } footer { margin-top: 56px; padding-bottom: 40px; 
 	thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 	table, tbody { display: block } tbody { border-top: 1px solid var(--line) }
 	tbody tr { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 4px 14px; padding: 12px 0; border-bottom: 1px solid var(--line) }
-	tbody th, tbody td { display: block; padding: 0; border: 0; min-width: 0 } tbody th { grid-column: 1 / -1 } tbody td.n, tbody td.none { text-align: left }
-	tbody td.n { white-space: normal } tbody td:not(.n):not(.none) { grid-column: span 3 } tbody td:has(> .b), tbody td.none { grid-column: auto !important }
+	tbody th, tbody td { display: block; padding: 0; border: 0; min-width: 0 } tbody th { grid-column: 1 / -1 } tbody th { max-width: none } tbody td.n { text-align: left } tbody td.none { display: none }
+	tbody td.n { white-space: normal } tbody td:not(.n):not(.none) { grid-column: span 3 } tbody td:has(> .b) { grid-column: auto !important }
 	td::before { content: attr(data-l); display: block; font-size: 12px; color: var(--soft); font-weight: 400 }
 	ol.line > li { grid-template-columns: minmax(0, 1fr) auto } ol.line .g { grid-column: 1 / -1; grid-row: 2 } ol.line .e { grid-column: 1 / -1 }
 	.figures { grid-template-columns: repeat(3, 1fr) } .figures dd { font-size: 20px }
@@ -511,7 +511,8 @@ COMMENT ON FUNCTION @extschema@.pgqrs_report() IS
 'The state of the queues and workflows of this database as one self-contained HTML page: psql -XAtqc ''SELECT pgqrs_report()'' > report.html. Shows what the current role may read; the plots of the last hour only to the extension''s owner and superusers. Needs read, trigger, work or admin on any name.';
 
 -- Additional parents are found by their own index; LIMIT keeps the views out of joins.
-CREATE FUNCTION @extschema@.pgqrs_html_family(run_id bigint, is_linked boolean) RETURNS text
+-- Children are counted only where some are left out.
+CREATE FUNCTION @extschema@.pgqrs_html_family(run_id bigint, is_linked boolean, from_child bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH RECURSIVE tree (run_id, parent_step_id, depth, path) AS (
@@ -520,29 +521,57 @@ BEGIN ATOMIC
 		SELECT p.run_id, p.parent_step_id, t.depth + 1, t.path || p.run_id
 		FROM tree AS t
 			CROSS JOIN LATERAL (
-				SELECT p.run_id, p.parent_step_id FROM @extschema@.pgqrs_run_parents AS p WHERE p.parent_run_id = t.run_id ORDER BY p.run_id LIMIT 50
+				SELECT p.run_id, p.parent_step_id FROM @extschema@.pgqrs_run_parents AS p
+				WHERE p.parent_run_id = t.run_id AND p.run_id >= CASE t.depth WHEN 0 THEN COALESCE(from_child, 0) ELSE 0 END
+				ORDER BY p.run_id LIMIT 50
 			) AS p
 		WHERE t.depth < 5 AND NOT p.run_id = ANY (t.path)
-	), rows AS (
-		SELECT t.parent_step_id, t.depth, t.path, k.*
-		FROM (SELECT t.* FROM tree AS t WHERE t.depth > 0 LIMIT 200) AS t
+	), shown AS MATERIALIZED (
+		SELECT t.* FROM tree AS t LIMIT 201
+	), rows (depth, path, cells) AS (
+		SELECT t.depth, t.path, ARRAY[
+			CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', k.run_id), k.run_id::text) ELSE k.run_id::text END,
+			@extschema@.pgqrs_html(text '%s', ARRAY[k.workflow]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(k.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY['for ' || k.waiting_for]::text[])),
+			@extschema@.pgqrs_html(text '%s', ARRAY[t.parent_step_id]::text[]),
+			@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(k.created_at, COALESCE(k.completed_at, @extschema@.pgqrs_now())))]
+		FROM shown AS t
 			CROSS JOIN LATERAL (
 				SELECT k.run_id, k.workflow, k.status, k.waiting_for, k.created_at, k.completed_at FROM @extschema@.pgqrs_runs AS k WHERE k.run_id = t.run_id LIMIT 1
 			) AS k
+		WHERE t.depth > 0
+		UNION ALL
+		SELECT t.depth + 1, t.path || 9223372036854775807, ARRAY[(
+			SELECT CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', t.run_id, 'child', l.first), l.label) ELSE l.label END
+			FROM (SELECT l.first, pg_catalog.format('%s more', CASE WHEN l.n < l.most THEN l.n::text ELSE 'over ' || (l.most - 1) END) AS label) AS l), NULL, NULL, NULL, NULL]
+		FROM (
+			SELECT t.*, (SELECT pg_catalog.count(*) FROM shown AS s WHERE s.depth = t.depth + 1 AND s.path[t.depth + 1] = t.run_id AND s.path[:t.depth + 1] = t.path) AS children,
+				(SELECT pg_catalog.max(s.run_id) FROM shown AS s WHERE s.depth = t.depth + 1 AND s.path[:t.depth + 1] = t.path) AS last_child,
+				(SELECT pg_catalog.count(*) FROM shown) > 200 AS is_full
+			FROM shown AS t
+		) AS t
+			CROSS JOIN LATERAL (
+				SELECT pg_catalog.count(*) AS n, pg_catalog.min(p.run_id) AS first, m.most
+				FROM (SELECT CASE t.depth WHEN 0 THEN 10001 ELSE 51 END AS most) AS m
+					LEFT JOIN LATERAL (
+						SELECT p.run_id FROM @extschema@.pgqrs_run_parents AS p WHERE p.parent_run_id = t.run_id AND p.run_id > COALESCE(t.last_child, 0) AND NOT p.run_id = ANY (t.path)
+						ORDER BY p.run_id LIMIT m.most
+					) AS p ON true
+				WHERE p.run_id IS NOT NULL
+				GROUP BY m.most
+			) AS l
+		WHERE t.children = 50 OR t.depth = 5 OR t.is_full
 	)
 	SELECT COALESCE((SELECT '<h2>Children<small>to the fifth generation, 50 of each run, 200 in all</small></h2>'
-			|| @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[], pg_catalog.array_agg(ARRAY[
-				pg_catalog.format('<span class="d%s">%s</span>', r.depth, CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', r.run_id), r.run_id::text) ELSE r.run_id::text END),
-				@extschema@.pgqrs_html(text '%s', ARRAY[r.workflow]::text[]), pg_catalog.concat(@extschema@.pgqrs_html_status(r.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[r.waiting_for]::text[])),
-				@extschema@.pgqrs_html(text '%s', ARRAY[r.parent_step_id]::text[]),
-				@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, COALESCE(r.completed_at, @extschema@.pgqrs_now())))] ORDER BY r.path), text '')
+			|| CASE WHEN from_child > 0 AND is_linked THEN @extschema@.pgqrs_html(text '<p class="pages"><a href="run?run=%s">First children</a></p>', ARRAY[run_id::text]::text[]) ELSE '' END
+			|| @extschema@.pgqrs_html_table('{run,workflow,status,step,#time}'::text[],
+				pg_catalog.array_agg(ARRAY[pg_catalog.format('<span class="d%s">%s</span>', r.depth, r.cells[1])] || r.cells[2:] ORDER BY r.path), text '')
 		FROM rows AS r
 		HAVING pg_catalog.count(*) > 0), '');
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_family(bigint, boolean) IS
-'The children of a run and theirs, as a table that shows the tree; empty without children. is_linked: they are links.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_family(bigint, boolean, bigint) IS
+'The children of a run and theirs, as a table that shows the tree and how many are left out; empty without children. is_linked: they are links; from_child: without the children that have a lesser id.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_run(run_id bigint, is_linked boolean) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_run(run_id bigint, is_linked boolean, from_child bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH run AS MATERIALIZED (
@@ -551,7 +580,7 @@ BEGIN ATOMIC
 		FROM @extschema@.pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT @extschema@.pgqrs_now() AS now) AS c
 	), lines AS MATERIALIZED (
 		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
-			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history
+			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history, false AS undo
 		FROM run AS r
 		UNION ALL
 		SELECT pg_catalog.row_number() OVER (ORDER BY s.started_at, s.step_id), s.step_id, s.kind, s.status,
@@ -560,7 +589,7 @@ BEGIN ATOMIC
 				ELSE s.reason #>> '{}' END,
 			s.started_at, COALESCE(s.completed_at, r.until),
 			CASE WHEN s.status = 'ERROR' THEN 'f2' WHEN s.kind = 'FUNCTION' THEN 'f1' WHEN s.kind = 'CHILD' THEN 'f6' ELSE 'f5' END,
-			s.error, s.history
+			s.error, s.history, s.undo
 		FROM run AS r
 			CROSS JOIN LATERAL (
 				SELECT s.* FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
@@ -582,6 +611,9 @@ BEGIN ATOMIC
 					('rerun of run', (SELECT p.run_id::text FROM @extschema@.pgqrs_runs AS p WHERE p.run_id = r.rerun_of)),
 					('slot of its schedule', pg_catalog.to_char(r.schedule_slot, 'YYYY-MM-DD HH24:MI TZ')),
 					('cancellation', pg_catalog.to_char(r.cancel_requested_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.cancel_reason, '')),
+					('undo', CASE WHEN r.completed_at IS NULL THEN (
+							SELECT 'its steps are to be undone, for a ' || l.undo_cause FROM @extschema@.pgqrs_live_runs AS l WHERE l.run_id = r.run_id
+						) WHEN EXISTS (SELECT FROM lines AS l WHERE l.undo) THEN 'its steps were undone, for a ' || CASE r.status WHEN 'ERROR' THEN 'timeout' ELSE 'cancel' END END),
 					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
 			) AS f (name, value)
 			WHERE f.value IS NOT NULL)
@@ -589,7 +621,7 @@ BEGIN ATOMIC
 
 		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
 		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
-					|| pg_catalog.concat(@extschema@.pgqrs_html_status(l.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))]::text[]), '</div>')
+					|| pg_catalog.concat(@extschema@.pgqrs_html_status(l.status), CASE WHEN l.undo THEN ' <span class="b warn">undo</span>' END, @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))]::text[]), '</div>')
 					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
 						@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, l.since)), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.since, l.until)), l.class,
 						pg_catalog.round(LEAST(b.x, 996)::numeric, 1), pg_catalog.round(GREATEST(LEAST(b.w, 1000 - b.x), 4)::numeric, 1),
@@ -610,13 +642,27 @@ BEGIN ATOMIC
 				) AS b)
 		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
 
-		|| @extschema@.pgqrs_html_family(r.run_id, is_linked)
+		|| @extschema@.pgqrs_html_family(r.run_id, is_linked, from_child)
 
-		|| COALESCE((SELECT '<h2>Signals<small>that no step has consumed, the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,payload}'::text[], pg_catalog.array_agg(ARRAY[
+		|| COALESCE((SELECT '<h2>Reruns<small>the first 50</small></h2>' || @extschema@.pgqrs_html_table('{run,status,triggered,#time}'::text[], pg_catalog.array_agg(ARRAY[
+					CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', n.run_id), n.run_id::text) ELSE n.run_id::text END,
+					pg_catalog.concat(@extschema@.pgqrs_html_status(n.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_error(n.error)]::text[])),
+					pg_catalog.to_char(n.created_at, 'YYYY-MM-DD HH24:MI:SS'),
+					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(n.created_at, COALESCE(n.completed_at, r.now)))] ORDER BY n.run_id), text '')
+			FROM (
+				SELECT n.run_id, n.status, n.error, n.created_at, n.completed_at FROM @extschema@.pgqrs_runs AS n WHERE n.rerun_of = r.run_id ORDER BY n.run_id LIMIT 50
+			) AS n
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,consumed by,payload}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'),
+					COALESCE(@extschema@.pgqrs_html(text 'step %s', ARRAY[s.consumed_by]::text[]), '<span class="b warn">no step</span>'),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(s.payload::text, 300)]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
-				SELECT s.* FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id ORDER BY s.signal_id LIMIT 100
+				SELECT s.signal_id, s.name, s.sent_at, s.consumed_by, s.payload FROM @extschema@.pgqrs_sent_signals AS s WHERE s.run_id = r.run_id
+				UNION ALL
+				SELECT NULL, s.name, s.sent_at, NULL, s.payload FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id AND s.signal_id IS NULL
+				ORDER BY signal_id LIMIT 100
 			) AS s
 			HAVING pg_catalog.count(*) > 0), '')
 
@@ -633,16 +679,16 @@ BEGIN ATOMIC
 			WHERE d.value IS NOT NULL), '')
 	FROM run AS r;
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_run(bigint, boolean) IS
-'The sections of the page of a run. is_linked: other runs are links.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_run(bigint, boolean, bigint) IS
+'The sections of the page of a run. is_linked: other runs are links; from_child: as of pgqrs_html_family().';
 
 CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT @extschema@.pgqrs_html_page(pg_catalog.format('Run %s of %s', r.run_id, r.workflow), @extschema@.pgqrs_now(),
 		@extschema@.pgqrs_html(text '<header><h1>Run %s </h1><p class="soft">%s ', ARRAY[r.run_id::text, r.workflow]::text[]) || @extschema@.pgqrs_html_status(r.status)
-			|| '</p></header><main>' || @extschema@.pgqrs_html_run(r.run_id, false) || '</main>')
+			|| '</p></header><main>' || @extschema@.pgqrs_html_run(r.run_id, false, NULL::bigint) || '</main>')
 	FROM @extschema@.pgqrs_get_run(run_id) AS r;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_run(bigint) IS
-'One run as an HTML page: its steps, attempts, waits and errors on a time line, signals that wait, children, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Needs read, trigger, work or admin on its workflow. Errors: 22004, PQ003.';
+'One run as an HTML page: its steps, attempts, waits and errors on a time line, undo, signals, children, reruns, and its events while pgqrs.audit was on: psql -XAtqc ''SELECT pgqrs_report_run(1)'' > run.html. Needs read, trigger, work or admin on its workflow. Errors: 22004, PQ003.';

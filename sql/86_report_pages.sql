@@ -18,9 +18,9 @@ header.site strong { font-weight: 650; letter-spacing: -.01em } header.site nav 
 header.site > div > a { font-size: 14px } header.site a { text-decoration: none } header.site a:hover { text-decoration: underline } header.site a[aria-current] { color: var(--fg); font-weight: 600; border-bottom: 2px solid var(--blue) }
 main { padding-top: clamp(18px, 2.5vw, 32px) !important } main h1 + p { margin-top: 2px } h1 .b { vertical-align: 6px } h1 code { font-size: inherit }
 main > h2:first-child { margin-top: 0 } table + p, .pages { margin: 14px 0; display: flex; gap: 18px; flex-wrap: wrap }
-@media (min-width: 1000px) { td:not(.n):not(.none) { min-width: 9em } } .figures div:not(:first-child) { padding-left: 12px }
-.d2 { padding-left: 1.2em } .d3 { padding-left: 2.4em } .d4 { padding-left: 3.6em } .d5 { padding-left: 4.8em }
-.d2::before, .d3::before, .d4::before, .d5::before { content: "- "; color: var(--grey) }
+@media (min-width: 1000px) { td:not(.n):not(.none) { min-width: 9em } } @media (min-width: 701px) { tbody tr:hover { background: var(--fill) } } .figures div:not(:first-child) { padding-left: 12px }
+.d2 { padding-left: 1.2em } .d3 { padding-left: 2.4em } .d4 { padding-left: 3.6em } .d5 { padding-left: 4.8em } .d6 { padding-left: 6em }
+.d2::before, .d3::before, .d4::before, .d5::before, .d6::before { content: "- "; color: var(--grey) }
 input, select, textarea, button { font: inherit; color: inherit; background: var(--bg); border: 1px solid var(--grey); border-radius: 4px; padding: 5px 9px; max-width: 100%; min-width: 0 } input, select { height: 36px } .filter input, .filter select { font-size: 14px } input[type="datetime-local"] { font-size: 13px; padding: 5px 6px }
 textarea { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 13px; min-height: 6em; resize: vertical } label { font-size: 13px; color: var(--soft); display: grid; gap: 3px; min-width: 0 } label > * { color: var(--fg) }
 form.filter { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 150px), 1fr)); gap: 10px 14px; align-items: end; margin: 18px 0; padding: 14px; background: var(--fill); border-radius: 6px }
@@ -90,7 +90,7 @@ BEGIN ATOMIC
 				('{cancel_runs,replay_runs,rerun_runs}', 1, 'workflow', 'workflow', 'text', true),
 				('{cancel_runs,replay_runs,rerun_runs}', 2, 'status', 'status', 'text', false),
 				('{cancel_runs,replay_runs,rerun_runs}', 3, 'tags', 'tags', 'tags', false),
-				('{cancel_runs,replay_runs,rerun_runs,replay_queue}', 4, 'error', 'error_type', 'text', false),
+				('{replay_runs,rerun_runs,replay_queue}', 4, 'error', 'error_type', 'text', false),
 				('{cancel_runs,replay_runs,rerun_runs}', 5, 'after', 'created_after', 'time', false),
 				('{cancel_runs,replay_runs,rerun_runs}', 6, 'before', 'created_before', 'time', false),
 				('{cancel_runs,replay_runs,rerun_runs,replay_queue}', 7, 'number', 'max_rows', 'number', true),
@@ -150,18 +150,31 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_matches(jsonb, bigint, integer) IS
 'The newest runs that match the parameters workflow, status, tags and before of a page; the others are not looked at.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_count(parameters jsonb) RETURNS bigint
+-- Lists of runs have the newest 10000; an action changes the oldest that match.
+CREATE FUNCTION @extschema@.pgqrs_html_count(parameters jsonb, OUT count bigint, OUT is_cut boolean) RETURNS record
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT pg_catalog.count(*)
-	FROM @extschema@.pgqrs_html_matches(parameters || CASE WHEN parameters ->> 'action' IN ('replay_runs', 'rerun_runs') AND COALESCE(parameters ->> 'status', '') = '' THEN '{"status": "ERROR"}' ELSE '{}' END::jsonb,
-			NULL::bigint, 10000) AS r
-	WHERE (COALESCE(parameters ->> 'error', '') = '' OR r.error ->> 'type' = parameters ->> 'error')
-		AND (COALESCE(parameters ->> 'after', '') = '' OR r.created_at >= (parameters ->> 'after')::timestamptz)
-		AND (parameters ->> 'action' <> 'cancel_runs' OR r.status IN ('QUEUED', 'RUNNING', 'PAUSED'));
+	SELECT LEAST(pg_catalog.count(*) FILTER (WHERE l.matches), 10000), COALESCE(pg_catalog.bool_or(l.n >= 10000), false)
+	FROM (
+		SELECT pg_catalog.count(*) OVER () AS n, COALESCE(parameters ->> 'error', '') = '' OR l.last_error ->> 'type' = parameters ->> 'error' AS matches
+		FROM (
+			SELECT l.last_error FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = parameters ->> 'queue' AND parameters ->> 'action' = 'replay_queue' LIMIT 10000
+		) AS l
+		UNION ALL
+		SELECT pg_catalog.count(*) OVER (PARTITION BY s.status),
+			r.deleted_at IS NULL AND (COALESCE(parameters ->> 'error', '') = '' OR r.error ->> 'type' = parameters ->> 'error')
+				AND (COALESCE(parameters ->> 'after', '') = '' OR r.created_at >= (parameters ->> 'after')::timestamptz)
+		FROM (
+			VALUES ('cancel_runs', '{"", QUEUED}'::text[], 'QUEUED'), ('cancel_runs', '{"", RUNNING}', 'RUNNING'), ('cancel_runs', '{"", PAUSED}', 'PAUSED'),
+				('replay_runs', '{"", ERROR}', 'ERROR'),
+				('rerun_runs', '{"", ERROR}', 'ERROR'), ('rerun_runs', '{SUCCESS}', 'SUCCESS'), ('rerun_runs', '{CANCELLED}', 'CANCELLED')
+		) AS s (action, asked, status)
+			CROSS JOIN LATERAL @extschema@.pgqrs_html_matches(parameters || pg_catalog.jsonb_build_object('status', s.status), NULL::bigint, 10000) AS r
+		WHERE s.action = parameters ->> 'action' AND COALESCE(parameters ->> 'status', '') = ANY (s.asked)
+	) AS l;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_count(jsonb) IS
-'How many of the newest 10000 runs that match the parameters an action would change.';
+'How many runs, or dead letters, that match the parameters an action would change; is_cut: there may be more than the 10000 that were looked at.';
 
 --
 -- Pages
@@ -339,7 +352,7 @@ BEGIN ATOMIC
 			pg_catalog.current_setting('TimeZone'), pg_catalog.to_char(NULLIF(parameters ->> 'before', '')::timestamptz, 'YYYY-MM-DD"T"HH24:MI')]::text[])
 		|| CASE WHEN csrf IS NULL THEN ''
 			WHEN COALESCE(parameters ->> 'workflow', '') = '' OR parameters ->> 'workflow' LIKE '%*' THEN '<p class="soft">All runs that match can be cancelled or run again if one workflow is named.</p>'
-			ELSE (SELECT COALESCE('<p class="buttons">All that match: ' || NULLIF(pg_catalog.concat(@extschema@.pgqrs_html_act(text 'cancel_runs', p.p, text 'Cancel', csrf),
+			ELSE (SELECT COALESCE('<p class="buttons">All that match: ' || NULLIF(pg_catalog.concat(CASE WHEN COALESCE(parameters ->> 'error', '') = '' THEN @extschema@.pgqrs_html_act(text 'cancel_runs', p.p, text 'Cancel', csrf) END,
 					@extschema@.pgqrs_html_act(text 'replay_runs', p.p, text 'Replay', csrf), @extschema@.pgqrs_html_act(text 'rerun_runs', p.p, text 'Rerun', csrf)), '') || '</p>', '')
 				FROM (SELECT CASE WHEN parameters ->> 'status' = 'live' THEN parameters - 'status' ELSE parameters END - '{from,refresh}'::text[]) AS p (p)) END
 		|| CASE WHEN parameters ->> 'status' = 'live' THEN @extschema@.pgqrs_html_live_list(parameters) ELSE @extschema@.pgqrs_html_run_list(parameters) END);
@@ -361,7 +374,7 @@ BEGIN ATOMIC
 				CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_act(text 'resume', o.o, text 'Resume a pause', csrf) END,
 				CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_act(text 'signal', o.o, text 'Send a signal', csrf) END,
 				@extschema@.pgqrs_html_act(text 'rerun', o.o, text 'Rerun', csrf)), '') || '</p>', '')
-		|| @extschema@.pgqrs_html_run(r.run_id, true))
+		|| @extschema@.pgqrs_html_run(r.run_id, true, NULLIF(parameters ->> 'child', '')::bigint))
 	FROM @extschema@.pgqrs_get_run((parameters ->> 'run')::bigint) AS r
 		CROSS JOIN LATERAL (SELECT pg_catalog.jsonb_build_object('run', r.run_id)) AS o (o);
 END;
@@ -444,7 +457,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_html_dead(jsonb, text) IS 'The page of dea
 -- Actions
 --
 
-CREATE FUNCTION @extschema@.pgqrs_report_action(parameters jsonb) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_statement(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT pg_catalog.format('SELECT * FROM %s(%s)', f.function,
@@ -458,44 +471,49 @@ BEGIN ATOMIC
 		SELECT f.*, parameters ->> f.field AS value FROM @extschema@.pgqrs_html_fields(parameters ->> 'action') AS f
 	) AS f
 	GROUP BY f.function
-	HAVING pg_catalog.bool_and(NOT f.is_required OR COALESCE(f.value, '') <> '')
-		AND (NOT pg_catalog.bool_or(f.field = 'number') OR parameters ->> 'number' = parameters ->> 'matching');
+	HAVING pg_catalog.bool_and(NOT f.is_required OR COALESCE(f.value, '') <> '');
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_statement(jsonb) IS
+'The statement of SQL of an action; NULL if a field is missing or the current role may not call its function.';
+
+CREATE FUNCTION @extschema@.pgqrs_report_action(parameters jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT CASE WHEN NOT EXISTS (SELECT FROM @extschema@.pgqrs_html_fields(parameters ->> 'action') AS f WHERE f.field = 'number')
+			OR parameters ->> 'number' = parameters ->> 'matching' AND parameters ->> 'number' = (SELECT c.count::text FROM @extschema@.pgqrs_html_count(parameters) AS c)
+		THEN @extschema@.pgqrs_html_statement(parameters) END;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_action(jsonb) IS
-'The statement of SQL, one call, that the form of a page asks for; parameters: the fields of the form. NULL if a field is missing, if the number that was typed to confirm an action is not the one that was asked for, if there is no such action, or if the current role may not call its function. Needs read, trigger, work or admin on any name. Errors: 22007, 22023, 22P02 of a field that is no number, time or JSON.';
+'The statement of SQL, one call, that the form of a page asks for; parameters: the fields of the form. NULL if a field is missing, if the number that was typed to confirm an action is not the one that was asked for, or not the one of those that match by now, if there is no such action, or if the current role may not call its function. Needs read, trigger, work or admin on any name. Errors: 22007, 22023, 22P02 of a field that is no number, time or JSON.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_form(parameters jsonb, csrf text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_html_form(parameters jsonb, csrf text, is_again boolean, OUT title text, OUT form text) RETURNS record
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	WITH fields AS MATERIALIZED (
 		SELECT f.*, COALESCE(parameters ->> f.field, '') AS value FROM @extschema@.pgqrs_html_fields(parameters ->> 'action') AS f
 	), matching AS MATERIALIZED (
-		SELECT CASE WHEN parameters ->> 'action' = 'replay_queue' THEN (
-					SELECT pg_catalog.count(*) FROM (SELECT l.last_error FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = parameters ->> 'queue' LIMIT 10000) AS l
-					WHERE COALESCE(parameters ->> 'error', '') = '' OR l.last_error ->> 'type' = parameters ->> 'error')
-				ELSE @extschema@.pgqrs_html_count(parameters) END AS count
-		WHERE EXISTS (SELECT FROM fields AS f WHERE f.field = 'number')
+		SELECT c.count, c.is_cut FROM @extschema@.pgqrs_html_count(parameters) AS c WHERE EXISTS (SELECT FROM fields AS f WHERE f.field = 'number')
 	)
-	SELECT @extschema@.pgqrs_html_view(t.title, NULL::text, parameters,
-		@extschema@.pgqrs_html(text '<h1>%s</h1><p>%s</p>', ARRAY[t.title, t.note]::text[])
-		|| COALESCE((SELECT pg_catalog.format('<p class="note"><strong>%s</strong> %s now%s. Type the number to confirm.</p>', m.count,
+	SELECT t.title,
+		@extschema@.pgqrs_html(CASE WHEN is_again THEN text '<h2>%s</h2><p>%s</p>' ELSE text '<h1>%s</h1><p>%s</p>' END, ARRAY[t.title, t.note]::text[])
+		|| COALESCE((SELECT pg_catalog.format('<p class="note"><strong>%s</strong> %s now%s.%s</p>', m.count,
 				CASE WHEN parameters ->> 'action' = 'replay_queue' THEN 'dead letters match' ELSE 'runs match' END,
-				CASE WHEN m.count >= 10000 THEN ' at least; so many are changed at once' END) FROM matching AS m), '')
-		|| '<form class="act" method="post" action="do">'
-		|| @extschema@.pgqrs_html(text '<input type="hidden" name="action" value="%s"/>', ARRAY[parameters ->> 'action']::text[])
-		|| COALESCE((SELECT pg_catalog.format('<input type="hidden" name="matching" value="%s"/>', m.count) FROM matching AS m), '')
-		|| (SELECT pg_catalog.string_agg(CASE
-					WHEN f.field = 'number' THEN '<label>number <input name="number" inputmode="numeric" autocomplete="off" required="required"/></label>'
-					WHEN f.field IN ('run', 'message', 'queue', 'name', 'enabled') OR f.field IN ('workflow', 'status', 'tags', 'error', 'after', 'before') THEN
-						CASE WHEN f.value = '' THEN '' ELSE @extschema@.pgqrs_html(text '<p><span class="soft">%s</span> <strong>%s</strong><input type="hidden" name="%1$s" value="%2$s"/></p>', ARRAY[f.field, f.value]::text[]) END
-					WHEN f.kind = 'json' THEN @extschema@.pgqrs_html(text '<label>%s, as JSON<textarea name="%s">%s</textarea></label>', ARRAY[f.field, f.field, f.value]::text[])
-					ELSE @extschema@.pgqrs_html(text '<label>%s <input name="%s" value="%s"', ARRAY[pg_catalog.replace(f.field, '_', ' '), f.field, f.value]::text[])
-						|| CASE WHEN f.is_required THEN ' required="required"/></label>' ELSE '/></label>' END END, '' ORDER BY f.place)
-			FROM fields AS f)
-		|| COALESCE(@extschema@.pgqrs_html(text '<div><span class="soft">The SQL that it runs, with what the fields had when the page was made</span><pre>%s</pre></div>',
-			ARRAY[@extschema@.pgqrs_report_action(parameters || COALESCE((SELECT pg_catalog.jsonb_build_object('number', m.count, 'matching', m.count) FROM matching AS m), '{}'))]::text[]), '')
-		|| '<div class="buttons"><button formmethod="get" formaction="do" formnovalidate="formnovalidate">Show the SQL</button>'
-		|| @extschema@.pgqrs_html(text '<button class="go" name="csrf" value="%s">%s</button></div></form>', ARRAY[csrf, t.title]::text[]))
+				CASE WHEN m.is_cut THEN ' at least; of all that match the oldest so many are changed' END,
+				CASE WHEN m.count = 0 THEN ' There is nothing to do.' ELSE ' Type the number to confirm.' END) FROM matching AS m), '')
+		|| CASE WHEN (SELECT m.count = 0 FROM matching AS m) THEN '' ELSE '<form class="act" method="post" action="do">'
+			|| @extschema@.pgqrs_html(text '<input type="hidden" name="action" value="%s"/>', ARRAY[parameters ->> 'action']::text[])
+			|| COALESCE((SELECT pg_catalog.format('<input type="hidden" name="matching" value="%s"/>', m.count) FROM matching AS m), '')
+			|| (SELECT pg_catalog.string_agg(CASE
+						WHEN f.field = 'number' THEN '<label>number <input name="number" inputmode="numeric" autocomplete="off" required="required"/></label>'
+						WHEN f.field IN ('run', 'message', 'queue', 'name', 'enabled') OR f.field IN ('workflow', 'status', 'tags', 'error', 'after', 'before') THEN
+							CASE WHEN f.value = '' THEN '' ELSE @extschema@.pgqrs_html(text '<p><span class="soft">%s</span> <strong>%s</strong><input type="hidden" name="%1$s" value="%2$s"/></p>', ARRAY[f.field, f.value]::text[]) END
+						WHEN f.kind = 'json' THEN @extschema@.pgqrs_html(text '<label>%s, as JSON<textarea name="%s" spellcheck="false">%s</textarea></label>', ARRAY[f.field, f.field, f.value]::text[])
+						ELSE @extschema@.pgqrs_html(text '<label>%s <input name="%s" value="%s"', ARRAY[pg_catalog.replace(f.field, '_', ' '), f.field, f.value]::text[])
+							|| CASE WHEN f.is_required THEN ' required="required"/></label>' ELSE '/></label>' END END, '' ORDER BY f.place)
+				FROM fields AS f)
+			|| CASE WHEN is_again THEN '' ELSE COALESCE(@extschema@.pgqrs_html(text '<div><span class="soft">The SQL that it runs, with what the fields had when the page was made</span><pre>%s</pre></div>',
+				ARRAY[@extschema@.pgqrs_html_statement(parameters || COALESCE((SELECT pg_catalog.jsonb_build_object('number', m.count) FROM matching AS m), '{}'))]::text[]), '') END
+			|| @extschema@.pgqrs_html(text '<div class="buttons"><button class="go" name="csrf" value="%s">%s</button> <button formmethod="get" formaction="do" formnovalidate="formnovalidate">Show the SQL</button></div></form>', ARRAY[csrf, t.title]::text[]) END
 	FROM (
 		VALUES ('cancel', 'Cancel the run', 'It ends now. If a worker holds it, that worker is asked to stop. Live children are cancelled, too.'),
 			('replay', 'Replay', 'It is claimable again. Steps of a run that have finished stay so.'),
@@ -510,19 +528,25 @@ BEGIN ATOMIC
 			('enable_schedule', 'Enable or disable the schedule', 'While it is disabled, slots pass without a run.'),
 			('cancel_runs', 'Cancel runs', 'All live runs that match, the oldest first.'),
 			('replay_runs', 'Replay runs', 'All failed runs that match are claimable again, the oldest first.'),
-			('rerun_runs', 'Rerun runs', 'A new run for each that matches, the oldest first.')
+			('rerun_runs', 'Rerun runs', 'A new run for each that matches and was not rerun before, the oldest first.')
 	) AS t (action, title, note)
 	WHERE t.action = parameters ->> 'action' AND csrf IS NOT NULL AND EXISTS (SELECT FROM fields);
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_form(jsonb, text) IS 'The form of an action, with the SQL that it runs; NULL if there is no such action, or none is allowed.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_form(jsonb, text, boolean) IS
+'The form of an action, with the SQL that it runs; NULL if there is no such action, or none is allowed. is_again: below an answer, and without the SQL, so that the fields may have any values.';
 
-CREATE FUNCTION @extschema@.pgqrs_report_answer(parameters jsonb, statement text, is_done boolean, answer text) RETURNS text
+CREATE FUNCTION @extschema@.pgqrs_report_answer(parameters jsonb, statement text, is_done boolean, answer text, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT @extschema@.pgqrs_html_view(CASE WHEN is_done THEN 'Done' ELSE 'Not done' END, NULL::text, NULL::jsonb,
 		CASE WHEN is_done THEN '<h1>Done</h1><div class="note ok">' ELSE '<h1>Not done</h1><div class="note bad">' END
-		|| @extschema@.pgqrs_html(text '<pre>%s</pre></div>', ARRAY[COALESCE(answer, '')]::text[])
+		|| @extschema@.pgqrs_html(text '<pre>%s</pre></div>', ARRAY[COALESCE(answer, CASE WHEN is_done THEN '' ELSE (
+				SELECT CASE WHEN pg_catalog.count(*) = 0 THEN 'Nothing was done: there is no such action, or the role may not do it.'
+					WHEN pg_catalog.bool_or(f.is_required AND COALESCE(parameters ->> f.field, '') = '') THEN 'Nothing was done: a field is empty.'
+					ELSE 'Nothing was done: the number that was typed is not the number of those that match now.' END
+				FROM @extschema@.pgqrs_html_fields(parameters ->> 'action') AS f) END)]::text[])
 		|| COALESCE(@extschema@.pgqrs_html(text '<p class="soft">The SQL</p><pre>%s</pre>', ARRAY[statement]::text[]), '')
+		|| CASE WHEN is_done THEN '' ELSE COALESCE((SELECT f.form FROM @extschema@.pgqrs_html_form(parameters, csrf, true) AS f), '') END
 		|| '<p class="buttons">'
 		|| pg_catalog.concat_ws(' ',
 			@extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', parameters ->> 'run'), 'Run ' || (parameters ->> 'run')),
@@ -532,8 +556,8 @@ BEGIN ATOMIC
 			@extschema@.pgqrs_html_link(text 'runs', pg_catalog.jsonb_build_object('workflow', parameters ->> 'workflow'), 'Runs of ' || (parameters ->> 'workflow')))
 		|| '</p>');
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_report_answer(jsonb, text, boolean, text) IS
-'A page that says what came of a statement of pgqrs_report_action(), or of a page that could not be made. parameters: those of the request; answer: the result or the error, as text. Needs read, trigger, work or admin on any name. Errors: none.';
+COMMENT ON FUNCTION @extschema@.pgqrs_report_answer(jsonb, text, boolean, text, text) IS
+'A page that says what came of a statement of pgqrs_report_action(), or of a page that could not be made. parameters: those of the request; answer: the result or the error, as text, NULL: pgqrs_report_action() returned NULL; csrf: as of pgqrs_report_page(), for the form again if it was not done. Needs read, trigger, work or admin on any name. Errors: 22007, 22023, 22P02 of a filter that is no time or JSON.';
 
 CREATE FUNCTION @extschema@.pgqrs_report_page(page text, parameters jsonb = NULL, csrf text = NULL) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -547,7 +571,7 @@ BEGIN ATOMIC
 		WHEN 'workers' THEN @extschema@.pgqrs_html_workers(p.p, csrf)
 		WHEN 'schedules' THEN @extschema@.pgqrs_html_schedules(p.p, csrf)
 		WHEN 'dead' THEN @extschema@.pgqrs_html_dead(p.p, csrf)
-		WHEN 'do' THEN @extschema@.pgqrs_html_form(p.p, csrf)
+		WHEN 'do' THEN (SELECT @extschema@.pgqrs_html_view(f.title, NULL::text, p.p, f.form) FROM @extschema@.pgqrs_html_form(p.p, csrf, false) AS f)
 		END
 	FROM (SELECT COALESCE(parameters, '{}') OFFSET 0) AS p (p);
 END;

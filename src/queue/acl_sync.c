@@ -128,6 +128,7 @@ static const ObjectNeeds function_needs[] = {
 	{"pgqrs_html_runs", READ},
 	{"pgqrs_html_runs_before", READ},
 	{"pgqrs_html_schedules", READ},
+	{"pgqrs_html_statement", READ},
 	{"pgqrs_html_status", READ},
 	{"pgqrs_html_style", READ},
 	{"pgqrs_html_table", READ},
@@ -212,21 +213,14 @@ static const ObjectNeeds function_needs[] = {
  * reader has that privilege.
  */
 static const ObjectNeeds view_needs[] = {
-	{"pgqrs_dead_letters", READ},
-	{"pgqrs_events", READ},
-	{"pgqrs_health", MONITOR},
-	{"pgqrs_histograms", MONITOR},
-	{"pgqrs_in_flight", MONITOR},
-	{"pgqrs_live_runs", READ},
-	{"pgqrs_queue_stats", MONITOR},
-	{"pgqrs_queues_list", READ},
-	{"pgqrs_run_parents", READ},
-	{"pgqrs_runs", READ},
-	{"pgqrs_schedule_list", READ},
-	{"pgqrs_signals", READ},
-	{"pgqrs_steps", READ},
-	{"pgqrs_worker_stats", READ},
-	{"pgqrs_workflow_stats", MONITOR},
+	{"pgqrs_dead_letters", READ},	{"pgqrs_events", READ},
+	{"pgqrs_health", MONITOR},		{"pgqrs_histograms", MONITOR},
+	{"pgqrs_in_flight", MONITOR},	{"pgqrs_live_runs", READ},
+	{"pgqrs_queue_stats", MONITOR}, {"pgqrs_queues_list", READ},
+	{"pgqrs_run_parents", READ},	{"pgqrs_runs", READ},
+	{"pgqrs_schedule_list", READ},	{"pgqrs_sent_signals", READ},
+	{"pgqrs_signals", READ},		{"pgqrs_steps", READ},
+	{"pgqrs_worker_stats", READ},	{"pgqrs_workflow_stats", MONITOR},
 	{"pgqrs_workflows_list", READ},
 };
 

@@ -147,7 +147,7 @@ BEGIN
 	PERFORM pg_temp.expect(damage, 'a run is triggered', 'pgqrs_trigger(''w'') > 0');
 	FOREACH view IN ARRAY
 		'{pgqrs_runs,pgqrs_steps,pgqrs_queue_stats,pgqrs_workflow_stats,pgqrs_worker_stats,'
-			'pgqrs_dead_letters,pgqrs_in_flight,pgqrs_schedule_list,pgqrs_live_runs,pgqrs_signals,'
+			'pgqrs_dead_letters,pgqrs_in_flight,pgqrs_schedule_list,pgqrs_live_runs,pgqrs_signals,pgqrs_sent_signals,'
 			'pgqrs_queues_list,pgqrs_workflows_list,pgqrs_health}'::text[] LOOP
 		PERFORM pg_temp.expect(damage, view, format('count(v::text) >= 0 FROM %I v', view));
 	END LOOP;

@@ -48,7 +48,7 @@ SELECT pg_temp.ask(name, page, parameters, 'secret') FROM (VALUES
 	AS v (name, page, parameters) \g /dev/null
 INSERT INTO pages SELECT 'answer', p, xmlparse(DOCUMENT p) FROM pgqrs_report_answer(
 	'{"run": "<b>", "queue": "<i>", "name": "x", "workflow": "\"><script>"}', 'SELECT ''<b>''', false,
-		'<script>&') AS p;
+		'<script>&', NULL) AS p;
 
 --
 -- Documents
@@ -101,6 +101,30 @@ SELECT is(pg_temp.found('live runs', '//table//span[contains(@class, "warn")]/te
 SELECT is(array_length(pg_temp.found('run', '//a[@class = "act"]'), 1), 4, 'the page of a live run has its actions');
 SELECT is(pg_temp.found('failed run', '//a[@class = "act"]/text()'), '{Replay,Rerun}',
 	'a run that failed can be replayed and rerun');
+SELECT is(pg_temp.found('run', '//h2[starts-with(., "Signals")]/following-sibling::table[1]/tbody/tr/td[2]/text()'),
+	'{step approval}', 'the page of a run shows which step consumed a signal');
+SELECT pgqrs_rerun(:'failed') AS rerun \gset
+SELECT pg_temp.ask('origin', 'run', jsonb_build_object('run', :'failed')),
+	pg_temp.ask('rerun', 'run', jsonb_build_object('run', :'rerun')) \g /dev/null
+SELECT is(pg_temp.found('origin', '//h2[starts-with(., "Reruns")]/following-sibling::table[1]/tbody/tr/th/a/@href'),
+	ARRAY['run?run=' || :'rerun'], 'the page of a run leads to its reruns');
+SELECT is(pg_temp.found('rerun', '//h1/following-sibling::p[1]/a[2]/@href'), ARRAY['run?run=' || :'failed'],
+	'the page of a rerun leads to its origin');
+SELECT pgqrs_create_workflow('undone', on_cancel => 'deliver'), pgqrs_trigger('undone') AS undone \gset
+SELECT lease FROM pgqrs_dequeue('undone') \gset
+SELECT pgqrs_step_begin(:undone, :lease, 'book'), pgqrs_step_complete(:undone, :lease, 'book', '1'),
+	pgqrs_release_message(:undone, :lease), pgqrs_cancel_run(:undone) \g /dev/null
+SELECT pg_temp.ask('to be undone', 'run', jsonb_build_object('run', :'undone')) \g /dev/null
+SELECT lease FROM pgqrs_dequeue('undone') \gset
+SELECT pgqrs_step_begin(:undone, :lease, 'unbook'), pgqrs_step_complete(:undone, :lease, 'unbook', '1'),
+	pgqrs_acknowledge_cancel(:undone, :lease) \g /dev/null
+SELECT pg_temp.ask('undone', 'run', jsonb_build_object('run', :'undone')) \g /dev/null
+SELECT is(pg_temp.found(name, '//dt[. = "undo"]/following-sibling::dd/text()'), ARRAY[undo],
+	'the page of a run tells of its undo: ' || name)
+	FROM (VALUES ('to be undone', 'its steps are to be undone, for a cancel'),
+		('undone', 'its steps were undone, for a cancel')) AS v (name, undo);
+SELECT is(pg_temp.found('undone', '//li[.//span = "undo"]//strong/text()'), '{unbook}',
+	'the page of a run marks the steps of its undo');
 SELECT pg_temp.ask('plain', 'run', jsonb_build_object('run', :'run')) \g /dev/null
 SELECT is(pg_temp.found('plain', '//a[@class = "act"] | //form'), NULL, 'without a secret a page has no actions');
 SELECT is(pgqrs_report_page('do', '{"action": "cancel", "run": "1"}'), NULL, 'without a secret there is no form');
@@ -134,8 +158,9 @@ SELECT is(pgqrs_report_action(p), s, 'the form is this SQL: ' || coalesce(s, 'no
 		'SELECT * FROM pgqrs_pause_queue(queue => ''''''); DROP TABLE x; --'')'),
 	('{"action": "enable_schedule", "name": "n", "enabled": "true"}',
 		'SELECT * FROM pgqrs_enable_schedule(name => ''n'', enabled => ''true'')'),
-	('{"action": "cancel_runs", "workflow": "w", "tags": "k=v", "error": "e", "number": "3", "matching": "3"}',
-		'SELECT * FROM pgqrs_cancel_runs(workflow => ''w'', tags => ''{"k": "v"}'', error_type => ''e'', max_rows => 3)'),
+	('{"action": "cancel_runs", "workflow": "nightly_report", "tags": "k=v", "number": "0", "matching": "0"}',
+		'SELECT * FROM pgqrs_cancel_runs(workflow => ''nightly_report'', tags => ''{"k": "v"}'', max_rows => 0)'),
+	('{"action": "cancel_runs", "workflow": "nightly_report", "number": "1", "matching": "1"}', NULL),
 	('{"action": "cancel_runs", "workflow": "w", "number": "3", "matching": "4"}', NULL),
 	('{"action": "cancel_runs", "workflow": "w", "matching": "4"}', NULL),
 	('{"action": "cancel_runs", "number": "3", "matching": "3"}', NULL), ('{"action": "cancel"}', NULL),
@@ -143,6 +168,16 @@ SELECT is(pgqrs_report_action(p), s, 'the form is this SQL: ' || coalesce(s, 'no
 SELECT throws_ok(format('SELECT pgqrs_report_action(%L)', p), e, NULL, 'the form is refused: ' || p)
 	FROM (VALUES ('{"action": "cancel", "run": "7); x"}', '22P02'),
 		('{"action": "signal", "run": "7", "signal": "s", "payload": "{"}', '22P02')) AS v (p, e);
+SELECT is((SELECT count FROM pgqrs_html_count(p)), n,
+		'the number is that of those that the action changes: ' || p::text)
+	FROM (VALUES ('{"action": "cancel_runs", "workflow": "nightly_report"}'::jsonb, (SELECT count(*) FROM pgqrs_live_runs
+			WHERE workflow = 'nightly_report')),
+		('{"action": "cancel_runs", "workflow": "nightly_report", "error": "e"}', 0),
+		('{"action": "cancel_runs", "workflow": "ship_order", "status": "SUCCESS"}', 0),
+		('{"action": "replay_runs", "workflow": "ship_order"}', 8),
+		('{"action": "replay_runs", "workflow": "ship_order", "status": "SUCCESS"}', 0),
+		('{"action": "rerun_runs", "workflow": "ship_order", "error": "payment.declined"}', 8),
+		('{"action": "rerun_runs", "workflow": "nightly_report", "status": "QUEUED"}', 0)) AS v (p, n);
 SELECT is(pg_temp.found('form', '//p[@class = "note"]/strong/text()'), '{0}',
 	'the form of many runs says how many match');
 SELECT pg_temp.ask('many', 'do', '{"action": "cancel_runs", "workflow": "nightly_report"}', 'secret') \g /dev/null
@@ -254,6 +289,29 @@ SELECT is(pg_temp.walk(p), c, 'the parts of a list of runs have each run once: '
 		('{"workflow": "many.*", "tags": "k=v", "error": "e0"}', (SELECT count(*) FROM many
 			WHERE status = 'ERROR' AND run_id % 7000 = 0))) AS v (p, c);
 
+-- A family that is wide, one that is deep, and reruns.
+UPDATE pgqrs_workflow_runs SET parent_run_id = CASE WHEN run_id <= 1010001 THEN 1000001 WHEN run_id <= 1020000 THEN
+		1000002 + run_id % 60 ELSE run_id - 1 END, parent_step_id = 's'
+	WHERE run_id BETWEEN 1000002 AND 1020000 OR run_id BETWEEN 1020003 AND 1020020;
+UPDATE pgqrs_workflow_runs SET rerun_of = 1000010 WHERE run_id BETWEEN 1030000 AND 1030100;
+SELECT pg_temp.ask('wide', 'run', '{"run": "1000001"}'),
+	pg_temp.ask('next', 'run', '{"run": "1000001", "child": "1000052"}'),
+	pg_temp.ask('deep', 'run', '{"run": "1020002"}') \g /dev/null
+CREATE FUNCTION pg_temp.children(name text, depth integer) RETURNS text LANGUAGE sql AS
+$$
+	SELECT concat_ws(' ', f[1], f[array_length(f, 1)], array_length(f, 1))
+	FROM pg_temp.found(name, format('//table//span[@class = "d%s"]/a/text()', depth)) AS f
+$$;
+SELECT is(pg_temp.children('wide', 1), '1000002 9950 more 51',
+	'of many children 50 are shown, and how many more there are');
+SELECT is(pg_temp.children('next', 1), '1000052 9900 more 51', 'the number leads to the next children');
+SELECT is(array_length(pg_temp.found('wide', '//table//span[@class = "d2"]/a[not(contains(., "more"))]'), 1), 150,
+	'200 of a wide family are shown');
+SELECT is(pg_temp.found('wide', '//table//span[@class = "d2"]/a[contains(., "more")]/text()') @> '{over 50 more}',
+	true, 'a wide family says what is left out of each');
+SELECT is(pg_temp.children('deep', 5), '1020007 1020007 1', 'of a deep family five generations are shown');
+SELECT is(pg_temp.children('deep', 6), '1 more 1 more 1', 'a deep family says that there are more');
+
 -- The fastest of three, by the processor's time, which what else runs on the machine
 -- does not change; by the clock, where the system has no /proc.
 CREATE FUNCTION pg_temp.now() RETURNS numeric LANGUAGE sql AS
@@ -283,7 +341,8 @@ SELECT cmp_ok(pg_temp.milliseconds(page, parameters), '<=', 200.0,
 			'{"status": "RUNNING"}'),
 		('runs', '{"workflow": "many.a", "tags": "k=v"}'), ('runs', '{"workflow": "many.a", "error": "nothing"}'),
 		('runs', '{"before": "2020-01-01"}'), ('runs', '{"workflow": "many.b", "after": "2099-01-01"}'),
-		('run', '{"run": "1000010"}'), ('workers', '{}'), ('schedules', '{}'), ('dead', '{}'), ('dead',
+		('run', '{"run": "1000010"}'), ('run', '{"run": "1000001"}'), ('run', '{"run": "1020002"}'),
+		('workers', '{}'), ('schedules', '{}'), ('dead', '{}'), ('dead',
 			'{"queue": "many.a"}'),
 		('dead', '{"queue": "many.a", "error": "e3"}'), ('do', '{"action": "cancel_runs", "workflow": "many.a"}'),
 		('do', '{"action": "replay_queue", "queue": "many.a"}')) AS v (page, parameters);

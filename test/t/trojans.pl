@@ -146,7 +146,7 @@ sub read_all
 	for my $call ('pgqrs_report()', 'pgqrs_verify()', 'pgqrs_maintain()', 'pgqrs_apply_retention()', 'pgqrs_sync_grants()', 'pgqrs_report_hour(clock_timestamp())',
 		(map { "pgqrs_report_page('$_', csrf => 'x')" } '', 'queues', 'runs', 'workers', 'schedules', 'dead'),
 		q(pgqrs_report_page('runs', '{"status": "live", "workflow": "w", "after": "2030-01-01"}')), q(pgqrs_report_page('queue', '{"queue": "q"}')),
-		q(pgqrs_report_page('do', '{"action": "cancel_runs", "workflow": "w"}', 'x')), q(pgqrs_report_answer('{"run": "1"}', 's', true, 'a')),
+		q(pgqrs_report_page('do', '{"action": "cancel_runs", "workflow": "w"}', 'x')), q(pgqrs_report_answer('{"run": "1"}', 's', true, 'a', NULL)),
 		map { "pgqrs_report_run(run_id) FROM jobs.pgqrs_runs WHERE run_id = $_" } split /\n/, sql('SELECT run_id FROM jobs.pgqrs_runs'))
 	{
 		is(sqlstate($node, "SELECT jobs.$call", 'jobs'), '', "$when: $call runs none of them");

@@ -1,5 +1,6 @@
 # pgqrs web: the rules of its safety, each with a request that breaks it; actions; what
-# a role may read; and its pages in a browser, at two widths, light and dark.
+# a role may read; its pages in a browser, at two widths, light and dark; and every action
+# by the keyboard alone.
 use strict;
 use warnings;
 
@@ -27,6 +28,7 @@ IPC::Run::run([ 'psql', '-XAtqd', $node->connstr('postgres'), '-v', 'ON_ERROR_ST
 	'<', '/dev/null') or die 'the database cannot be filled';
 sql(q{SELECT pgqrs_create_workflow('mine.w'), pgqrs_trigger('mine.w') FROM generate_series(1, 7);
 	CREATE ROLE reader LOGIN; SELECT pgqrs_grant('mine.*', 'reader', 'read')});
+sql(q{CREATE ROLE tenant LOGIN; SELECT pgqrs_grant('mine.*', 'tenant', 'trigger')});
 my $run = sql(q{SELECT min(run_id) FROM pgqrs_runs WHERE workflow = 'mine.w'});
 
 my @servers;
@@ -72,6 +74,22 @@ sub request
 	my ($status) = ($head // '') =~ m{^HTTP/1\.\d (\d+)};
 	my %header = map { /^([^:]+): (.*)/ ? (lc $1 => $2) : () } split /\r\n/, $head // '';
 	return { status => $status // 0, header => \%header, body => $body // '' };
+}
+
+# Sends any bytes, and reads all that the server answers.
+sub raw
+{
+	my ($server, $bytes) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $server->{port});
+	my $answer = '';
+	local $SIG{PIPE} = 'IGNORE';
+	$socket->syswrite($bytes);
+	shutdown $socket, 1;
+	while (IO::Select->new($socket)->can_read($PostgreSQL::Test::Utils::timeout_default))
+	{
+		last unless $socket->sysread($answer, 65536, length $answer);
+	}
+	return $answer;
 }
 
 sub get { my ($server, $path, %options) = @_; return request($server, 'GET', $path, %options) }
@@ -176,6 +194,11 @@ is(post($server, "action=drop&run=$run&csrf=$secret")->{status}, 400, 'an action
 is(post($server, "action=cancel_runs&workflow=mine.w&matching=6&number=5&csrf=$secret")->{status}, 400,
 	'many are changed only with the number that was asked for');
 is(sql(q{SELECT count(*) FROM pgqrs_live_runs WHERE workflow = 'mine.w'}), 6, 'without it none is changed');
+$answer = post($server, "action=cancel_runs&workflow=mine.w&matching=5&number=5&csrf=$secret");
+is($answer->{status}, 400, 'a number that has changed since the form was made is refused');
+like($answer->{body}, qr/not the number of those that match now/, 'the answer says that the number has changed');
+like($answer->{body}, qr/<strong>6<\/strong> runs match now.*name="matching" value="6"/s, 'the form asks for the new number');
+is(sql(q{SELECT count(*) FROM pgqrs_live_runs WHERE workflow = 'mine.w'}), 6, 'with the old number none is changed');
 is(post($server, "action=cancel_runs&workflow=mine.w&matching=6&number=6&csrf=$secret")->{status}, 200, 'with the number it is done');
 is(sql(q{SELECT count(*) FROM pgqrs_live_runs WHERE workflow = 'mine.w'}), 0, 'with the number all are changed');
 is(post($server, "action=pause_queue&queue=mine.w&csrf=$secret")->{status}, 200, 'a queue is paused');
@@ -183,6 +206,59 @@ is(sql(q{SELECT paused_at IS NOT NULL FROM pgqrs_queues_list WHERE queue = 'mine
 is(post($server, "action=signal&run=$run&signal=" . ('x' x (5 * 1024 * 1024)) . "&csrf=$secret")->{status}, 413, 'a form that is too large is refused');
 is(get($server, "/runs?workflow=%FF")->{status}, 400, 'text that is no UTF-8 is refused');
 is(get($server, '/run?run=x')->{status}, 400, 'a run that is no number is refused');
+
+# Many at once, and a mended payload
+sql(q{SELECT pgqrs_create_queue('mine.q'), pgqrs_enqueue('mine.q', to_jsonb(n)) FROM generate_series(1, 4) AS n;
+	SELECT pgqrs_nack_message(message_id, lease, '{"type": "e"}', retryable => false) FROM pgqrs_dequeue('mine.q', batch_size => 4)});
+my $letter = sql(q{SELECT min(message_id) FROM pgqrs_dead_letters WHERE queue = 'mine.q'});
+my $letters = q{SELECT count(*) FROM pgqrs_dead_letters WHERE queue = 'mine.q'};
+$answer = post($server, "action=replay&message=$letter&payload=%7B%22a%22&csrf=$secret");
+is($answer->{status}, 400, 'a payload that is no JSON is refused');
+like($answer->{body}, qr/22P02.*json.*<textarea name="payload"[^>]*>\{&quot;a&quot;<\/textarea>/s, 'the answer shows the error, and the form with the payload');
+is(sql($letters), 4, 'a payload that is no JSON replays nothing');
+is(post($server, "action=replay&message=$letter&payload=%7B%22mended%22%3A+1%7D&csrf=$secret")->{status}, 200, 'a dead letter is replayed with another payload');
+is(sql(q{SELECT payload FROM pgqrs_peek('mine.q')}), '{"mended": 1}', 'the message has the new payload');
+my $failed = q{SELECT count(*) FROM pgqrs_runs WHERE workflow = 'ship_order' AND status = 'ERROR'};
+my $tenant = start(user => 'tenant', arguments => ['--actions']);
+my ($tenants_secret) = get($tenant, "/do?action=rerun&run=$run")->{body} =~ /name="csrf" value="([0-9a-f]{48})"/;
+for my $case ([ 'replay_queue', 'queue=mine.q', $letters, 0 ], [ 'rerun_runs', 'workflow=ship_order', q{SELECT count(*) FROM pgqrs_runs WHERE rerun_of IS NOT NULL AND workflow = 'ship_order'}, 8 ],
+	[ 'replay_runs', 'workflow=ship_order', $failed, 0 ], [ 'cancel_runs', 'workflow=ship_order', q{SELECT count(*) FROM pgqrs_live_runs WHERE workflow = 'ship_order'}, 0 ])
+{
+	my ($action, $filter, $count, $after) = @$case;
+	my ($number) = get($server, "/do?action=$action&$filter")->{body} =~ /<strong>(\d+)<\/strong> \S+ \S*\s?match now/;
+	my $more = $number + 1;
+	my $before = sql($count);
+	is(post($server, "action=$action&$filter&matching=$more&number=$more&csrf=$secret")->{status}, 400, "a number that is not that of those that match is refused: $action");
+	is(post($server, "action=$action&$filter&matching=$number&number=$number")->{status}, 403, "without the secret of a form many are not changed: $action");
+	$answer = post($tenant, "action=$action&$filter&matching=$number&number=$number&csrf=$tenants_secret");
+	like($answer->{status}, qr/^40[034]$/, "a role that may not is refused: $action");
+	is(sql($count), $before, "nothing of that has changed any: $action");
+	$answer = post($server, "action=$action&$filter&matching=$number&number=$number&csrf=$secret");
+	is($answer->{status}, 200, "with its number it is done: $action");
+	is(sql($count), $after, "all that matched were changed: $action");
+}
+
+# The end of a request, its size, and clients that are slow
+my $token_cookie = "Cookie: pgqrs_$server->{port}=$server->{token}\r\n";
+my $smuggled = "GET /style.css HTTP/1.1\r\nHost: $server->{host}\r\n${token_cookie}\r\n";
+for my $headers ([ 'Transfer-Encoding: chunked', "0\r\n\r\n$smuggled" ], [ 'Content-Length: 5', "a=b&c$smuggled" ],
+	[ "Content-Length: 0\r\nContent-Length: 5", "a=b&c$smuggled" ], [ "Transfer-Encoding: chunked\r\nContent-Length: 5", "0\r\n\r\n$smuggled" ],
+	[ "Host: $server->{host}", $smuggled ])
+{
+	my $text = raw($server, "POST /do HTTP/1.1\r\nHost: $server->{host}\r\n$headers->[0]\r\n\r\n$headers->[1]");
+	unlike($text, qr/text\/css/, 'what follows a request that is refused is no request: ' . $headers->[0] =~ s/\r\n/, /r);
+}
+for my $request ("GET / HTTP/1.1\r\nHost: $server->{host}\r\nHost: evil.example\r\n${token_cookie}\r\n",
+	"POST /do HTTP/1.1\r\nHost: $server->{host}\r\n${token_cookie}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: $server->{host}\r\n${token_cookie}X: " . ('x' x 100_000) . "\r\n\r\n",
+	'GET /?' . ('x' x 100_000) . " HTTP/1.1\r\nHost: $server->{host}\r\n${token_cookie}\r\n")
+{
+	like(raw($server, $request), qr/^(?:HTTP\/1\.1 4|$)/, 'a request with an unclear end or too large a head is refused: ' . substr($request, 0, 6));
+}
+my @slow = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $server->{port}) } 1 .. 150;
+$_->syswrite("GET / HTTP/1.1\r\nHost: ") for @slow;
+is(get($server, '/style.css')->{status}, 200, 'clients that do not end their requests keep no other from being served');
+is(scalar(grep { IO::Select->new($_)->can_read($PostgreSQL::Test::Utils::timeout_default) } @slow[ 0 .. 39 ]), 40, 'the first of too many clients are closed');
 
 # Nothing of a page can write
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgqrs web'}) <= 8, 1, 'two servers have at most 8 connections');
@@ -194,6 +270,8 @@ is($served, 12, 'twelve requests at once are served');
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgqrs web'}) <= 12, 1, 'a server has at most 4 connections');
 sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgqrs web'});
 is(get($server, '/workers')->{status}, 200, 'a connection that was lost is made again');
+$node->restart;
+is(scalar(grep { get($server, '/style.css')->{status} == 200 } 1 .. 12), 12, 'pages are there again after a restart of the database');
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE pgqrs_queues');
 is(get($server, '/queues')->{status}, 504, 'a page that takes longer than 5 s is given up');
@@ -209,10 +287,23 @@ for my $pair ([ "/run?run=$hidden", '/run?run=99999999' ], [ '/queue?queue=mail'
 	is($there->{status}, 404, "the role may not read it: $pair->[0]");
 	is(without_ids($there) =~ s/mail/liam/gr, without_ids($missing), "that is as if it did not exist: $pair->[0]");
 }
-for my $page ('/', '/queues', '/runs', '/runs?status=live', '/workers', '/schedules', '/dead')
+# a child and a rerun that belong to others
+sql(qq{SELECT pgqrs_resume_queue('mine.w'), pgqrs_trigger('mine.w', tags => '{"shop": "<i>main</i>"}');
+	SELECT pgqrs_start_child(run_id, lease, 'kid', 'nightly_report') FROM pgqrs_dequeue('mine.w')});
+sql(qq{UPDATE pgqrs_workflow_runs SET rerun_of = $run WHERE run_id = (SELECT max(run_id) FROM pgqrs_runs WHERE workflow = 'ship_order')});
+sql(qq{UPDATE pgqrs_workflow_runs SET parent_run_id = $hidden, parent_step_id = 's' WHERE run_id = $run});
+my $parent = sql(q{SELECT parent_run_id FROM pgqrs_run_parents WHERE parent_step_id = 'kid'});
+like(get($server, "/run?run=$parent")->{body}, qr/nightly_report/, 'a role that may read a child sees it');
+like(get($server, "/run?run=$run")->{body}, qr/child of.*Reruns/s, 'a role that may read a parent and a rerun sees them');
+for my $page ('/', '/queues', '/queues?contains=mail', '/queue?queue=mine.w', '/queue?queue=mine.q', '/runs', '/runs?status=live', '/runs?workflow=ship_order', '/runs?workflow=ship_order&status=live',
+	'/runs?workflow=*', '/runs?status=ERROR', '/runs?tags=shop%3D%3Ci%3Emain%3C/i%3E', '/runs?error=payment.declined', '/runs?after=2000-01-01&before=2999-01-01',
+	"/runs?from=99999999", "/run?run=$run", "/run?run=$parent", "/run?run=$parent&child=1", '/workers', '/schedules', '/dead', '/dead?queue=mail', '/dead?error=smtp')
 {
 	my $r = get($reader, $page);
 	is($r->{status}, 200, "a role that only reads gets the page: $page");
+	# but for what was asked for
+	$r->{body} =~ s/<form.*?<\/form>|href="[^"]*"//gs;
+	unlike($r->{body}, qr/>$hidden</, "it sees no id of others: $page");
 	unlike($r->{body}, qr/mail|thumbnails|ship_order|nightly|parcel|node-|labels|payment/, "it sees nothing of others: $page");
 }
 is(get($reader, "/do?$cancel")->{status}, 404, 'a role that only reads gets no form');
@@ -291,6 +382,91 @@ HTML
 			"the page fits its window, and keys reach all of it: $frame->{name}");
 	}
 	unlike($log, qr/CONSOLE/, 'nothing in the console of the browser');
+}
+
+# By the keyboard alone
+my $browser;
+
+# Goes to a control by Tab: the first whose text, or whose field, is that.
+sub tab_to
+{
+	my ($what) = @_;
+	my $find = q{var all = [...document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea, summary, [tabindex]')].filter(e => e.checkVisibility()),
+			wanted = all.find(e => e.name == arguments[0] || e.textContent.trim() == arguments[0]);
+		return [all.indexOf(wanted) - all.indexOf(document.activeElement), document.activeElement == wanted];};
+	my ($steps, $is_there) = @{ $browser->execute($find, $what) };
+	$browser->press(('Tab') x $steps) if $steps > 0;
+	# a field for a time has several places
+	for (1 .. 20)
+	{
+		last if ($is_there = $browser->execute($find, $what)->[1]);
+		$browser->press('Tab');
+	}
+	return $is_there && is_seen();
+}
+
+# Whether the control that has the focus is in view, with a frame around it.
+sub is_seen
+{
+	return $browser->execute(q{var e = document.activeElement, r = e.getBoundingClientRect(), s = getComputedStyle(e);
+		return s.outlineStyle == 'solid' && parseFloat(s.outlineWidth) >= 2 && r.width > 0 && r.left >= 0 && r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth});
+}
+
+SKIP:
+{
+	skip 'chromedriver is not installed', 1 unless is_installed('chromedriver');
+	sql(q{SELECT pgqrs_create_workflow('keys.w'), pgqrs_create_queue('keys.q'), pgqrs_schedule('keys', '@daily', 'keys.w');
+		SELECT pgqrs_trigger('keys.w') FROM generate_series(1, 8);
+		SELECT pgqrs_fail_run(run_id, lease, '{"type": "e"}', retryable => false) FROM pgqrs_dequeue('keys.w', batch_size => 4);
+		SELECT pgqrs_pause(run_id, lease, 'hold') FROM pgqrs_dequeue('keys.w');
+		SELECT pgqrs_enqueue('keys.q', '1') FROM generate_series(1, 4);
+		SELECT pgqrs_nack_message(message_id, lease, '{"type": "e"}', retryable => false) FROM pgqrs_dequeue('keys.q', batch_size => 4)});
+	my ($dead, $paused, $live) = split /\|/, sql(q{SELECT min(run_id) FILTER (WHERE status = 'ERROR'), min(run_id) FILTER (WHERE status = 'PAUSED'), max(run_id) FROM pgqrs_runs WHERE workflow = 'keys.w'});
+	my $base = "http://$server->{host}";
+	$browser = Browser->new($dir);
+	$browser->go("$base/?token=$server->{token}");
+	$browser->press('Tab');
+	is($browser->execute('return document.activeElement.textContent'), 'Skip to the page', 'the first key goes to the link that skips the others');
+	ok(is_seen(), 'that link is seen once it has the focus');
+	$browser->press('Enter', 'Tab');
+	ok($browser->execute(q{return document.activeElement.closest('main') != null}), 'after it the keys are on the page itself');
+	ok(tab_to('All checks'), 'the checks of health can be reached');
+	$browser->press('Space');
+	ok($browser->execute(q{return document.querySelector('details').open}), 'and opened');
+	$browser->go("$base/");
+	ok(tab_to('Runs'), 'the other pages can be reached');
+	$browser->press('Enter');
+	is($browser->execute('return document.title'), 'Runs - pgqrs', 'and opened');
+	ok(tab_to('workflow') && do { $browser->press(split //, 'keys.*'); tab_to('status') }, 'the fields of a filter can be reached');
+	$browser->press('E');
+	ok(tab_to('Filter'), 'a filter can be sent');
+	$browser->press('Enter');
+	is($browser->execute(q{return [...document.querySelectorAll('tbody th')].length}), 4, 'the filter has what was typed');
+
+	# page, link to the form, what to type where
+	for my $case ([ "run?run=$live", 'Send a signal', 'Send a signal', signal => 'go', payload => '{"a": 1}' ], [ "run?run=$paused", 'Resume a pause', 'Resume a pause', output => '1' ],
+		[ "run?run=$live", 'Cancel', 'Cancel the run', reason => 'keys' ], [ "run?run=$dead", 'Rerun', 'Rerun' ], [ "run?run=$dead", 'Replay', 'Replay' ],
+		[ 'queue?queue=keys.q', 'Pause', 'Pause the queue' ], [ 'queue?queue=keys.q', 'Resume', 'Resume the queue' ],
+		[ 'schedules', 'Run now', 'Run the schedule now' ], [ 'schedules', 'Disable', 'Enable or disable the schedule' ],
+		[ 'dead?queue=keys.q&error=e', 'Replay', 'Replay dead letters', number => 4 ], [ 'dead?queue=mail', 'Dismiss', 'Dismiss' ],
+		[ 'runs?workflow=keys.w&status=ERROR', 'Rerun', 'Rerun runs', number => 3 ], [ 'runs?workflow=keys.w&status=ERROR', 'Replay', 'Replay runs', number => 3 ],
+		[ 'runs?workflow=keys.w', 'Cancel', 'Cancel runs', number => undef ])
+	{
+		my ($page, $link, $button, @fields) = @$case;
+		$browser->go("$base/$page");
+		ok(tab_to($link), "the link to the form is reached: $page, $link");
+		$browser->press('Enter');
+		while (my ($field, $text) = splice @fields, 0, 2)
+		{
+			$text //= $browser->execute(q{return document.querySelector('.note strong').textContent});
+			ok(tab_to($field), "the field of the form is reached: $button, $field");
+			$browser->press(split //, $text);
+		}
+		ok(tab_to($button), "the button is reached: $button");
+		$browser->press('Enter');
+		is($browser->execute(q{return document.querySelector('h1').textContent}), 'Done', "the action is done by keys alone: $button");
+	}
+	$browser->quit;
 }
 
 for my $started (@servers)

@@ -78,7 +78,8 @@ RARE = {"pgqrs_delete_queue": 0.1, "pgqrs_delete_workflow": 0.1, "pgqrs_purge_qu
         "pgqrs_dequeue": 5, "pgqrs_step_begin": 3, "pgqrs_register_worker": 2}
 VIEWS = ("pgqrs_runs", "pgqrs_steps", "pgqrs_run_parents", "pgqrs_events", "pgqrs_dead_letters", "pgqrs_in_flight",
          "pgqrs_queue_stats", "pgqrs_workflow_stats", "pgqrs_worker_stats", "pgqrs_schedule_list", "pgqrs_health",
-         "pgqrs_live_runs", "pgqrs_signals", "pgqrs_queues_list", "pgqrs_workflows_list", "pgqrs_histograms")
+         "pgqrs_live_runs", "pgqrs_signals", "pgqrs_sent_signals", "pgqrs_queues_list", "pgqrs_workflows_list",
+         "pgqrs_histograms")
 CODE = re.compile(r"\b(?:PQ0\d\d|[0-9][0-9A-Z]{4})\b")
 OTHER = re.compile(r"\b(pgqrs_\w+)\(\)")
 INTEGERS = {
