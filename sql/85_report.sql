@@ -396,7 +396,7 @@ BEGIN ATOMIC
 		SELECT s.queue FROM @extschema@.pgqrs_queue_stats AS s WHERE s.dead > 0 AND (s.queue = pgqrs_html_letters.queue OR pgqrs_html_letters.queue IS NULL)
 		ORDER BY s.queue LIMIT 500
 	) AS q
-		CROSS JOIN LATERAL (SELECT l.* FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = q.queue LIMIT page_size) AS l;
+		CROSS JOIN LATERAL (SELECT l.* FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = q.queue LIMIT GREATEST(page_size, 0)) AS l;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_letters(text, integer) IS
 'The newest dead letters of a queue, or of each queue, so many at most, with their cause and error in one line.';

@@ -347,5 +347,9 @@ SELECT cmp_ok(pg_temp.milliseconds(page, parameters), '<=', 200.0,
 		('dead', '{"queue": "many.a", "error": "e3"}'), ('do', '{"action": "cancel_runs", "workflow": "many.a"}'),
 		('do', '{"action": "replay_queue", "queue": "many.a"}')) AS v (page, parameters);
 
+SELECT is((SELECT count(*)::int FROM pgqrs_html_letters('many.a', v.size)), v.letters,
+		'pgqrs_html_letters() returns ' || v.letters || ' letters for a page of ' || COALESCE(v.size::text, 'NULL'))
+	FROM (VALUES (2, 2), (0, 0), (-1, 0), (NULL, 0)) AS v (size, letters);
+
 SELECT * FROM finish();
 ROLLBACK;
