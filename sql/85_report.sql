@@ -569,7 +569,7 @@ BEGIN ATOMIC
 		HAVING pg_catalog.count(*) > 0), '');
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_family(bigint, boolean, bigint) IS
-'The children of a run and theirs, as a table that shows the tree and how many are left out; empty without children. is_linked: they are links; from_child: without the children that have a lesser id.';
+'The children of a run and theirs, as a table that shows the tree and how many are left out; empty without children. is_linked: they are links; from_child: without the children that have a lesser id. Errors: PQ003 no such run.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_run(run_id bigint, is_linked boolean, from_child bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -680,7 +680,7 @@ BEGIN ATOMIC
 	FROM run AS r;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_run(bigint, boolean, bigint) IS
-'The sections of the page of a run. is_linked: other runs are links; from_child: as of pgqrs_html_family().';
+'The sections of the page of a run. is_linked: other runs are links; from_child: as of pgqrs_html_family(). Errors: PQ003 no such run.';
 
 CREATE FUNCTION @extschema@.pgqrs_report_run(run_id bigint) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

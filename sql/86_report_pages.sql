@@ -242,7 +242,7 @@ BEGIN ATOMIC
 	FROM (SELECT @extschema@.pgqrs_now() AS now OFFSET 0) AS c
 		CROSS JOIN @extschema@.pgqrs_peek(queue, 20) WITH ORDINALITY AS m (message_id, priority, visible_after, enqueued_at, attempt, failures, leased, run_id, payload, headers, n);
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_messages(text) IS 'A table of the first messages of a queue.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_messages(text) IS 'A table of the first messages of a queue. Errors: PQ001 no such queue.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_queue(parameters jsonb, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

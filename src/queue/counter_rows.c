@@ -160,11 +160,14 @@ spill_counts(Oid messages, int64 queue_id, const PgqrsCounts *counts)
 		pgqrs_catalog_table(TABLE_MESSAGES) != messages)
 		return;
 	XactReadOnly = false;
+	/* PREPARE TRANSACTION has none, and a row with its arrays may be toasted */
+	PushActiveSnapshot(GetLatestSnapshot());
 	table = pgqrs_table_open(TABLE_COUNTERS, true);
 	insert_row(table, queue_id,
 			   -(int64) pg_prng_uint64_range(&pg_global_prng_state, 1, PG_INT64_MAX),
 			   &none, counts);
 	pgqrs_table_close(table);
+	PopActiveSnapshot();
 	XactReadOnly = read_only;
 }
 
