@@ -56,6 +56,12 @@ BEGIN ATOMIC
 		FROM @extschema@.pgqrs_schedule_firings AS c
 		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_schedules AS p WHERE p.schedule_id = c.schedule_id)
 		UNION ALL
+		-- the next flush removes those of a queue that has a row with a negative epoch
+		SELECT 'counters without queue', pg_catalog.format('queue %s', c.queue_id)
+		FROM @extschema@.pgqrs_counters AS c
+		WHERE NOT EXISTS (SELECT FROM @extschema@.pgqrs_queues AS p WHERE p.queue_id = c.queue_id)
+			AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_counters AS p WHERE p.queue_id = c.queue_id AND p.epoch < 0)
+		UNION ALL
 		SELECT 'runs without message', pg_catalog.format('run %s', r.run_id)
 		FROM @extschema@.pgqrs_workflow_runs AS r
 		WHERE r.completed_at IS NULL AND NOT EXISTS (SELECT FROM @extschema@.pgqrs_messages AS m WHERE m.message_id = r.run_id)
@@ -230,7 +236,8 @@ BEGIN ATOMIC
 			(25, 'messages below floors'),
 			(26, 'triggers'),
 			(27, 'open tables'),
-			(28, 'parents without run')
+			(28, 'parents without run'),
+			(29, 'counters without queue')
 		) AS k (place, name)
 		LEFT JOIN counted AS c ON c.check_name = k.name
 	ORDER BY k.place;

@@ -814,9 +814,10 @@ remove_queues(List *queues)
 			queue_has_rows(queue->queue_id) ||
 			(queue->is_workflow &&
 			 !remove_definition(TABLE_WORKFLOWS, queue->queue_id)) ||
-			!pgqrs_counters_remove(queue->queue_id) ||
 			!remove_definition(TABLE_QUEUES, queue->queue_id))
 			all = false;
+		else
+			pgqrs_counters_drop(queue->queue_id);
 	}
 	MemoryContextDelete(senders.context);
 	senders.context = NULL;

@@ -14,6 +14,7 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "shmem/counters.h"
 #include "shmem/database_registry.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
@@ -53,6 +54,8 @@ set_database_state(PgqrsDatabaseState state, const char *version, uint32 probes)
 						get_database_name(MyDatabaseId)),
 				 errdetail("A subscription writes the tables of extension pgqrs in the database."),
 				 errhint("To move the work from the publisher to this database, drop the subscription.")));
+	if (state == DATABASE_ABSENT)
+		pgqrs_counters_forget_database(MyDatabaseId);
 	pgqrs_database_set_state(state, probes);
 }
 

@@ -10,10 +10,10 @@
  * of the row's.
  *
  * A transaction without a slot, and one that is prepared, adds a row with a
- * negative epoch, which the next flush adds to the row of the queue.
+ * negative epoch, which the next flush adds to the row of the queue.  So does the
+ * deletion of a queue, and the next flush removes the rows of the queue.
  *
- * Runs in any backend.  Of the rows that exist, only a flush changes any, and
- * retention deletes those of deleted queues.  One flush runs at a time, under a
+ * Runs in any backend.  Of the rows that exist, only a flush changes any.  One flush runs at a time, under a
  * table lock that a second one does not wait for.
  */
 #include "queue/counter_rows.h"
@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "queue/queue.h"
 #include "shmem/database_registry.h"
+#include "shmem/xact_hooks.h"
 #include "storage/lmgr.h"
 #include "store/scan.h"
 #include "store/tuple.h"
@@ -42,6 +43,20 @@ typedef struct Stored
 	PgqrsCounts earlier;
 	PgqrsCounts counts;
 } Stored;
+
+/* A flush that is under way. */
+typedef struct CounterFlush
+{
+	PgqrsTable *table;
+	TupleTableSlot *slot;	 /* the queue's own row */
+	TupleTableSlot *spilled; /* and each other one */
+	int max;
+	int count;	  /* queues whose rows were written */
+	bool skipped; /* a row was locked */
+	bool more;	  /* max was reached */
+} CounterFlush;
+
+static const PgqrsCounts no_counts;
 
 /*
  * Arrays
@@ -145,6 +160,17 @@ insert_row(PgqrsTable *table, int64 queue_id, int64 epoch,
 	pgqrs_row_insert(table, &row);
 }
 
+static void
+insert_spilled(int64 queue_id, const PgqrsCounts *counts)
+{
+	PgqrsTable *table = pgqrs_table_open(TABLE_COUNTERS, true);
+
+	insert_row(table, queue_id,
+			   -(int64) pg_prng_uint64_range(&pg_global_prng_state, 1, PG_INT64_MAX),
+			   &no_counts, counts);
+	pgqrs_table_close(table);
+}
+
 /*
  * Called at the end of a transaction.  The extension may have been dropped in it,
  * and it may have become read-only after it wrote.
@@ -152,9 +178,7 @@ insert_row(PgqrsTable *table, int64 queue_id, int64 epoch,
 static void
 spill_counts(Oid messages, int64 queue_id, const PgqrsCounts *counts)
 {
-	static const PgqrsCounts none;
 	bool read_only = XactReadOnly;
-	PgqrsTable *table;
 
 	if (!OidIsValid(pgqrs_catalog_extension(NULL)) ||
 		pgqrs_catalog_table(TABLE_MESSAGES) != messages)
@@ -162,13 +186,20 @@ spill_counts(Oid messages, int64 queue_id, const PgqrsCounts *counts)
 	XactReadOnly = false;
 	/* PREPARE TRANSACTION has none, and a row with its arrays may be toasted */
 	PushActiveSnapshot(GetLatestSnapshot());
-	table = pgqrs_table_open(TABLE_COUNTERS, true);
-	insert_row(table, queue_id,
-			   -(int64) pg_prng_uint64_range(&pg_global_prng_state, 1, PG_INT64_MAX),
-			   &none, counts);
-	pgqrs_table_close(table);
+	insert_spilled(queue_id, counts);
 	PopActiveSnapshot();
 	XactReadOnly = read_only;
+}
+
+/*
+ * A flush may be about to insert the queue's row, so the next one removes all rows
+ * of the queue: it finds them by the row that is inserted here.
+ */
+void
+pgqrs_counters_drop(int64 queue_id)
+{
+	insert_spilled(queue_id, &no_counts);
+	pgqrs_xact_request_flush();
 }
 
 void
@@ -202,7 +233,7 @@ read_rows(int64 queue_id, Stored *stored)
 /*
  * The rows are read after the slot, so that they have all that was counted before
  * the slot was made.  They have too much if the slot was taken by another queue
- * and the queue has a new one.
+ * and the queue has, or had, a new one.
  */
 bool
 pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts)
@@ -220,8 +251,9 @@ pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts)
 		CHECK_FOR_INTERRUPTS();
 		has_slot = pgqrs_counters_read(messages, queue_id, &state);
 		read_rows(queue_id, &stored);
-	} while (has_slot && pgqrs_counters_read(messages, queue_id, &now) &&
-			 now.epoch != state.epoch);
+	} while (has_slot &&
+			 (!pgqrs_counters_read(messages, queue_id, &now) ||
+			  now.epoch != state.epoch));
 	if (has_slot)
 		add_state(&stored, &state);
 	*counts = stored.earlier;
@@ -233,150 +265,187 @@ pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts)
  * Flushing
  */
 
-/* Reads the rows and deletes the spilled ones; false: a row is locked. */
+/* Locks the queue's own row, if it has one; false: it is locked already. */
 static bool
-take_rows(PgqrsTable *table, TupleTableSlot *slot, int64 queue_id, Stored *stored)
+lock_own_row(PgqrsTable *table, TupleTableSlot *slot, int64 queue_id, Stored *stored)
 {
+	PgqrsKey keys[2] = {{1, BTEqualStrategyNumber, Int64GetDatum(queue_id)},
+						{2, BTGreaterEqualStrategyNumber, Int64GetDatum(0)}};
+	bool locked = true;
 	PgqrsScan scan;
-	bool taken = true;
 
-	memset(stored, 0, sizeof(*stored));
-	begin_scan(&scan, table, queue_id);
-	while (taken && pgqrs_scan_next(&scan, slot))
+	pgqrs_scan_begin(&scan, table, INDEX_COUNTERS_PKEY, 2, keys);
+	if (pgqrs_scan_next(&scan, slot))
 	{
-		add_row(stored, slot);
-		if (row_epoch(slot) < 0)
-			taken = pgqrs_row_try_delete(table, slot, LockWaitSkip) == ROW_LOCKED;
+		locked = pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) ==
+			ROW_LOCKED;
+		if (locked)
+			add_row(stored, slot);
 	}
 	pgqrs_scan_end(&scan);
-	return taken;
+	return locked;
 }
 
-/* state: NULL without a slot. */
-static void
-flush_queue(PgqrsTable *table, TupleTableSlot *slot, int64 queue_id,
-			const PgqrsCounterState *state)
+/* Adds up and deletes the spilled rows; false: some are locked, and left. */
+static bool
+take_spilled(PgqrsTable *table, TupleTableSlot *slot, int64 queue_id, Stored *stored)
 {
-	Stored stored;
-	Datum key[2] = {Int64GetDatum(queue_id)};
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
+	bool all = true;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, table, INDEX_COUNTERS_SPILLED, 1, &key);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		if (pgqrs_row_try_delete(table, slot, LockWaitSkip) == ROW_LOCKED)
+			add_row(stored, slot);
+		else
+			all = false;
+	}
+	pgqrs_scan_end(&scan);
+	return all;
+}
+
+static void
+update_row(PgqrsTable *table, TupleTableSlot *old, const Stored *stored)
+{
 	PgqrsRow row;
 
-	if (!take_rows(table, slot, queue_id, &stored) ||
-		(state == NULL && !stored.spilled))
+	pgqrs_row_copy(&row, table, old);
+	if (row_epoch(old) != stored->epoch)
+		pgqrs_set(&row, Counters_epoch, Int64GetDatum(stored->epoch));
+	pgqrs_set(&row, Counters_earlier, make_array(&stored->earlier));
+	pgqrs_set(&row, Counters_counts, make_array(&stored->counts));
+	pgqrs_row_update(table, old, &row);
+}
+
+/*
+ * state: NULL without a slot.  A row of the queue that is locked is left to the
+ * next flush.
+ */
+static void
+flush_queue(CounterFlush *flush, int64 queue_id, const PgqrsCounterState *state)
+{
+	Stored stored = {0};
+
+	if (!lock_own_row(flush->table, flush->slot, queue_id, &stored))
+	{
+		flush->skipped = true;
 		return;
-	key[1] = Int64GetDatum(stored.epoch);
+	}
+	if (!take_spilled(flush->table, flush->spilled, queue_id, &stored))
+		flush->skipped = true;
+	if (state == NULL && !stored.spilled)
+		return;
+	flush->count++;
 	if (state != NULL)
 		add_state(&stored, state);
-	if (!stored.found)
-		insert_row(table, queue_id, stored.epoch, &stored.earlier, &stored.counts);
-	else if (pgqrs_row_fetch(table, INDEX_COUNTERS_PKEY, 2, key, slot) &&
-			 pgqrs_row_lock(table, slot, LockTupleExclusive, LockWaitSkip) ==
-				 ROW_LOCKED)
-	{
-		pgqrs_row_copy(&row, table, slot);
-		if (row_epoch(slot) != stored.epoch)
-			pgqrs_set(&row, Counters_epoch, Int64GetDatum(stored.epoch));
-		pgqrs_set(&row, Counters_earlier, make_array(&stored.earlier));
-		pgqrs_set(&row, Counters_counts, make_array(&stored.counts));
-		pgqrs_row_update(table, slot, &row);
-	}
+	if (stored.found)
+		update_row(flush->table, flush->slot, &stored);
 	else
-		return; /* the queue is being removed */
+		insert_row(flush->table, queue_id, stored.epoch, &stored.earlier,
+				   &stored.counts);
 	if (state != NULL)
 		pgqrs_counters_flushed(state);
 }
 
+/*
+ * The queues with spilled rows, by one index descent per queue.  An old snapshot
+ * keeps index entries of rows that are merged, so some have none.
+ */
 static PgqrsInt64List
-list_spilled(PgqrsTable *table, int max)
+list_spilled(PgqrsTable *table)
 {
 	PgqrsKey key = {1, BTGreaterStrategyNumber, Int64GetDatum(0)};
 	PgqrsInt64List ids = {0};
-	int left = max;
 	PgqrsScan scan;
 
 	pgqrs_scan_begin(&scan, table, INDEX_COUNTERS_SPILLED, 1, &key);
-	while (left-- > 0 && pgqrs_scan_next_key(&scan))
+	while (pgqrs_scan_next_key(&scan))
 	{
 		int64 id = DatumGetInt64(pgqrs_scan_key(&scan, 1));
 
-		if (ids.count == 0 || ids.values[ids.count - 1] != id)
-			pgqrs_int64_list_add(&ids, id);
+		CHECK_FOR_INTERRUPTS();
+		pgqrs_int64_list_add(&ids, id);
+		pgqrs_scan_restart(&scan, 0, Int64GetDatum(id));
 	}
 	pgqrs_scan_end(&scan);
 	return ids;
 }
 
 static void
-flush_slots(PgqrsTable *table, TupleTableSlot *slot, PgqrsCounterState *states,
-			int count)
+flush_slots(CounterFlush *flush)
 {
+	PgqrsCounterState *states = palloc(flush->max * sizeof(PgqrsCounterState));
+	int count = pgqrs_counters_list_changed(pgqrs_catalog_table(TABLE_MESSAGES),
+											states, flush->max);
+
 	for (int i = 0; i < count; i++)
 	{
 		PgqrsQueue queue;
 
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_queue_by_id(states[i].queue_id, &queue))
-			flush_queue(table, slot, states[i].queue_id, &states[i]);
+			flush_queue(flush, states[i].queue_id, &states[i]);
 		else
 			pgqrs_counters_forget(&states[i]);
 	}
+	flush->more = count == flush->max;
+	flush->count = 0;
+	pfree(states);
+}
+
+/* Removes the rows of a deleted queue; last those by which a flush finds it. */
+static void
+remove_rows(CounterFlush *flush, int64 queue_id)
+{
+	Stored stored = {0};
+
+	if (!lock_own_row(flush->table, flush->slot, queue_id, &stored))
+	{
+		flush->skipped = true;
+		return;
+	}
+	if (stored.found)
+		pgqrs_row_delete(flush->table, flush->slot);
+	if (!take_spilled(flush->table, flush->spilled, queue_id, &stored))
+		flush->skipped = true;
+	flush->count++;
 }
 
 static void
-flush_spilled(PgqrsTable *table, TupleTableSlot *slot, int max)
+flush_spilled(CounterFlush *flush)
 {
-	PgqrsInt64List ids = list_spilled(table, max);
+	PgqrsInt64List ids = list_spilled(flush->table);
 
-	for (int i = 0; i < ids.count; i++)
+	for (int i = 0; i < ids.count && flush->count < flush->max; i++)
 	{
 		PgqrsQueue queue;
 
 		CHECK_FOR_INTERRUPTS();
 		if (pgqrs_queue_by_id(ids.values[i], &queue))
-			flush_queue(table, slot, ids.values[i], NULL);
+			flush_queue(flush, ids.values[i], NULL);
 		else
-			(void) pgqrs_counters_remove(ids.values[i]);
+			remove_rows(flush, ids.values[i]);
 	}
+	flush->more |= flush->count >= flush->max;
 }
-
 TimestampTz
 pgqrs_counters_flush(int max)
 {
-	PgqrsCounterState *states;
-	PgqrsTable *table;
-	TupleTableSlot *slot;
-	int count;
+	CounterFlush flush = {.max = max};
 
-	if (!pgqrs_counters_exist())
-		return DT_NOEND;
 	if (!ConditionalLockRelationOid(pgqrs_catalog_table(TABLE_COUNTERS),
 									ShareUpdateExclusiveLock))
 		return pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
-	states = palloc(max * sizeof(PgqrsCounterState));
-	table = pgqrs_table_open(TABLE_COUNTERS, true);
-	slot = pgqrs_table_slot(table);
-	count = pgqrs_counters_list_changed(pgqrs_catalog_table(TABLE_MESSAGES),
-										states, max);
-	flush_slots(table, slot, states, count);
-	flush_spilled(table, slot, max);
-	pgqrs_table_close(table);
-	pfree(states);
-	return count == max ? 0 : DT_NOEND;
-}
-
-bool
-pgqrs_counters_remove(int64 queue_id)
-{
-	PgqrsTable *table = pgqrs_table_open(TABLE_COUNTERS, true);
-	TupleTableSlot *slot = pgqrs_table_slot(table);
-	bool all = true;
-	PgqrsScan scan;
-
-	begin_scan(&scan, table, queue_id);
-	while (pgqrs_scan_next(&scan, slot))
-		if (pgqrs_row_try_delete(table, slot, LockWaitSkip) != ROW_LOCKED)
-			all = false;
-	pgqrs_scan_end(&scan);
-	pgqrs_table_close(table);
-	return all;
+	flush.table = pgqrs_table_open(TABLE_COUNTERS, true);
+	flush.slot = pgqrs_table_slot(flush.table);
+	flush.spilled = pgqrs_table_slot(flush.table);
+	if (pgqrs_counters_exist())
+		flush_slots(&flush);
+	flush_spilled(&flush);
+	pgqrs_table_close(flush.table);
+	if (flush.skipped)
+		return pgqrs_clock() + PGQRS_LOCKED_ROW_RETRY;
+	return flush.more ? 0 : DT_NOEND;
 }

@@ -21,7 +21,7 @@ extern bool pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts);
  */
 extern TimestampTz pgqrs_counters_flush(int max);
 
-/* Removes the rows of a queue; false: one of them is locked. */
-extern bool pgqrs_counters_remove(int64 queue_id);
+/* The transaction deletes the queue: the next flush removes its rows. */
+extern void pgqrs_counters_drop(int64 queue_id);
 
 #endif /* PGQRS_COUNTER_ROWS_H */

@@ -32,6 +32,7 @@
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
 #include "shmem/slot_table.h"
+#include "shmem/xact_hooks.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -43,8 +44,8 @@
 /* Longest probe sequence. */
 #define MAX_PROBES 64
 
-/* Last pending counts searched for one that the new one joins. */
-#define LOOK_BACK 4
+/* Pending counts that are found by the id of their queue. */
+#define RECENT 64
 
 /* Pending counts kept for the next transaction. */
 #define KEPT 16
@@ -101,6 +102,7 @@ static PgqrsCounterSpill spill_counts = NULL;
 static Pending *pending_counts = NULL;
 static int pending_count = 0;
 static int pending_size = 0;
+static int recent[RECENT]; /* where those of a queue may be, by its id */
 
 /* What the transaction has flushed. */
 static Flush *pending_flushes = NULL;
@@ -236,17 +238,82 @@ add_to_slot(CounterSlot *slot, const Pending *p)
  * Counting
  */
 
-static Pending *
-find_pending(Oid messages, int64 queue_id, int level)
+static bool
+is_pending_of(const Pending *p, Oid messages, int64 queue_id, int level)
 {
-	for (int i = pending_count - 1; i >= 0 && i >= pending_count - LOOK_BACK; i--)
+	return p->queue_id == queue_id && p->level == level && p->messages == messages;
+}
+
+/* By level, as they are added; of the same queue, those with a slot first. */
+static int
+compare_pending(const void *a, const void *b)
+{
+	const Pending *x = a;
+	const Pending *y = b;
+
+	if (x->level != y->level)
+		return x->level < y->level ? -1 : 1;
+	if (x->messages != y->messages)
+		return x->messages < y->messages ? -1 : 1;
+	if (x->queue_id != y->queue_id)
+		return x->queue_id < y->queue_id ? -1 : 1;
+	return (x->slot < y->slot) - (x->slot > y->slot);
+}
+
+static void
+add_count(Pending *p, PgqrsCounter counter, int64 n)
+{
+	p->counts.n[counter] += n;
+	p->used |= (uint32) 1 << counter;
+}
+
+static void
+add_counts_of(Pending *to, const Pending *from)
+{
+	for (uint32 left = from->used; left != 0; left &= left - 1)
+	{
+		int counter = pg_rightmost_one_pos32(left);
+
+		add_count(to, counter, from->counts.n[counter]);
+	}
+}
+
+/* Joins the counts of the same queue and level; each slot stays pinned once. */
+static void
+fold_pending(void)
+{
+	int count = 0;
+
+	qsort(pending_counts, pending_count, sizeof(Pending), compare_pending);
+	for (int i = 0; i < pending_count; i++)
 	{
 		Pending *p = &pending_counts[i];
 
-		if (p->queue_id == queue_id && p->level == level && p->messages == messages)
-			return p;
+		if (count > 0 && p->slot < 0 &&
+			is_pending_of(&pending_counts[count - 1], p->messages, p->queue_id, p->level))
+			add_counts_of(&pending_counts[count - 1], p);
+		else if (count++ < i)
+			pending_counts[count - 1] = *p;
 	}
-	return NULL;
+	pending_count = count;
+}
+
+/* Makes room for one more. */
+static void
+grow_pending(void)
+{
+	int size = Max(KEPT, 2 * pending_size);
+
+	if (pending_size > RECENT)
+	{
+		fold_pending();
+		if (pending_count <= pending_size / 2)
+			return;
+	}
+	pending_counts = pending_size == 0 ?
+		MemoryContextAlloc(TopMemoryContext, size * sizeof(Pending)) :
+		repalloc_huge(pending_counts, size * sizeof(Pending));
+	pending_size = size;
 }
 
 static Pending *
@@ -255,14 +322,8 @@ add_pending(Oid messages, int64 queue_id, int level)
 	Pending *p;
 
 	if (pending_count == pending_size)
-	{
-		int size = Max(KEPT, 2 * pending_size);
-
-		pending_counts = pending_size == 0 ?
-			MemoryContextAlloc(TopMemoryContext, size * sizeof(Pending)) :
-			repalloc_huge(pending_counts, size * sizeof(Pending));
-		pending_size = size;
-	}
+		grow_pending();
+	recent[(uint64) queue_id % RECENT] = pending_count;
 	p = &pending_counts[pending_count++];
 	memset(p, 0, sizeof(*p));
 	p->messages = messages;
@@ -275,16 +336,11 @@ add_pending(Oid messages, int64 queue_id, int level)
 static Pending *
 get_pending(Oid messages, int64 queue_id, int level)
 {
-	Pending *p = find_pending(messages, queue_id, level);
+	int at = recent[(uint64) queue_id % RECENT];
 
-	return p != NULL ? p : add_pending(messages, queue_id, level);
-}
-
-static void
-add_count(Pending *p, PgqrsCounter counter, int64 n)
-{
-	p->counts.n[counter] += n;
-	p->used |= (uint32) 1 << counter;
+	if (at < pending_count && is_pending_of(&pending_counts[at], messages, queue_id, level))
+		return &pending_counts[at];
+	return add_pending(messages, queue_id, level);
 }
 
 void
@@ -389,38 +445,48 @@ pgqrs_counters_pre_end(bool is_prepare)
 		if (p->slot >= 0)
 			continue;
 		spill_counts(p->messages, p->queue_id, &p->counts);
+		memset(&p->counts, 0, sizeof(p->counts));
 		p->used = 0;
 	}
 }
 
-static void
+/*
+ * True: the slot has changed since the flush read it.  The commits that changed it
+ * found changes that were not flushed, so none of them asked for the next flush.
+ */
+static bool
 publish_flush(const Flush *flush)
 {
 	CounterSlot *slot = &shared->slots[flush->slot];
 
-	if (pg_atomic_read_u32(&slot->name.state) == SLOT_USED &&
-		slot->epoch == flush->epoch)
-		pg_atomic_write_u64(&slot->flushed, flush->changes);
+	if (pg_atomic_read_u32(&slot->name.state) != SLOT_USED ||
+		slot->epoch != flush->epoch)
+		return false;
+	pg_atomic_write_u64(&slot->flushed, flush->changes);
+	pg_memory_barrier(); /* before a commit that sees no flush: see its change */
+	return is_changed(slot);
 }
 
-static void
+static bool
 publish_flushes(void)
 {
+	bool changed = false;
+
 	if (flush_count == 0)
-		return;
+		return false;
 	LWLockAcquire(shared->lock, LW_SHARED);
 	for (int i = 0; i < flush_count; i++)
-		publish_flush(&pending_flushes[i]);
+		changed |= publish_flush(&pending_flushes[i]);
 	LWLockRelease(shared->lock);
+	return changed;
 }
 
 /* Counts of callbacks of other libraries, called after ours, have no pin yet. */
 bool
 pgqrs_counters_commit(void)
 {
-	bool first = false;
+	bool first = publish_flushes();
 
-	publish_flushes();
 	for (int i = 0; i < pending_count; i++)
 	{
 		Pending *p = &pending_counts[i];
@@ -470,14 +536,8 @@ pgqrs_counters_subcommit(int level)
 	for (int i = pending_count; i < count; i++)
 	{
 		Pending from = pending_counts[i];
-		Pending *to = get_pending(from.messages, from.queue_id, level - 1);
 
-		for (uint32 left = from.used; left != 0; left &= left - 1)
-		{
-			int counter = pg_rightmost_one_pos32(left);
-
-			add_count(to, counter, from.counts.n[counter]);
-		}
+		add_counts_of(get_pending(from.messages, from.queue_id, level - 1), &from);
 	}
 }
 
@@ -603,11 +663,15 @@ write_slots(FILE *file)
 	}
 }
 
-/* After a crash of a backend the counts cannot be trusted. */
+/*
+ * After a crash of a backend the counts cannot be trusted, nor after an immediate
+ * stop, which this process ends like a clean one: load_counters() ignores the file.
+ */
 static void
 save_counters(int code, Datum arg)
 {
 	FILE *file;
+	bool failed;
 
 	if (code != 0)
 		return;
@@ -616,11 +680,12 @@ save_counters(int code, Datum arg)
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", COUNTERS_FILE ".tmp")));
+				 errmsg("could not open file \"%s\": %m", COUNTERS_FILE ".tmp")));
 		return;
 	}
 	write_slots(file);
-	if (ferror(file) != 0 || FreeFile(file) != 0)
+	failed = ferror(file) != 0;
+	if (FreeFile(file) != 0 || failed)
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
@@ -667,7 +732,8 @@ load_counters(void)
 
 	if (file == NULL)
 		return;
-	if (!is_copy() && fread(&magic, sizeof(magic), 1, file) == 1 && magic == FILE_MAGIC)
+	if (pgqrs_start_is_clean() && !is_copy() &&
+		fread(&magic, sizeof(magic), 1, file) == 1 && magic == FILE_MAGIC)
 		while (fread(&saved, sizeof(saved), 1, file) == 1)
 			restore_slot(&saved);
 	FreeFile(file);

@@ -94,9 +94,8 @@ static bool is_lowered = false;
 static int user_setting;
 static int64 wal_records_then; /* records that this backend had written before */
 
-/* Whether the server was shut down cleanly before this start. */
-static bool
-start_is_clean(void)
+bool
+pgqrs_start_is_clean(void)
 {
 	bool crc_ok;
 	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
@@ -110,7 +109,7 @@ start_is_clean(void)
 static void
 init_commits(LWLockPadded *locks)
 {
-	if (!start_is_clean())
+	if (!pgqrs_start_is_clean())
 		shared->careful_until = GetCurrentTimestamp() + CAREFUL_TIME;
 }
 
@@ -283,16 +282,23 @@ forget_requests(void)
 		memset(&requests, 0, sizeof(requests));
 }
 
-/* The counts are flushed after a while. */
+/* Counters are flushed after a while. */
+void
+pgqrs_xact_request_flush(void)
+{
+	pgqrs_xact_request_duty(DUTY_COUNTERS,
+							pgqrs_clock_peek() +
+								pgqrs_heartbeat_flush * INT64CONST(1000));
+}
+
+/* The counts of a prepared transaction are rows of it already. */
 static void
 end_counters(XactEvent event)
 {
-	if (event == XACT_EVENT_ABORT)
+	if (event != XACT_EVENT_COMMIT)
 		pgqrs_counters_abort();
 	else if (pgqrs_counters_commit())
-		pgqrs_xact_request_duty(DUTY_COUNTERS,
-								pgqrs_clock_peek() +
-									pgqrs_heartbeat_flush * INT64CONST(1000));
+		pgqrs_xact_request_flush();
 }
 
 static void

@@ -15,6 +15,9 @@
 extern const PgqrsShmemModule pgqrs_xact_hooks_shmem;
 extern void pgqrs_xact_hooks_init(void);
 
+/* At the start of the server: whether it was shut down cleanly before. */
+extern bool pgqrs_start_is_clean(void);
+
 /*
  * Around a call that only claims: its loss in a crash equals a lease that ended
  * early, so the commit need not be flushed.
@@ -30,6 +33,9 @@ extern void pgqrs_xact_require_sync_commit(void);
  * transaction has committed.
  */
 extern void pgqrs_xact_request_duty(PgqrsDutyId kind, TimestampTz due);
+
+/* Requests a flush of the counters, as any commit that counts does. */
+extern void pgqrs_xact_request_flush(void);
 
 /*
  * The transaction may have created or dropped the extension or a subscription.

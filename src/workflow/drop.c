@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/errors.h"
 #include "miscadmin.h"
+#include "queue/counter_rows.h"
 #include "queue/lease_limits.h"
 #include "queue/message.h"
 #include "shmem/claim_floor.h"
@@ -367,6 +368,7 @@ delete_locked_queue(PgqrsTable *queues, TupleTableSlot *queue, const char *name,
 		refuse_in_use(id, is_workflow, name);
 		if (is_workflow)
 			pgqrs_workflow_delete_row(id);
+		pgqrs_counters_drop(id);
 	}
 	pgqrs_floor_forget(id);
 	pgqrs_catalog_changed(TABLE_QUEUES);

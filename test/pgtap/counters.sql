@@ -143,6 +143,25 @@ SELECT is(pg_temp.added('flow'), '1 0 0 0 1 0 0 0', 'a run past its deadline is 
 SELECT pgqrs_maintain() \gset _
 SELECT is(pg_temp.added('flow'), '0 0 0 0 0 0 0 0', 'a flush changes no counter');
 
+-- A transaction that sends to many queues in turn.
+SELECT count(pgqrs_create_queue('turn' || n)) FROM generate_series(1, 100) AS n \gset _
+SELECT pg_temp.added('turn1'), pg_temp.added('turn100') \gset _
+CREATE VIEW pg_temp.memory AS SELECT total_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext';
+BEGIN;
+SELECT total_bytes AS before FROM pg_temp.memory \gset
+SELECT count(pgqrs_enqueue('turn' || n, '1')) FROM generate_series(1, 50), generate_series(1, 100) AS n \gset _
+SELECT cmp_ok(total_bytes, '<', :before + 500000::bigint, 'what is pending for 100 queues does not grow by message')
+	FROM pg_temp.memory;
+SAVEPOINT a;
+SELECT count(pgqrs_enqueue('turn' || n, '1')) FROM generate_series(1, 3), generate_series(1, 100) AS n \gset _
+ROLLBACK TO a;
+SAVEPOINT b;
+SELECT count(pgqrs_enqueue('turn' || n, '1')) FROM generate_series(1, 2), generate_series(1, 100) AS n \gset _
+COMMIT;
+SELECT is(pg_temp.added(queue), '52 0 0 0 0 0 0 0', 'each of them is counted exactly: ' || queue)
+	FROM unnest('{turn1,turn100}'::text[]) AS queue;
+SELECT is(sum(sent), 5200::numeric, 'all together are counted exactly') FROM pgqrs_queue_stats WHERE queue LIKE 'turn%';
+
 -- All claims but those that are held have ended, and nothing is counted twice.
 SELECT is(count(*), 0::bigint, 'every claim ended once, and every message once')
 	FROM pgqrs_queue_stats AS s JOIN pg_temp.counted AS c USING (queue)
@@ -191,5 +210,16 @@ SELECT is(sent, 0::bigint, 'a new queue of the same name begins at 0') FROM pgqr
 SELECT pgqrs_maintain(), pgqrs_maintain() \gset _
 SELECT is(count(*), 0::bigint, 'the counters of a deleted queue are removed') FROM pgqrs_counters
 	WHERE queue_id = :slow;
+
+SELECT pgqrs_create_queue('empty') AS empty \gset
+SELECT pgqrs_enqueue('empty', '1'), pgqrs_purge_queue('empty') \gset _
+SELECT pgqrs_maintain() \gset _
+SELECT is(count(*), 1::bigint, 'the test has counters of a queue without messages') FROM pgqrs_counters
+	WHERE queue_id = :empty;
+SELECT pgqrs_delete_queue('empty') \gset _
+SELECT is(count(*), 0::bigint, 'counters that wait for their removal are no fault') FROM pgqrs_verify() WHERE NOT ok;
+SELECT pgqrs_maintain() \gset _
+SELECT is(count(*), 0::bigint, 'the counters of a queue that was deleted without force are removed, too')
+	FROM pgqrs_counters WHERE queue_id = :empty;
 
 SELECT * FROM finish();

@@ -126,7 +126,7 @@ SELECT ok(count(*) > 2, 'the test has firings of schedules') FROM pgqrs_schedule
 CREATE VIEW pg_temp.found AS SELECT coalesce(string_agg(check_name || ' ' || detail, ', '), 'nothing') AS found
 	FROM public.pgqrs_verify() WHERE NOT ok;
 SELECT is(found, 'nothing', 'pgqrs_verify() finds nothing wrong in sound tables') FROM pg_temp.found;
-SELECT is(count(*), 28::bigint, 'pgqrs_verify() returns each check once, without a detail if it holds')
+SELECT is(count(*), 29::bigint, 'pgqrs_verify() returns each check once, without a detail if it holds')
 	FROM pgqrs_verify() WHERE ok AND detail IS NULL;
 
 --
@@ -180,6 +180,7 @@ INSERT INTO fault VALUES
 		'UPDATE pgqrs_run_events SET run_id = 1000000 WHERE event_id = (SELECT min(event_id) FROM pgqrs_run_events)'),
 	('schedules without workflow', 'UPDATE pgqrs_schedules SET workflow = ''mail'''),
 	('firings without schedule', 'DELETE FROM pgqrs_schedules'),
+	('counters without queue', 'INSERT INTO pgqrs_counters VALUES (1000000, 1, ''{}'', ''{}'')'),
 	('runs without message', 'DELETE FROM pgqrs_messages WHERE message_id = pg_temp.a(''QUEUED'')'),
 	('runs without message', 'DELETE FROM pgqrs_messages WHERE message_id = pg_temp.a(''RUNNING'')'),
 	('runs without message', 'DELETE FROM pgqrs_messages WHERE message_id = pg_temp.a(''PAUSED'')'),

@@ -48,6 +48,21 @@ is(sql($counts), '4 0 0', 'a crash loses what was counted since the last flush, 
 sql("SELECT pgqrs_enqueue('a', '7')");
 is(sql($counts), '5 0 0', 'a counter goes on from the last flush');
 
+# An immediate stop is a crash, although the postmaster ends without an error.
+sql('SELECT pgqrs_maintain()');
+sql("SELECT pgqrs_enqueue('a', '8')");
+$node->stop('immediate');
+$node->start;
+is(sql($counts), '5 0 0', 'counts that an immediate stop saved are not trusted');
+
+# A file that cannot be written.
+my $file = $node->data_dir . '/pg_stat/pgqrs.counters.tmp';
+mkdir $file or die $!;
+$node->restart;
+rmdir $file;
+is(log_count($node, qr{could not open file "pg_stat/pgqrs.counters.tmp"}), 1, 'a stop that cannot save the counters says why');
+is(sql($counts), '5 0 0', 'and what was flushed is there after it');
+
 # More queues than slots.
 sql("SELECT pgqrs_create_queue('q' || n) FROM generate_series(1, 200) n");
 sql("SELECT pgqrs_maintain()");
@@ -88,6 +103,52 @@ is(sql($counts), join(' ', 296 + 800, 400, 400), 'two writers of 200 queues besi
 sql('SELECT pgqrs_maintain()') for 1 .. 2;
 is(sql($sums), join(' ', 296 + 800, 400, 400, 't'), 'a flush stores all');
 
+# A commit while the background worker stores the counters of its queue.
+sql(q{ALTER SYSTEM SET pgqrs.heartbeat_flush = '100ms';
+	CREATE FUNCTION wait_for_gate(bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock_shared(53);
+		RETURN $1;
+	END $$;
+	CREATE INDEX gate ON pgqrs_counters (public.wait_for_gate(queue_id));
+	SELECT pgqrs_create_queue('beside')});
+my $gate = start_client($node, "SET application_name = gate;
+SELECT pg_advisory_lock(53);
+SELECT pg_sleep(1000)");
+$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND granted");
+sql("SELECT pgqrs_enqueue('beside', '1')");
+sql('ALTER SYSTEM SET pgqrs.paused = off');
+$node->reload;
+$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+sql("SELECT pgqrs_enqueue('beside', '2')");
+sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gate'");
+eval { finish_client($gate) };
+ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pgqrs_counters WHERE queue_id = (SELECT queue_id FROM pgqrs_queues WHERE name = 'beside') AND counts[1] = 2"), 'a commit during a flush is stored by the next one');
+sql('ALTER SYSTEM SET pgqrs.paused = on');
+$node->reload;
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pgqrs worker'");
+sql('DROP INDEX gate; DROP FUNCTION wait_for_gate');
+
+# A reader whose queue loses its slot, and another one, while it reads.
+sql("SELECT pgqrs_enqueue('q1', '1')");
+sql('SELECT pgqrs_maintain()');
+my $q1 = sql("SELECT queue_id FROM pgqrs_queues WHERE name = 'q1'");
+my $exact = sql("SELECT (pgqrs_counters_of($q1))[1]");
+my $flushing = start_client($node, "BEGIN;
+	LOCK TABLE pgqrs_counters;
+	DO \$\$ BEGIN WHILE NOT EXISTS (SELECT FROM pgqrs_queues WHERE name = 'displaced') LOOP PERFORM pg_sleep(0.02); END LOOP; END \$\$;
+	UPDATE pgqrs_counters SET epoch = 42, counts = '{0}',
+		earlier = (SELECT array_agg(a + b ORDER BY n) FROM unnest(earlier, counts) WITH ORDINALITY AS u (a, b, n)) WHERE queue_id = $q1;
+	COMMIT");
+$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'pgqrs_counters'::regclass AND mode = 'AccessExclusiveLock' AND granted");
+my $reading = start_client($node, "SET application_name = reading;\nSELECT (pgqrs_counters_of($q1))[1]");
+waits_for_lock($node, 'reading');
+sql("SELECT pgqrs_enqueue('q' || n, '1') FROM generate_series(2, 65) n");
+sql("SELECT pgqrs_create_queue('displaced')");
+finish_client($flushing);
+is(finish_client($reading), $exact, 'a reader counts nothing twice whose queue has lost its slot meanwhile');
+sql('SELECT pgqrs_maintain()');
+
 # Another database, with the same ids; DROP EXTENSION.
 sql('CREATE DATABASE other');
 sql("CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('a'); SELECT pgqrs_enqueue('a', '1')", 'other');
@@ -95,6 +156,26 @@ is(sql($counts, 'other'), '1 0 0', 'databases count apart');
 sql("DROP EXTENSION pgqrs; CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('a')", 'other');
 is(sql($counts, 'other'), '0 0 0', 'an extension that is created again begins at 0');
 sql("BEGIN; SELECT pgqrs_enqueue('a', '1'); SET TRANSACTION READ ONLY; COMMIT; BEGIN; SELECT pgqrs_enqueue('a', '1'); DROP EXTENSION pgqrs; COMMIT", 'other');
+sql("CREATE EXTENSION pgqrs; SELECT pgqrs_create_queue('q' || n) FROM generate_series(1, 64) n", 'other');
+sql("SELECT pgqrs_enqueue('q' || n, '1') FROM generate_series(1, 64) n", 'other');
+my $spilled = 'SELECT count(*) FROM pgqrs_counters WHERE epoch < 0';
+sql("SELECT pgqrs_enqueue('q1', '1')");
+is(sql($spilled), '1', 'the test has no free slot');
+sql('DROP EXTENSION pgqrs', 'other');
+sql("ALTER SYSTEM SET pgqrs.databases = 'other'");
+sql('ALTER SYSTEM SET pgqrs.paused = off');
+$node->reload;
+my ($was, $is) = (0, 1);
+for (my $end = time + $PostgreSQL::Test::Utils::timeout_default; $was != $is && time < $end;)
+{
+	$was = sql($spilled);
+	sql("SELECT pgqrs_enqueue('q1', '1')");
+	$is = sql($spilled);
+}
+is($is, $was, 'the slots of an extension that was dropped become free');
+sql('ALTER SYSTEM SET pgqrs.paused = on');
+sql('ALTER SYSTEM RESET pgqrs.databases');
+$node->reload;
 sql('DROP DATABASE other');
 
 # A dump.
