@@ -290,7 +290,8 @@ fold_pending(void)
 		Pending *p = &pending_counts[i];
 
 		if (count > 0 && p->slot < 0 &&
-			is_pending_of(&pending_counts[count - 1], p->messages, p->queue_id, p->level))
+			is_pending_of(&pending_counts[count - 1], p->messages, p->queue_id,
+						  p->level))
 			add_counts_of(&pending_counts[count - 1], p);
 		else if (count++ < i)
 			pending_counts[count - 1] = *p;
@@ -338,7 +339,8 @@ get_pending(Oid messages, int64 queue_id, int level)
 {
 	int at = recent[(uint64) queue_id % RECENT];
 
-	if (at < pending_count && is_pending_of(&pending_counts[at], messages, queue_id, level))
+	if (at < pending_count &&
+		is_pending_of(&pending_counts[at], messages, queue_id, level))
 		return &pending_counts[at];
 	return add_pending(messages, queue_id, level);
 }

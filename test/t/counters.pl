@@ -176,6 +176,7 @@ is($is, $was, 'the slots of an extension that was dropped become free');
 sql('ALTER SYSTEM SET pgqrs.paused = on');
 sql('ALTER SYSTEM RESET pgqrs.databases');
 $node->reload;
+sql('SELECT pgqrs_maintain()');
 sql('DROP DATABASE other');
 
 # A dump.
