@@ -13,8 +13,8 @@
  * negative epoch, which the next flush adds to the row of the queue.  So does the
  * deletion of a queue, and the next flush removes the rows of the queue.
  *
- * Runs in any backend.  Of the rows that exist, only a flush changes any.  One flush runs at a time, under a
- * table lock that a second one does not wait for.
+ * Runs in any backend.  Of the rows that exist, only a flush changes any.  One
+ * flush runs at a time, under a table lock that a second one does not wait for.
  */
 #include "queue/counter_rows.h"
 
@@ -430,6 +430,7 @@ flush_spilled(CounterFlush *flush)
 	}
 	flush->more |= flush->count >= flush->max;
 }
+
 TimestampTz
 pgqrs_counters_flush(int max)
 {
