@@ -353,7 +353,7 @@ ok(wait_until(sub { slurp_file("/proc/$main->{pid}/task/$main->{pid}/children") 
 # The server restarts under a command.
 $run = printed('trigger', 'wf', '"is let go"');
 pid_in("holds$run");
-$node->restart('immediate');
+$node->restart;
 append_to_file("$dir/go$run", '');
 is(pgqrs('result', '--wait', $run), 0, 'what ended while the server restarted is told to it');
 is(state_of($run), 'SUCCESS|1|', 'nothing is repeated');
