@@ -418,7 +418,7 @@ SKIP:
 	sql(q{SELECT pgqrs_create_workflow('keys.w'), pgqrs_create_queue('keys.q'), pgqrs_schedule('keys', '@daily', 'keys.w');
 		SELECT pgqrs_trigger('keys.w') FROM generate_series(1, 8);
 		SELECT pgqrs_fail_run(run_id, lease, '{"type": "e"}', retryable => false) FROM pgqrs_dequeue('keys.w', batch_size => 4);
-		SELECT pgqrs_pause(run_id, lease, 'hold') FROM pgqrs_dequeue('keys.w');
+		SELECT pgqrs_pause_run(run_id, lease, 'hold') FROM pgqrs_dequeue('keys.w');
 		SELECT pgqrs_enqueue('keys.q', '1') FROM generate_series(1, 4);
 		SELECT pgqrs_nack_message(message_id, lease, '{"type": "e"}', retryable => false) FROM pgqrs_dequeue('keys.q', batch_size => 4)});
 	my ($dead, $paused, $live) = split /\|/, sql(q{SELECT min(run_id) FILTER (WHERE status = 'ERROR'), min(run_id) FILTER (WHERE status = 'PAUSED'), max(run_id) FROM pgqrs_runs WHERE workflow = 'keys.w'});
