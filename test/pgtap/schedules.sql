@@ -51,7 +51,7 @@ SELECT is(ROW(workflow, status, input, tags, priority, schedule_slot, deadline_a
 		NULL)::text, 'the run of a firing has input, tags, priority and deadline of its schedule') FROM pgqrs_runs;
 SELECT is(ROW(schedule_id, slot, run_id)::text, ROW(:s, :'last'::timestamptz, (SELECT run_id FROM pgqrs_runs))::text,
 	'a firing stores its slot and run') FROM pgqrs_schedule_firings;
-SELECT is(ROW(next_fire_at, last_fired_at > pgqrs_now() - interval '10 min', last_run_id, last_status)::text,
+SELECT is(ROW(next_fire_at, last_fired_at > pgqrs_now() - interval '1 min', last_run_id, last_status)::text,
 	ROW(:'next'::timestamptz, true, (SELECT run_id FROM pgqrs_runs), 'QUEUED')::text,
 	'the list shows the next slot and the last run') FROM pgqrs_schedule_list;
 SELECT is(pg_temp.tick(), 0, 'a second tick fires nothing');
@@ -104,8 +104,8 @@ SELECT pgqrs_schedule('s', '* * * * *', 'flow', max_catchup => 5) \g /dev/null
 SELECT pg_temp.missed('s', date_trunc('minute', pgqrs_now()) - interval '10 years');
 SELECT clock_timestamp() AS before \gset
 SELECT cmp_ok(pg_temp.tick(), '>=', 6, 'a slot that is on time fires besides the missed ones');
-SELECT cmp_ok(clock_timestamp() - :'before'::timestamptz, '<', interval '1 min',
-	'a tick finds the newest slots of ten missed years of minutes without a look at all five millions');
+SELECT cmp_ok(clock_timestamp() - :'before'::timestamptz, '<', interval '1 s',
+	'a tick finds the newest slots of ten missed years of minutes within a second');
 SELECT is(max(schedule_slot) - min(schedule_slot), (count(*) - 1) * interval '1 min',
 	'of ten missed years the newest slots fire, without a gap') FROM pgqrs_runs;
 SELECT is(array_agg(schedule_slot ORDER BY run_id), array_agg(schedule_slot ORDER BY schedule_slot),

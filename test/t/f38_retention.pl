@@ -57,17 +57,17 @@ sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'INSE
 finish_client($watch);
 
 # The batches.
-my ($batches, $median) = split /\|/, sql('SELECT count(*), 1000 * extract(epoch FROM percentile_disc(0.5) WITHIN GROUP (ORDER BY lasted)) FROM batches');
+my ($batches, $longest) = split /\|/, sql('SELECT count(*), 1000 * extract(epoch FROM max(lasted)) FROM batches');
 cmp_ok($batches, '>=', 5, "retention works in batches, of which $batches were seen");
-cmp_ok($median, '<', 1000, 'a batch takes less than a second');
+cmp_ok($longest, '<', 1000, 'each batch takes less than a second');
 
 # Claims.
-my ($claimed, $slow) = split /\|/, sql(<<'SQL');
-SELECT count(DISTINCT message_id), count(*) FILTER (WHERE ended - began > interval '1 s') FROM claims
+my ($claimed, $slowest) = split /\|/, sql(<<'SQL');
+SELECT count(DISTINCT message_id), 1000 * extract(epoch FROM max(ended - began)) FROM claims
 WHERE began BETWEEN (SELECT min(begun) FROM batches) AND (SELECT max(begun + lasted) FROM batches)
 SQL
 cmp_ok($claimed, '>=', 100, "$claimed claims went on meanwhile");
-cmp_ok($slow, '<', $claimed / 20, "a claim takes less than a second, unless the machine stands still ($slow)");
+cmp_ok($slowest, '<', 1000, 'each claim takes less than a second');
 
 # What is left.
 is(sql('SELECT count(*) FROM expired JOIN pgqrs_workflow_runs USING (run_id)'), '0', 'retention leaves no expired run');
