@@ -599,17 +599,6 @@ pgqrs_arg_max_attempts(FunctionCallInfo fcinfo, int n)
 	return value;
 }
 
-Datum
-pgqrs_int64_array(const int64 *values, int count)
-{
-	Datum *datums = palloc(count * sizeof(Datum));
-
-	for (int i = 0; i < count; i++)
-		datums[i] = Int64GetDatum(values[i]);
-	return PointerGetDatum(construct_array(datums, count, INT8OID, sizeof(int64),
-										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-}
-
 /*
  * The row type of a function with OUT parameters.  The session caches it, since
  * building it from the catalog costs as much as a small read; no command

@@ -170,9 +170,6 @@ extern int64 pgqrs_arg_wait_timeout(FunctionCallInfo fcinfo, int n, int64 missin
 /* 25001 if the procedure must not commit. */
 extern void pgqrs_require_nonatomic(FunctionCallInfo fcinfo, const char *procedure);
 
-/* A result of bigint[] */
-extern Datum pgqrs_int64_array(const int64 *values, int count);
-
 /* A result of one row of the function's declared type. */
 extern TupleDesc pgqrs_result_desc(FunctionCallInfo fcinfo);
 extern Datum pgqrs_result_row(FunctionCallInfo fcinfo, const NullableDatum *columns);

@@ -5,6 +5,7 @@
 #include "api/args.h"
 
 #include "base/errors.h"
+#include "base/int64_list.h"
 #include "base/json.h"
 #include "catalog/pg_type.h"
 #include "delivery/claim.h"

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/guc.h"
+#include "base/int64_list.h"
 #include "base/json.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"

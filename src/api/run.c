@@ -6,6 +6,7 @@
 
 #include "access/htup_details.h"
 #include "base/errors.h"
+#include "base/int64_list.h"
 #include "base/json.h"
 #include "delivery/client_wait.h"
 #include "funcapi.h"

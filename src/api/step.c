@@ -4,6 +4,7 @@
  */
 #include "api/args.h"
 
+#include "base/int64_list.h"
 #include "base/json.h"
 #include "funcapi.h"
 #include "monitor/run_list.h"

@@ -4,6 +4,8 @@
  */
 #include "base/int64_list.h"
 
+#include "catalog/pg_type.h"
+#include "utils/array.h"
 #include "utils/memutils.h"
 
 #define FIRST_ROOM 64
@@ -46,4 +48,15 @@ pgqrs_int64_list_contains(const PgqrsInt64List *sorted, int64 value)
 	return sorted->count > 0 &&
 		bsearch(&value, sorted->values, sorted->count, sizeof(int64),
 				compare_int64) != NULL;
+}
+
+Datum
+pgqrs_int64_array(const int64 *values, int count)
+{
+	Datum *datums = palloc(count * sizeof(Datum));
+
+	for (int i = 0; i < count; i++)
+		datums[i] = Int64GetDatum(values[i]);
+	return PointerGetDatum(construct_array(datums, count, INT8OID, sizeof(int64),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }

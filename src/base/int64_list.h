@@ -25,4 +25,7 @@ extern void pgqrs_int64_sort(int64 *values, int count);
 /* Whether a sorted list contains the value. */
 extern bool pgqrs_int64_list_contains(const PgqrsInt64List *sorted, int64 value);
 
+/* A value of bigint[] */
+extern Datum pgqrs_int64_array(const int64 *values, int count);
+
 #endif /* PGQRS_INT64_LIST_H */

@@ -62,18 +62,6 @@ static const PgqrsCounts no_counts;
  * Arrays
  */
 
-static Datum
-make_array(const PgqrsCounts *counts)
-{
-	Datum datums[COUNTER_COUNT];
-
-	for (int i = 0; i < COUNTER_COUNT; i++)
-		datums[i] = Int64GetDatum(counts->n[i]);
-	return PointerGetDatum(construct_array(datums, COUNTER_COUNT, INT8OID,
-										   sizeof(int64), FLOAT8PASSBYVAL,
-										   TYPALIGN_DOUBLE));
-}
-
 static void
 add_counts(PgqrsCounts *to, const PgqrsCounts *from)
 {
@@ -155,8 +143,8 @@ insert_row(PgqrsTable *table, int64 queue_id, int64 epoch,
 	pgqrs_row_init(&row, table);
 	pgqrs_set(&row, Counters_queue_id, Int64GetDatum(queue_id));
 	pgqrs_set(&row, Counters_epoch, Int64GetDatum(epoch));
-	pgqrs_set(&row, Counters_earlier, make_array(earlier));
-	pgqrs_set(&row, Counters_counts, make_array(counts));
+	pgqrs_set(&row, Counters_earlier, pgqrs_int64_array(earlier->n, COUNTER_COUNT));
+	pgqrs_set(&row, Counters_counts, pgqrs_int64_array(counts->n, COUNTER_COUNT));
 	pgqrs_row_insert(table, &row);
 }
 
@@ -314,8 +302,10 @@ update_row(PgqrsTable *table, TupleTableSlot *old, const Stored *stored)
 	pgqrs_row_copy(&row, table, old);
 	if (row_epoch(old) != stored->epoch)
 		pgqrs_set(&row, Counters_epoch, Int64GetDatum(stored->epoch));
-	pgqrs_set(&row, Counters_earlier, make_array(&stored->earlier));
-	pgqrs_set(&row, Counters_counts, make_array(&stored->counts));
+	pgqrs_set(&row, Counters_earlier,
+			  pgqrs_int64_array(stored->earlier.n, COUNTER_COUNT));
+	pgqrs_set(&row, Counters_counts,
+			  pgqrs_int64_array(stored->counts.n, COUNTER_COUNT));
 	pgqrs_row_update(table, old, &row);
 }
 

@@ -37,8 +37,6 @@
 /* Keys closer than this share a range. */
 #define NEAR PGQRS_KEYS_NEAR
 
-#define PGQRS_ANY_QUEUE 0
-
 /* Keys of one queue, or of any queue, that a transaction may have written. */
 typedef struct Range
 {

@@ -71,6 +71,20 @@ pgqrs_run_is_terminal(PgqrsRunStatus status)
 }
 
 void
+pgqrs_run_refuse_ended(TupleTableSlot *run, int64 run_id)
+{
+	PgqrsRunStatus status = pgqrs_run_status(run);
+
+	if (pgqrs_run_is_terminal(status))
+		ereport(ERROR,
+				(errcode(ERRCODE_PGQRS_INVALID_STATE),
+				 errmsg("run " INT64_FORMAT " has ended", run_id),
+				 errdetail("The status is %s.",
+						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
+				 errhint("Start a new run with pgqrs_rerun(), or replay a failed run with pgqrs_replay_message().")));
+}
+
+void
 pgqrs_run_move(PgqrsRow *row, TupleTableSlot *run, PgqrsRunStatus to)
 {
 	PgqrsRunStatus from = pgqrs_run_status(run);

@@ -80,6 +80,9 @@ extern bool pgqrs_run_status_of_message(TupleTableSlot *message,
 										PgqrsRunStatus *status);
 extern bool pgqrs_run_is_terminal(PgqrsRunStatus status);
 
+/* PQ016 if the run, which a call without its lease acts on, has ended. */
+extern void pgqrs_run_refuse_ended(TupleTableSlot *run, int64 run_id);
+
 /*
  * Sets the status in the new version of a run; PQ016 for a move that is not
  * allowed.

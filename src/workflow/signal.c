@@ -47,20 +47,6 @@ lock_signalled_run(SignalSender *s, int64 run_id)
 			 ROW_LOCKED);
 }
 
-static void
-refuse_signal_to_ended(SignalSender *s, int64 run_id)
-{
-	PgqrsRunStatus status = pgqrs_run_status(s->run);
-
-	if (pgqrs_run_is_terminal(status))
-		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("run " INT64_FORMAT " has ended", run_id),
-				 errdetail("The status is %s.",
-						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Start a new run with pgqrs_rerun(), or replay a failed run with pgqrs_replay_message().")));
-}
-
 static bool
 find_signal_by_key(SignalSender *s, int64 run_id, const char *key, int64 *id)
 {
@@ -99,7 +85,7 @@ store_signal(SignalSender *s, int64 run_id, const PgqrsNewSignal *signal, int64 
 		if (signal->idempotency_key != NULL &&
 			find_signal_by_key(s, run_id, signal->idempotency_key, id))
 			return false;
-		refuse_signal_to_ended(s, run_id);
+		pgqrs_run_refuse_ended(s->run, run_id);
 		*id = pgqrs_next_id(SEQUENCE_SIGNAL_ID);
 		fill_signal(&row, s, run_id, *id, signal);
 		if (signal->idempotency_key == NULL)

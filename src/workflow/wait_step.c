@@ -269,20 +269,6 @@ pgqrs_wait_step_sleep(int64 run_id, int64 lease, const char *step_id,
  * Resume
  */
 
-static void
-refuse_resume_of_ended(PgqrsStepRows *s)
-{
-	PgqrsRunStatus status = pgqrs_run_status(s->run.run);
-
-	if (pgqrs_run_is_terminal(status))
-		ereport(ERROR,
-				(errcode(ERRCODE_PGQRS_INVALID_STATE),
-				 errmsg("run " INT64_FORMAT " has ended", s->run_id),
-				 errdetail("The status is %s.",
-						   pgqrs_enum_label(ENUM_RUN_STATUS, status)),
-				 errhint("Start a new run with pgqrs_rerun(), or replay a failed run with pgqrs_replay_message().")));
-}
-
 /* The step in whose pause the run waits, or NULL. */
 static const char *
 current_pause(PgqrsStepRows *s)
@@ -340,7 +326,7 @@ pgqrs_wait_step_resume(int64 run_id, const char *step_id, Datum output)
 	pgqrs_step_open(&s, run_id, 0, step_id, STEP_KIND_PAUSE);
 	pgqrs_run_open_runs(&s.run);
 	pgqrs_run_require(&s.run, run_id, PRIVILEGE_TRIGGER, LockTupleNoKeyExclusive);
-	refuse_resume_of_ended(&s);
+	pgqrs_run_refuse_ended(s.run.run, s.run_id);
 	at = current_pause(&s);
 	if (step_id == NULL)
 		s.step_id = at;
