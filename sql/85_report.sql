@@ -16,7 +16,7 @@ BEGIN ATOMIC
 				'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;')
 		FROM pg_catalog.unnest("values") WITH ORDINALITY AS v (value, n)
 		ORDER BY v.n))
-	WHERE pg_catalog.array_remove("values", NULL) <> '{}';
+	WHERE pg_catalog.num_nonnulls(VARIADIC "values") > 0;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html(text, text[]) IS
 'An HTML template, like format(), with an escaped value for each %s or %1$s; NULL if all values are NULL, otherwise a NULL is empty. Shows the first 4000 characters of a value, with a question mark for each control character.';
@@ -201,7 +201,7 @@ BEGIN ATOMIC
 			'<svg role="img" viewBox="0 0 600 100" preserveAspectRatio="none"><title>%1$s, %2$s</title>%5$s</svg></div>'
 			'<div class="axis"><span>%6$s</span><span>%7$s</span></div></figure>',
 		title, note, key,
-		(SELECT pg_catalog.string_agg(pg_catalog.format('<span style="bottom:%s%%"><b>%s</b></span>', pg_catalog.round((100 * t.tick)::numeric, 2), t.name), '')
+		(SELECT pg_catalog.string_agg(pg_catalog.format('<span style="bottom:%s%%"><b>%s</b></span>', pg_catalog.round((100 * LEAST(GREATEST(t.tick, 0), 1))::numeric, 2), t.name), '')
 			FROM ROWS FROM (pg_catalog.unnest(ticks), pg_catalog.unnest(names)) AS t (tick, name)),
 		bars, "from", "to");
 END;

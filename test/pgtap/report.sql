@@ -13,6 +13,11 @@ SELECT is(pgqrs_html('<b>%s</b>%s', ARRAY['<a href="x">&''', U&'\+01F600']),
 SELECT is(pgqrs_html('%s|%s', ARRAY[NULL, '%s %1$s']), '|%s %1$s',
 	'pgqrs_html() shows NULL as nothing and does not take a value as a template');
 SELECT is(pgqrs_html('<b>%s</b>', ARRAY[NULL]), NULL, 'pgqrs_html() returns NULL if every value is NULL');
+SELECT is(pgqrs_html('%s %s|%s %s', '{{a,b},{NULL,<}}'), 'a b| &lt;', 'pgqrs_html() takes an array of arrays');
+SELECT is(pgqrs_html('<b>%s</b>', '{{NULL},{NULL}}'), NULL,
+	'pgqrs_html() returns NULL if every value of an array of arrays is NULL');
+SELECT is(pgqrs_html(t, v), NULL, 'pgqrs_html() returns NULL without values: ' || COALESCE(v::text, 'NULL'))
+	FROM (VALUES ('<b/>', '{}'::text[]), ('<b/>', NULL), (NULL, '{a}')) AS v (t, v);
 SELECT is(pgqrs_html('%s', ARRAY[E'a\tb\nc\x01\x1b\x7f']), E'a\tb\nc???',
 	'pgqrs_html() shows control characters as question marks');
 SELECT is(length(pgqrs_html('%s', ARRAY[repeat('&', 5000)])), 3999 * 5 + 3,
@@ -46,6 +51,11 @@ SELECT ok(length(pgqrs_html_json(to_jsonb(repeat(U&'\00e9', 1000000)))) BETWEEN 
 	'pgqrs_html_json() shows a part of a long text');
 SELECT ok(length(pgqrs_html_json(jsonb_build_object(repeat(U&'\+01F600', 100000), 1))) BETWEEN 4001 AND 20000,
 	'pgqrs_html_json() shows a part of a long key');
+
+SELECT is((SELECT array_agg(m[1]) FROM regexp_matches(pgqrs_html_plot('', '', '', ticks, '{}', '', '', ''),
+		'bottom:(.*?)%', 'g') AS m), bottoms, 'pgqrs_html_plot() keeps ticks within the plot: ' || ticks::text)
+	FROM (VALUES ('{0,0.5,1}'::float8[], '{0.00,50.00,100.00}'::text[]), ('{-1,2,1e308,-1e308}',
+		'{0.00,100.00,100.00,0.00}'), ('{NaN,Infinity,-Infinity}', '{100.00,100.00,0.00}')) AS v (ticks, bottoms);
 
 --
 -- Pages, as documents

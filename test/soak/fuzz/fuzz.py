@@ -23,6 +23,7 @@ import re
 import secrets
 import sys
 import threading
+import time
 import traceback
 
 import psycopg2
@@ -110,7 +111,14 @@ WORDS = {
     "on_cancel": ("end", "deliver"),
     "key_scope": ("all", "active", "live", "ended"),
     "overlap": ("allow", "skip", "cancel"),
+    "page": ("", "queues", "queue", "runs", "run", "workers", "schedules", "dead", "do"),
+    "action": ("cancel", "replay", "dismiss", "resume", "signal", "rerun", "pause_queue", "resume_queue", "replay_queue",
+               "trigger_schedule", "enable_schedule", "cancel_runs", "replay_runs", "rerun_runs"),
 }
+# Parameters of pages, by what is plausible for them.
+PARAMETERS = ("action", "queue", "workflow", "name", "status", "signal", "run", "message", "child", "from", "number",
+              "matching", "after", "before", "tags", "payload", "output", "input", "step", "from_step", "reason", "error",
+              "enabled", "refresh")
 RESETS = ("visibility_timeout", "max_attempts", "max_in_flight", "retention", "dead_retention", "retry_policy",
           "timeout", "max_crashes", "outbox_queue", "nosuch")
 
@@ -261,6 +269,27 @@ class Values:
                            '{"max_attempts": 2, "backoff_coefficient": 1e400}', '{"jitter": 2}',
                            '{"run_id": %s}' % (self.pool.pick(rng, "run_id") or 0)))
 
+    def parameters(self):
+        """Those of a request for a page, which are texts."""
+        rng, found = self.rng, []
+        for name in rng.sample(PARAMETERS, rng.randrange(6)):
+            if rng.random() < 0.2:
+                value = self.wild_text()
+            elif name in ("run", "message", "child", "from", "number", "matching"):
+                value = str(self.an_id("message_id" if name == "message" else "run_id") if rng.random() < 0.7
+                            else rng.choice(INTEGERS["int8"] + (2**63, 10**30, "1e5", "1.5")))
+            elif name in ("after", "before"):
+                value = rng.choice(INSTANTS + ("2026-02-31", "2000-01-01 25:00", "300000-01-01", "2000-01-01+99"))
+            elif name in ("tags", "payload", "output", "input"):
+                value = rng.choice(("a=b", '{"a": "\\u0000"}', self.json()))
+            elif name == "refresh":
+                value = "5"
+            else:
+                value = self.plausible_text("schedule" if name == "name" else "", name)
+            if value is not None:
+                found.append("%s: %s" % (quoted(name), quoted(value)))
+        return "{%s}" % ", ".join(found)
+
     def an_id(self, name):
         rng = self.rng
         if name in ("message_id", "run_id"):
@@ -301,6 +330,8 @@ class Values:
             text = self.plausible_text(function, name) if plausible else self.wild_text()
             return text if typ == "text" or text is None else text[:60]
         if typ in ("jsonb", "json"):
+            if name == "parameters" and plausible:
+                return self.parameters()
             return None if rng.random() < 0.1 else self.json()
         if typ == "bigint":
             if plausible:
@@ -392,6 +423,7 @@ class Faults:
         self.states = collections.Counter()
         self.succeeded = collections.Counter()
         self.called = collections.Counter()
+        self.took = collections.Counter()
         self.fatal = False
 
     def add(self, kind, what, query):
@@ -401,9 +433,10 @@ class Faults:
             if key not in self.first or len(query) < len(self.first[key]):
                 self.first[key] = query
 
-    def count(self, name, state):
+    def count(self, name, state, took):
         with self.lock:
             self.called[name] += 1
+            self.took[name] += took
             self.states[state] += 1
             if state == "00000":
                 self.succeeded[name] += 1
@@ -500,7 +533,7 @@ class Session(threading.Thread):
     def answer(self, function, tenant, query):
         cursor = self.connection.cursor()
         self.latest = query
-        state, rows, texts = "00000", [], []
+        state, rows, texts, started = "00000", [], [], time.monotonic()
         try:
             cursor.execute(query)
             if cursor.description:
@@ -517,7 +550,7 @@ class Session(threading.Thread):
                 self.faults.add("internal", "%s %s: %s" % (function.name, state, diag.message_primary), query)
             elif state not in function.documented:
                 self.faults.add("undocumented", "%s %s: %s" % (function.name, state, diag.message_primary), query)
-        self.faults.count(function.name, state)
+        self.faults.count(function.name, state, time.monotonic() - started)
         texts += self.connection.notices
         del self.connection.notices[:]
         for other in TENANTS:
@@ -571,6 +604,9 @@ def main():
         for workflow in pool.workflows:
             cursor.execute("SELECT pgqrs_create_workflow(%s)", (workflow,))
     functions = load_functions(cursor, options.only.split())
+    global INTERVALS
+    if owner.server_version >= 170000:
+        INTERVALS += ("infinity", "-infinity")
 
     faults = Faults()
     sessions = [Session(i, options.seed, functions, pools, faults, -(-options.calls // options.sessions))
@@ -592,6 +628,7 @@ def report(faults, functions):
     print("fuzz: %d calls of %d functions; %s" % (
         sum(faults.called.values()), len(faults.called),
         ", ".join("%s %d" % item for item in sorted(faults.states.items()))))
+    print("fuzz: seconds of all sessions: %s" % ", ".join("%s %.1f" % item for item in faults.took.most_common(15)))
     never = [f.name for f in functions if not faults.succeeded[f.name]]
     if never:
         print("fuzz: never succeeded: %s" % " ".join(never))
