@@ -121,7 +121,7 @@ BEGIN ATOMIC
 	END;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_tags(text) IS
-'The tags that a field asks for: an object in JSON, or key=value.';
+'The tags that a field asks for: an object in JSON, or key=value. Errors: as of pgqrs_report_page().';
 
 -- Ids follow the time of creation, so that a search by halves finds where an instant is.
 CREATE FUNCTION @extschema@.pgqrs_html_runs_before(workflow text, instant timestamptz) RETURNS bigint
@@ -148,7 +148,7 @@ BEGIN ATOMIC
 			LEAST(before_run_id, @extschema@.pgqrs_html_runs_before(NULLIF(parameters ->> 'workflow', ''), NULLIF(parameters ->> 'before', '')::timestamptz)), page_size) AS r;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_matches(jsonb, bigint, integer) IS
-'The newest runs that match the parameters workflow, status, tags and before of a page; the others are not looked at.';
+'The newest runs that match the parameters workflow, status, tags and before of a page; the others are not looked at. Errors: as of pgqrs_report_page().';
 
 -- Lists of runs have the newest 10000; an action changes the oldest that match.
 CREATE FUNCTION @extschema@.pgqrs_html_count(parameters jsonb, OUT count bigint, OUT is_cut boolean) RETURNS record
@@ -174,7 +174,7 @@ BEGIN ATOMIC
 	) AS l;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_count(jsonb) IS
-'How many runs, or dead letters, that match the parameters an action would change; is_cut: there may be more than the 10000 that were looked at.';
+'How many runs, or dead letters, that match the parameters an action would change; is_cut: there may be more than the 10000 that were looked at. Errors: as of pgqrs_report_page().';
 
 --
 -- Pages
@@ -275,7 +275,7 @@ BEGIN ATOMIC
 			WHERE q.queue = parameters ->> 'queue')
 		|| '<h2>Messages<small>the first 20 in the order of claims</small></h2>' || @extschema@.pgqrs_html_messages(parameters ->> 'queue'));
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_queue(jsonb, text) IS 'The page of a queue: why nothing is delivered, settings, the first messages; NULL if there is none.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_queue(jsonb, text) IS 'The page of a queue: why nothing is delivered, settings, the first messages; NULL if there is none. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_html_run_list(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -303,7 +303,7 @@ BEGIN ATOMIC
 		|| '</p>'
 	FROM rows AS r;
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_run_list(jsonb) IS 'A table of 50 runs, newest first, and links to other parts of the list.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_run_list(jsonb) IS 'A table of 50 runs, newest first, and links to other parts of the list. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_html_live_list(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -336,7 +336,7 @@ BEGIN ATOMIC
 		|| '</p>'
 	FROM rows AS r;
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_live_list(jsonb) IS 'A table of 50 live runs, oldest first, and links to other parts of the list.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_live_list(jsonb) IS 'A table of 50 live runs, oldest first, and links to other parts of the list. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_html_runs(parameters jsonb, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -357,7 +357,7 @@ BEGIN ATOMIC
 				FROM (SELECT CASE WHEN parameters ->> 'status' = 'live' THEN parameters - 'status' ELSE parameters END - '{from,refresh}'::text[]) AS p (p)) END
 		|| CASE WHEN parameters ->> 'status' = 'live' THEN @extschema@.pgqrs_html_live_list(parameters) ELSE @extschema@.pgqrs_html_run_list(parameters) END);
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_runs(jsonb, text) IS 'The page of runs, with filters.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_runs(jsonb, text) IS 'The page of runs, with filters. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_html_run_page(parameters jsonb, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -378,7 +378,7 @@ BEGIN ATOMIC
 	FROM @extschema@.pgqrs_get_run((parameters ->> 'run')::bigint) AS r
 		CROSS JOIN LATERAL (SELECT pg_catalog.jsonb_build_object('run', r.run_id)) AS o (o);
 END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_run_page(jsonb, text) IS 'The page of a run.';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_run_page(jsonb, text) IS 'The page of a run. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_html_workers(parameters jsonb, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -474,7 +474,7 @@ BEGIN ATOMIC
 	HAVING pg_catalog.bool_and(NOT f.is_required OR COALESCE(f.value, '') <> '');
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_statement(jsonb) IS
-'The statement of SQL of an action; NULL if a field is missing or the current role may not call its function.';
+'The statement of SQL of an action; NULL if a field is missing or the current role may not call its function. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_report_action(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -484,7 +484,7 @@ BEGIN ATOMIC
 		THEN @extschema@.pgqrs_html_statement(parameters) END;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_action(jsonb) IS
-'The statement of SQL, one call, that the form of a page asks for; parameters: the fields of the form. NULL if a field is missing, if the number that was typed to confirm an action is not the one that was asked for, or not the one of those that match by now, if there is no such action, or if the current role may not call its function. Needs read, trigger, work or admin on any name. Errors: 22007, 22023, 22P02 of a field that is no number, time or JSON.';
+'The statement of SQL, one call, that the form of a page asks for; parameters: the fields of the form. NULL if a field is missing, if the number that was typed to confirm an action is not the one that was asked for, or not the one of those that match by now, if there is no such action, or if the current role may not call its function. Needs read, trigger, work or admin on any name. Errors: 22003, 22007, 22008, 22009, 22023, 22P02, 22P05 of a field that is no number, time or JSON.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_form(parameters jsonb, csrf text, is_again boolean, OUT title text, OUT form text) RETURNS record
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -533,7 +533,7 @@ BEGIN ATOMIC
 	WHERE t.action = parameters ->> 'action' AND csrf IS NOT NULL AND EXISTS (SELECT FROM fields);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_form(jsonb, text, boolean) IS
-'The form of an action, with the SQL that it runs; NULL if there is no such action, or none is allowed. is_again: below an answer, and without the SQL, so that the fields may have any values.';
+'The form of an action, with the SQL that it runs; NULL if there is no such action, or none is allowed. is_again: below an answer, and without the SQL, so that the fields may have any values. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_report_answer(parameters jsonb, statement text, is_done boolean, answer text, csrf text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -557,7 +557,7 @@ BEGIN ATOMIC
 		|| '</p>');
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_answer(jsonb, text, boolean, text, text) IS
-'A page that says what came of a statement of pgqrs_report_action(), or of a page that could not be made. parameters: those of the request; answer: the result or the error, as text, NULL: pgqrs_report_action() returned NULL; csrf: as of pgqrs_report_page(), for the form again if it was not done. Needs read, trigger, work or admin on any name. Errors: 22007, 22023, 22P02 of a filter that is no time or JSON.';
+'A page that says what came of a statement of pgqrs_report_action(), or of a page that could not be made. parameters: those of the request; answer: the result or the error, as text, NULL: pgqrs_report_action() returned NULL; csrf: as of pgqrs_report_page(), for the form again if it was not done. Needs read, trigger, work or admin on any name. Errors: 22003, 22007, 22008, 22009, 22023, 22P02, 22P05 of a filter that is no time or JSON.';
 
 CREATE FUNCTION @extschema@.pgqrs_report_page(page text, parameters jsonb = NULL, csrf text = NULL) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -576,4 +576,4 @@ BEGIN ATOMIC
 	FROM (SELECT COALESCE(parameters, '{}') OFFSET 0) AS p (p);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_report_page(text, jsonb, text) IS
-'A page for a web server, as HTML that refers to style.css (pgqrs_report_style()) and to other pages by relative addresses. page: empty, queues, queue, runs, run, workers, schedules, dead, do; parameters: those of the request, as an object of texts; csrf: a secret that the forms of actions send back, NULL: there are no actions. NULL if there is no such page. Shows what the current role may read. Needs read, trigger, work or admin on any name. Errors: PQ001, PQ003 not there or not readable, 22004, 22023, 22P02 of a parameter that is missing or no number, time or JSON.';
+'A page for a web server, as HTML that refers to style.css (pgqrs_report_style()) and to other pages by relative addresses. page: empty, queues, queue, runs, run, workers, schedules, dead, do; parameters: those of the request, as an object of texts; csrf: a secret that the forms of actions send back, NULL: there are no actions. NULL if there is no such page. Shows what the current role may read. Needs read, trigger, work or admin on any name. Errors: PQ001, PQ003 not there or not readable, 22004, 22003, 22007, 22008, 22009, 22023, 22P02, 22P05 of a parameter that is missing or no number, time or JSON.';

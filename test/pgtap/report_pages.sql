@@ -139,7 +139,9 @@ SELECT throws_ok(format('SELECT pgqrs_report_page(%L, %L)', p, a), e, NULL, form
 	FROM (VALUES ('run', '{"run": "99999999999"}', 'PQ003'), ('run', '{}', '22004'), ('run', '{"run": "x"}', '22P02'),
 		('queue', '{"queue": "nothing"}', 'PQ001'), ('runs', '{"status": "x"}', '22023'), ('runs', '{"from": "x"}',
 			'22P02'),
-		('runs', '{"after": "x"}', '22007')) AS v (p, a, e);
+		('runs', '{"after": "x"}', '22007'), ('runs', '{"after": "2026-02-31"}', '22008'),
+		('runs', '{"before": "2026-02-01+99"}', '22009'), ('runs', '{"tags": "{\"a\": \"\\u0000\"}"}', '22P05'),
+		('runs', '{"from": "9223372036854775808"}', '22003')) AS v (p, a, e);
 
 --
 -- Actions, as SQL
