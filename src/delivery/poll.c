@@ -11,7 +11,9 @@
  *
  * The first transaction extends the leases that the client names, releases those
  * that an earlier poll made and the client does not name, and claims.  If it has
- * nothing to tell, client_wait.c sleeps; after that the poll claims once more.
+ * nothing to tell, client_wait.c sleeps; after that the poll extends and claims
+ * once more.  Also a lease that has expired by then is extended: the backend, or
+ * the machine, may have stood still.
  *
  * A lease is written only when a third of its time has passed, and a poll sleeps
  * no longer than a third: a worker that polls again at once loses no lease, and
@@ -161,7 +163,7 @@ state_of_held(TupleTableSlot *message, const PgqrsQueue *queue, TimestampTz now)
 		HELD_EXTENDED;
 }
 
-/* Reads the message of a lease; false: the lease is gone. */
+/* Reads the message of a lease, which may have expired; false: it is gone. */
 static bool
 fetch_held(const Poll *poll, PgqrsTable *messages, TupleTableSlot *slot,
 		   int item, TimestampTz now, PgqrsQueue *queue)
@@ -170,7 +172,6 @@ fetch_held(const Poll *poll, PgqrsTable *messages, TupleTableSlot *slot,
 
 	return pgqrs_row_fetch_id(messages, r->held_ids[item], slot) &&
 		pgqrs_lease_is_current(slot, r->held_leases[item]) &&
-		pgqrs_lease_is_live(slot, now) &&
 		pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
 						   PRIVILEGE_WORK, queue) &&
 		!pgqrs_message_is_past_its_end(slot, queue, now);
@@ -183,6 +184,17 @@ spare_time(TupleTableSlot *message, const PgqrsQueue *queue, TimestampTz now)
 	int64 left = pgqrs_get_time(message, Messages_visible_after) - now;
 
 	return Max(0, left - queue->visibility_timeout * 2 / 3);
+}
+
+/* When the lease is to be extended, in microseconds from now. */
+static int64
+time_to_extend(TupleTableSlot *message, const PgqrsQueue *queue, TimestampTz now)
+{
+	int64 left = pgqrs_get_time(message, Messages_visible_after) - now;
+
+	if (left <= 0 || left > queue->visibility_timeout)
+		left = queue->visibility_timeout;
+	return left / 3;
 }
 
 static void
@@ -211,10 +223,7 @@ extend_held(Poll *poll, PgqrsTable *messages, TupleTableSlot *slot, int item)
 		return HELD_GONE;
 	/* another transaction that was writing the message left the lease as it was */
 	if (fetch_held(poll, messages, slot, item, now, &queue))
-		limit_timeout(poll,
-					  Min(queue.visibility_timeout,
-						  pgqrs_get_time(slot, Messages_visible_after) - now) /
-						  3);
+		limit_timeout(poll, time_to_extend(slot, &queue, now));
 	return cancel_requested ? HELD_CANCEL_REQUESTED : HELD_EXTENDED;
 }
 
@@ -230,11 +239,16 @@ set_held(Poll *poll, int item, HeldState state)
 }
 
 static void
-extend_all_held(Poll *poll, PgqrsTable *messages)
+extend_all_held(Poll *poll)
 {
 	const PgqrsPollRequest *r = poll->request;
-	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	PgqrsTable *messages;
+	TupleTableSlot *slot;
 
+	if (r->held_count == 0)
+		return;
+	messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	slot = pgqrs_table_slot(messages);
 	pgqrs_async_commit_begin();
 	pgqrs_message_lock_limits(messages, slot, r->held_count, r->held_ids,
 							  r->held_leases);
@@ -242,9 +256,11 @@ extend_all_held(Poll *poll, PgqrsTable *messages)
 	{
 		int item = r->held_order[i];
 
-		set_held(poll, item, extend_held(poll, messages, slot, item));
+		if (poll->held[item] != HELD_GONE)
+			set_held(poll, item, extend_held(poll, messages, slot, item));
 	}
 	pgqrs_async_commit_end();
+	pgqrs_table_close(messages);
 }
 
 /* Reads the held leases again, without a write; whether there is news of them. */
@@ -449,9 +465,11 @@ is_over(PgqrsTable *messages, void *arg)
 	return has_newer_poll(poll) || look_at_held(poll, messages);
 }
 
+/* The leases of a client that has disconnected are not extended again. */
 static PgqrsPollWaitResult
 wait_for_news(Poll *poll)
 {
+	PgqrsPollWaitResult waited;
 	PgqrsPollWait wait = {
 		.worker_id = poll->request->worker_id,
 		.status = poll->status,
@@ -461,21 +479,22 @@ wait_for_news(Poll *poll)
 		.arg = poll,
 	};
 
-	return pgqrs_wait_in_poll(&wait);
+	waited = pgqrs_wait_in_poll(&wait);
+	pgqrs_wait_check_client();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	extend_all_held(poll);
+	PopActiveSnapshot();
+	return waited;
 }
 
 /* Before the first claim */
 static void
 begin_poll(Poll *poll)
 {
-	PgqrsTable *messages;
-
 	pgqrs_require_writable();
 	look_at_worker(poll);
 	begin_only_poll(poll);
-	messages = pgqrs_table_open(TABLE_MESSAGES, true);
-	extend_all_held(poll, messages);
-	pgqrs_table_close(messages);
+	extend_all_held(poll);
 
 	/*
 	 * A late call, whose client has given it up, does not know the claims of the

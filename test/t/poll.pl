@@ -303,6 +303,33 @@ poll($worker, q('0'), 0, holding($claim));
 cmp_ok(sql("$until") , 'gt', $before, 'a poll extends a lease that has less of its time left');
 archive($claim);
 
+# A lease that ends during the sleep and that no other claim takes is still the worker's, whatever wakes the poll.
+sub is_extended
+{
+	my ($claim, $what) = @_;
+	is(sql("SELECT lease, failures, visible_after > clock_timestamp() FROM pgqrs_messages WHERE message_id = $claim->{message_id}"),
+		"$claim->{lease}|0|t", $what);
+	return;
+}
+
+send_message() for 1 .. 2;
+my ($late, $ended) = @{ poll($worker, q('0'), 2)->{work} };
+my $expire = "SELECT pgqrs_extend_lease($late->{message_id}, $late->{lease}, '1 ms')";
+$client = sleeping_poll($worker, q('60 s'), 0, holding($late, $ended));
+sql($expire);
+$node->poll_query_until('postgres', "SELECT visible_after < clock_timestamp() FROM pgqrs_messages WHERE message_id = $late->{message_id}")
+  or die 'the lease does not expire';
+archive($ended);
+is(states(finish($client)), 'extended gone', 'a poll woken by the end of one lease extends another one that has expired');
+is_extended($late, 'that lease is live after the poll');
+$client = sleeping_poll($worker, q('60 s'), 10, holding($late));
+sql($expire);
+$id = send_message();
+$a = finish($client);
+is(ids($a) . ' ' . states($a), "$id extended", 'a poll that finds a message claims only that one, and extends an expired lease');
+is_extended($late, 'that lease is live after the claim');
+archive($_) for $late, @{ $a->{work} };
+
 sql("SELECT pgqrs_create_queue('short', visibility_timeout => '3 s')");
 my $brief = sql("SELECT pgqrs_register_worker('brief', '{short}')");
 sql("SELECT pgqrs_enqueue('short', '1')");
