@@ -240,6 +240,14 @@ COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.last_error IS 'of a run: the er
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.payload IS 'of a run: {"run_id": N}';
 COMMENT ON COLUMN @extschema@.pgqrs_dead_letters.headers IS 'of the message or the trigger';
 
+CREATE FUNCTION @extschema@.pgqrs_holder_of(
+	message_id bigint, OUT pid integer, OUT role text, OUT application_name text
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_holder_of';
+COMMENT ON FUNCTION @extschema@.pgqrs_holder_of(bigint) IS
+'The session that holds a message under a lease: the last one that called for its worker, or the one that claimed without a worker. NULLs if the session has ended or is not known, if the library is not preloaded, except for members of its role and of pg_read_all_stats, and for a message of a queue on which the current role has no monitor. Errors: 22004.';
+
 CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 	SELECT m.message_id,
 		q.name COLLATE pg_catalog."default" AS queue,
@@ -249,10 +257,14 @@ CREATE VIEW @extschema@.pgqrs_in_flight WITH (security_barrier) AS
 		m.visible_after,
 		m.visible_after <= (SELECT @extschema@.pgqrs_now()) AS expired,
 		m.attempt,
-		m.failures
+		m.failures,
+		h.pid,
+		h.role,
+		h.application_name
 	FROM @extschema@.pgqrs_messages AS m
 		JOIN @extschema@.pgqrs_queues AS q ON q.queue_id = m.queue_id
 		LEFT JOIN @extschema@.pgqrs_workers AS w ON w.worker_id = m.worker_id
+		CROSS JOIN LATERAL @extschema@.pgqrs_holder_of(m.message_id) AS h
 	WHERE m.lease IS NOT NULL
 		AND @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_in_flight IS 'messages and runs under a lease';
@@ -265,6 +277,9 @@ COMMENT ON COLUMN @extschema@.pgqrs_in_flight.visible_after IS 'the end of the l
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.expired IS 'the lease has expired; its holder may still finish until the next claim';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.attempt IS 'the number of claims';
 COMMENT ON COLUMN @extschema@.pgqrs_in_flight.failures IS 'of a message: nacks and leases lost; of a run: leases lost since a step last succeeded';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.pid IS 'the process of the session that called last for the worker, or that claimed without one; NULL if it has ended or is not known, and except for members of its role and of pg_read_all_stats';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.role IS 'the role of that session';
+COMMENT ON COLUMN @extschema@.pgqrs_in_flight.application_name IS 'of that session';
 
 -- Statistics.  Live rows are counted; of ended rows only the newest are read, so
 -- that history costs nothing.  C code counts, since a plan would depend on the
@@ -296,6 +311,12 @@ AS 'MODULE_PATHNAME', 'sql_count_runs';
 COMMENT ON FUNCTION @extschema@.pgqrs_count_runs(bigint) IS
 'The columns of pgqrs_workflow_stats for one workflow; NULLs if it does not exist. Needs monitor on it. Errors: 22004.';
 
+CREATE FUNCTION @extschema@.pgqrs_live_workers(queue_id bigint) RETURNS integer
+LANGUAGE c STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_live_workers';
+COMMENT ON FUNCTION @extschema@.pgqrs_live_workers(bigint) IS
+'live_workers of pgqrs_queue_stats for one queue; NULL if it does not exist. Needs monitor on it. Errors: 22004.';
+
 CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 	SELECT q.queue_id,
 		q.name COLLATE pg_catalog."default" AS queue,
@@ -313,7 +334,8 @@ CREATE VIEW @extschema@.pgqrs_queue_stats WITH (security_barrier) AS
 		n.counters[5] AS died,
 		n.counters[6] AS cancelled,
 		n.counters[7] / 1e6::pg_catalog.float8 AS wait_seconds,
-		n.counters[8] / 1e6::pg_catalog.float8 AS work_seconds
+		n.counters[8] / 1e6::pg_catalog.float8 AS work_seconds,
+		@extschema@.pgqrs_live_workers(q.queue_id) AS live_workers
 	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL @extschema@.pgqrs_count_messages(q.queue_id) AS c
 		CROSS JOIN LATERAL @extschema@.pgqrs_counters_of(q.queue_id) AS n (counters)
@@ -336,6 +358,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.died IS 'messages that became de
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.cancelled IS 'messages and runs that were cancelled, deleted or purged';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.wait_seconds IS 'sum over all claims: the time from when the message was due until it was claimed';
 COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.work_seconds IS 'sum over all ended claims: the time from the claim until the lease ended, by a call or by running out';
+COMMENT ON COLUMN @extschema@.pgqrs_queue_stats.live_workers IS 'live workers that may claim from the queue, and sessions that claimed from it, or waited for it, within pgqrs.worker_timeout without a worker; those sessions are not known if the library is not preloaded';
 
 CREATE VIEW @extschema@.pgqrs_histograms WITH (security_barrier) AS
 	SELECT q.name COLLATE pg_catalog."default" AS queue,
@@ -389,7 +412,7 @@ COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p50_duration IS 'the median o
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.p95_duration IS 'the 95th percentile of those durations';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.retries IS 'of the newest 100 ended runs: failures of steps and runs that workers reported, without the last one of a run in ERROR';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.since IS 'when the oldest of the newest 100 ended runs ended; NULL without one';
-COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'live workers that may claim runs of the workflow';
+COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.live_workers IS 'live workers that may claim runs of the workflow, and sessions that do so without a worker';
 COMMENT ON COLUMN @extschema@.pgqrs_workflow_stats.drained IS 'no run is live: the workflow can be removed once no caller triggers it';
 
 CREATE FUNCTION @extschema@.pgqrs_role_of(id bigint, name name) RETURNS oid

@@ -23,6 +23,7 @@
 #include "shmem/priority_hints.h"
 #include "shmem/published_keys.h"
 #include "shmem/quarantine.h"
+#include "shmem/sessions.h"
 #include "shmem/wait_slots.h"
 #include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
@@ -46,7 +47,8 @@ static const PgqrsShmemModule *const shmem_modules[] = {
 	&pgqrs_xact_hooks_shmem,	 &pgqrs_databases_shmem,
 	&pgqrs_heartbeat_shmem,		 &pgqrs_quarantine_shmem,
 	&pgqrs_wait_shmem,			 &pgqrs_wakeup_shmem,
-	&pgqrs_counters_shmem,		 &pgqrs_xact_wakeup_shmem, /* the last */
+	&pgqrs_counters_shmem,		 &pgqrs_sessions_shmem,
+	&pgqrs_xact_wakeup_shmem, /* the last */
 };
 
 static Size

@@ -24,6 +24,7 @@
 #include "monitor/stats.h"
 #include "monitor/why.h"
 #include "queue/counter_rows.h"
+#include "queue/message.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
@@ -84,6 +85,13 @@ sql_counters_of(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(counts.n, COUNTER_COUNT));
 }
 
+static int
+count_live_workers(const PgqrsQueue *queue)
+{
+	return pgqrs_worker_count_serving(queue->name, PG_INT32_MAX) +
+		pgqrs_sessions_count_serving(queue->name);
+}
+
 PG_FUNCTION_INFO_V1(sql_count_runs);
 Datum
 sql_count_runs(PG_FUNCTION_ARGS)
@@ -112,8 +120,20 @@ sql_count_runs(PG_FUNCTION_ARGS)
 	row[CountRuns_since] = instant_value(stats.since,
 										 !TIMESTAMP_IS_NOEND(stats.since));
 	row[CountRuns_live_workers] = pgqrs_value(
-		Int32GetDatum(pgqrs_worker_count_serving(queue.name, PG_INT32_MAX)));
+		Int32GetDatum(count_live_workers(&queue)));
 	return pgqrs_result_row(fcinfo, row);
+}
+
+PG_FUNCTION_INFO_V1(sql_live_workers);
+Datum
+sql_live_workers(PG_FUNCTION_ARGS)
+{
+	PgqrsQueue queue;
+
+	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
+							PRIVILEGE_MONITOR, &queue))
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(count_live_workers(&queue));
 }
 
 PG_FUNCTION_INFO_V1(sql_elapsed);
@@ -297,15 +317,21 @@ label_value(const char *text)
 	return pgqrs_text_value(text != NULL && text[0] != '\0' ? text : NULL);
 }
 
+static NullableDatum
+role_value(const PgBackendStatus *session)
+{
+	return label_value(OidIsValid(session->st_userid) ?
+						   GetUserNameFromId(session->st_userid, true) :
+						   NULL);
+}
+
 /* The columns that identify a session. */
 static void
 put_session(NullableDatum *row, const PgBackendStatus *session)
 {
 	row[OldSessions_pid] = pgqrs_value(Int32GetDatum(session->st_procpid));
 	row[OldSessions_kind] = label_value(GetBackendTypeDesc(session->st_backendType));
-	if (OidIsValid(session->st_userid))
-		row[OldSessions_role] = label_value(
-			GetUserNameFromId(session->st_userid, true));
+	row[OldSessions_role] = role_value(session);
 	row[OldSessions_application_name] = label_value(session->st_appname);
 	row[OldSessions_state] = label_value(describe_state(session->st_state));
 	row[OldSessions_query] = label_value(
@@ -365,6 +391,38 @@ sql_old_sessions(PG_FUNCTION_ARGS)
 		pgqrs_result_put(fcinfo, row);
 	}
 	return (Datum) 0;
+}
+
+/* The session of a process that the current role may see, or NULL. */
+static const PgBackendStatus *
+find_session(int pid)
+{
+	int count = pid != 0 ? pgstat_fetch_stat_numbackends() : 0;
+
+	for (int i = 1; i <= count; i++)
+	{
+		const PgBackendStatus *session = &pgqrs_backend_status(i)->backendStatus;
+
+		if (session->st_procpid == pid)
+			return pgqrs_role_may_see(session->st_userid) ? session : NULL;
+	}
+	return NULL;
+}
+
+PG_FUNCTION_INFO_V1(sql_holder_of);
+Datum
+sql_holder_of(PG_FUNCTION_ARGS)
+{
+	int64 message_id = pgqrs_arg_int64(fcinfo, 0, "message_id");
+	const PgBackendStatus *session = find_session(pgqrs_message_holder(message_id));
+	NullableDatum row[HolderOf_natts];
+
+	if (session == NULL)
+		PG_RETURN_NULL();
+	row[HolderOf_pid] = pgqrs_value(Int32GetDatum(session->st_procpid));
+	row[HolderOf_role] = role_value(session);
+	row[HolderOf_application_name] = label_value(session->st_appname);
+	return pgqrs_result_row(fcinfo, row);
 }
 
 PG_FUNCTION_INFO_V1(sql_background_stats);

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
+#include "base/guc.h"
 #include "base/json.h"
 #include "base/name.h"
 #include "common/pg_prng.h"
@@ -32,6 +33,7 @@
 #include "shmem/claim_hints.h"
 #include "shmem/priority_hints.h"
 #include "shmem/quarantine.h"
+#include "shmem/sessions.h"
 #include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
@@ -294,10 +296,14 @@ fill_claimed_message(Claim *claim, PgqrsRow *row, int failures, TimestampTz now)
 {
 	PgqrsRunRows *rows = &claim->rows;
 	int attempt = DatumGetInt32(pgqrs_get(rows->message, Messages_attempt)) + 1;
+	int64 lease = pgqrs_random_lease(claim->request->by_poll);
 
+	if (claim->worker_id == 0)
+		lease = pgqrs_session_mark_lease(lease,
+										 pgqrs_get_int64(rows->message,
+														 Messages_message_id));
 	pgqrs_row_copy(row, rows->messages, rows->message);
-	pgqrs_set(row, Messages_lease,
-			  Int64GetDatum(pgqrs_random_lease(claim->request->by_poll)));
+	pgqrs_set(row, Messages_lease, Int64GetDatum(lease));
 	pgqrs_message_set_lease_end(row, now + lease_time(claim),
 								failures + 1 >= rows->queue.max_attempts);
 	pgqrs_set(row, Messages_dequeued_at, TimestampTzGetDatum(now));
@@ -762,6 +768,10 @@ pgqrs_claim(const PgqrsClaimRequest *request)
 		claim.matching = find_matching_queues(request->queue, w);
 	else
 		find_named_queue(request->queue, w, &claim.rows.queue);
+	if (w == NULL && request->message_id == 0)
+		pgqrs_session_serves(request->queue,
+							 pgqrs_clock_peek() +
+								 pgqrs_worker_timeout * INT64CONST(1000));
 	if (w != NULL)
 		claim_for_worker(&claim, w);
 	else

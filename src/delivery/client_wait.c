@@ -41,6 +41,7 @@
 #include "postmaster/interrupt.h"
 #include "queue/lease_limits.h"
 #include "queue/worker_registry.h"
+#include "shmem/sessions.h"
 #include "shmem/wait_slots.h"
 #include "shmem/wakeup_table.h"
 #include "shmem/xact_hooks.h"
@@ -770,6 +771,11 @@ pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
 		.worker_id = worker_id,
 	};
 
+	if (worker_id == 0)
+		pgqrs_session_serves(queue,
+							 pgqrs_clock() +
+								 (Min(timeout, PG_INT32_MAX) + pgqrs_worker_timeout) *
+									 INT64CONST(1000));
 	wait_until(&w, timeout, look_for_work);
 	return w.found != 0;
 }

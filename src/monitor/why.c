@@ -382,7 +382,7 @@ tell_workers(const Why *why)
 	}
 	if (free > 0)
 		return;
-	if (serving == NIL)
+	if (serving == NIL && pgqrs_sessions_count_serving(why->queue.name) == 0)
 		report_reason(why, "no worker", "no live worker is registered for the queue",
 					  why->queue.is_workflow ?
 						  "Start a worker that registers for the workflow." :

@@ -24,6 +24,7 @@
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/counters.h"
+#include "shmem/sessions.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "store/scan.h"
@@ -474,6 +475,33 @@ fence_message(PgqrsTable *messages, int64 id, int64 lease, FenceAction action,
 	if (!pgqrs_is_null(slot, Messages_worker_id))
 		pgqrs_worker_record_call(pgqrs_get_int64(slot, Messages_worker_id));
 	return locked == ROW_LOCKED ? FENCE_PASSED : FENCE_BUSY;
+}
+
+static int
+holder_of(TupleTableSlot *slot)
+{
+	PgqrsQueue queue;
+
+	if (pgqrs_is_null(slot, Messages_lease) ||
+		!pgqrs_queue_allows(pgqrs_get_int64(slot, Messages_queue_id),
+							PRIVILEGE_MONITOR, &queue))
+		return 0;
+	if (!pgqrs_is_null(slot, Messages_worker_id))
+		return pgqrs_worker_pid(pgqrs_get_int64(slot, Messages_worker_id));
+	return pgqrs_session_pid_of_lease(pgqrs_get_int64(slot, Messages_lease),
+									  pgqrs_get_int64(slot, Messages_message_id),
+									  pgqrs_get_time(slot, Messages_dequeued_at));
+}
+
+int
+pgqrs_message_holder(int64 message_id)
+{
+	PgqrsTable *messages = pgqrs_table_open(TABLE_MESSAGES, false);
+	TupleTableSlot *slot = pgqrs_table_slot(messages);
+	int pid = pgqrs_row_fetch_id(messages, message_id, slot) ? holder_of(slot) : 0;
+
+	pgqrs_table_close(messages);
+	return pid;
 }
 
 bool

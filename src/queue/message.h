@@ -46,6 +46,13 @@ typedef struct PgqrsNewMessage
 
 extern bool pgqrs_message_is_cancelling(TupleTableSlot *slot);
 
+/*
+ * The process that holds a message under a lease, or 0: of the last call for its
+ * worker, or of a claim without a worker.  0 too if the current role may not
+ * monitor the queue.
+ */
+extern int pgqrs_message_holder(int64 message_id);
+
 /* Whether the deadline of the message's run has passed. */
 extern bool pgqrs_message_is_past_deadline(TupleTableSlot *slot, TimestampTz now);
 

@@ -29,6 +29,7 @@
 #include "queue/roles.h"
 #include "shmem/heartbeats.h"
 #include "shmem/quarantine.h"
+#include "shmem/sessions.h"
 #include "shmem/xact_hooks.h"
 #include "shmem/xact_wakeups.h"
 #include "store/scan.h"
@@ -240,19 +241,17 @@ pgqrs_worker_record_call(int64 worker_id)
 }
 
 /*
- * Whether the worker's owner may claim from the queue. refused: owners found
- * not to; the function appends to it.
+ * Whether the role may claim from the queue. refused: roles found not to; the
+ * function appends to it.
  */
 static bool
-owner_may_work(TupleTableSlot *slot, const char *queue, List **refused)
+role_may_work(Oid role, const char *queue, List **refused)
 {
-	Oid owner = pgqrs_role_of(slot, owner_columns);
-
-	if (list_member_oid(*refused, owner))
+	if (list_member_oid(*refused, role))
 		return false;
-	if (pgqrs_privileges_of_role(owner, queue) & CAN_WORK)
+	if (pgqrs_privileges_of_role(role, queue) & CAN_WORK)
 		return true;
-	*refused = lappend_oid(*refused, owner);
+	*refused = lappend_oid(*refused, role);
 	return false;
 }
 
@@ -262,7 +261,7 @@ worker_serves(TupleTableSlot *slot, const char *queue, List **refused)
 {
 	List *patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
 	bool result = pgqrs_any_pattern_matches(patterns, queue) &&
-		owner_may_work(slot, queue, refused);
+		role_may_work(pgqrs_role_of(slot, owner_columns), queue, refused);
 
 	list_free_deep(patterns);
 	return result;
@@ -367,6 +366,28 @@ int
 pgqrs_worker_count_serving(const char *queue, int max)
 {
 	return find_serving(queue, max, NULL);
+}
+
+int
+pgqrs_sessions_count_serving(const char *queue)
+{
+	List *roles = pgqrs_sessions_serving(queue);
+	List *refused = NIL;
+	int count = 0;
+	ListCell *lc;
+
+	foreach(lc, roles)
+		if (role_may_work(lfirst_oid(lc), queue, &refused))
+			count++;
+	list_free(refused);
+	list_free(roles);
+	return count;
+}
+
+int
+pgqrs_worker_pid(int64 worker_id)
+{
+	return pgqrs_heartbeat_pid(pgqrs_catalog_table(TABLE_WORKERS), worker_id);
 }
 
 List *

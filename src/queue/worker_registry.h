@@ -67,7 +67,13 @@ extern bool pgqrs_workers_follow_roles(int max);
  */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
-/* Those workers, and suspended ones, as PgqrsWorker *. */
+/* Number of sessions that have claimed from the queue lately without a worker. */
+extern int pgqrs_sessions_count_serving(const char *queue);
+
+/* The process of the session that called last for a worker; 0: it has ended. */
+extern int pgqrs_worker_pid(int64 worker_id);
+
+/* Live workers that serve the queue, and suspended ones, as PgqrsWorker *. */
 extern List *pgqrs_workers_serving(const char *queue);
 
 /* The ids of the workers that serve a queue which the current role may read. */

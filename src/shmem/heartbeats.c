@@ -19,6 +19,7 @@
 
 #include "base/guc.h"
 #include "miscadmin.h"
+#include "shmem/sessions.h"
 #include "shmem/slot_table.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
@@ -37,6 +38,7 @@ typedef struct HeartbeatSlot
 	TimestampTz written; /* when the row was written, or a backend set out to
 						  * write it */
 	uint32 polls;		 /* the number of the newest poll */
+	uint32 session;		 /* the number of the session that called last */
 } HeartbeatSlot;
 
 typedef struct Heartbeats
@@ -122,12 +124,14 @@ assign_slot_locked(Oid workers, int64 worker_id, TimestampTz now)
 PgqrsHeartbeat
 pgqrs_heartbeat_record(Oid workers, int64 worker_id, TimestampTz now, int64 interval)
 {
+	uint32 session = pgqrs_session_number();
 	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
 	bool due;
 
 	if (slot == NULL)
 		return HEARTBEAT_UNKNOWN;
 	slot->called = now;
+	slot->session = session;
 	due = !is_within(slot->written, now, interval);
 	if (due)
 		slot->written = now;
@@ -138,6 +142,7 @@ pgqrs_heartbeat_record(Oid workers, int64 worker_id, TimestampTz now, int64 inte
 bool
 pgqrs_heartbeat_add(Oid workers, int64 worker_id, TimestampTz now, TimestampTz written)
 {
+	uint32 session = pgqrs_session_number();
 	HeartbeatSlot *slot;
 
 	if (shared == NULL)
@@ -150,6 +155,7 @@ pgqrs_heartbeat_add(Oid workers, int64 worker_id, TimestampTz now, TimestampTz w
 	{
 		slot->called = now;
 		slot->written = written;
+		slot->session = session;
 		SpinLockRelease(&slot->mutex);
 	}
 	LWLockRelease(shared->lock);
@@ -167,6 +173,19 @@ pgqrs_heartbeat_last(Oid workers, int64 worker_id)
 	called = slot->called;
 	SpinLockRelease(&slot->mutex);
 	return called;
+}
+
+int
+pgqrs_heartbeat_pid(Oid workers, int64 worker_id)
+{
+	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
+	uint32 session;
+
+	if (slot == NULL)
+		return 0;
+	session = slot->session;
+	SpinLockRelease(&slot->mutex);
+	return pgqrs_session_pid(session);
 }
 
 static uint32

@@ -46,4 +46,7 @@ extern uint32 pgqrs_heartbeat_newest_poll(Oid workers, int64 worker_id);
 /* When the worker called last; DT_NOBEGIN if it is not known. */
 extern TimestampTz pgqrs_heartbeat_last(Oid workers, int64 worker_id);
 
+/* The process of the session that called last; 0: it is not known, or has ended. */
+extern int pgqrs_heartbeat_pid(Oid workers, int64 worker_id);
+
 #endif /* PGQRS_HEARTBEATS_H */

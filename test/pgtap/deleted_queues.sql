@@ -102,7 +102,8 @@ SELECT is(pg_temp.answer(replace(call, 'ID', :'success')),
 	CASE name WHEN 'pgqrs_run_crashes' THEN 'NULL' ELSE 'PQ003' END,
 	format('an ended run of a deleted workflow is absent for %s()', name)) FROM calls WHERE of_run AND NOT by_lease;
 SELECT is(pg_temp.answer(replace(replace(call, 'ID', id), 'LEASE', lease)),
-	CASE WHEN name = 'pgqrs_extend_lease' THEN '(f,f)' WHEN by_lease THEN 'PQ006' ELSE 'PQ004' END,
+	CASE WHEN name = 'pgqrs_extend_lease' THEN '(f,f)' WHEN name = 'pgqrs_holder_of' THEN '(,,)'
+		WHEN by_lease THEN 'PQ006' ELSE 'PQ004' END,
 	format('a %s message of a deleted queue is absent for %s()', what, name))
 	FROM calls, (VALUES ('held', :'held', :'held_lease'), ('done', :'done', :'done_lease'),
 		('dead', :'dead', '1')) AS m (what, id, lease) WHERE NOT of_run;

@@ -353,6 +353,8 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT 1 FROM pgqrs_count_messages(1)$$, 'monitor', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_count_runs(1)$$, 'monitor', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_counters_of(1)$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_live_workers(1)$$, 'monitor', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_holder_of(1)$$, 'monitor', '00000', '00000'),
 	($$SELECT * FROM pgqrs_histograms WHERE queue = '{queue}'$$, 'monitor', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_register_worker('another', '{*}')$$, 'work', '00000', '00000'),
 	($$SELECT * FROM pgqrs_heartbeat({own})$$, 'work', '00000', '00000'),

@@ -41,7 +41,7 @@ CREATE TEMP TABLE calls AS
 			'pgqrs_schedule_may_fire', 'pgqrs_queue_name', 'pgqrs_run_crashes', 'pgqrs_role_of',
 				'pgqrs_function_privileges', 'pgqrs_floor_stats', 'pgqrs_elapsed', 'pgqrs_old_sessions',
 				'pgqrs_background_stats', 'pgqrs_count_messages', 'pgqrs_count_runs', 'pgqrs_counters_of',
-				'pgqrs_next_firings',
+				'pgqrs_live_workers', 'pgqrs_holder_of', 'pgqrs_next_firings',
 				'pgqrs_verify', 'pgqrs_below_floors', 'pgqrs_why')
 		AND proname NOT LIKE 'pgqrs\_report%' AND proname NOT LIKE 'pgqrs\_html%';
 SELECT cmp_ok(count(*), '>=', 35::bigint, 'the test calls at least 35 functions that write') FROM calls;

@@ -1,0 +1,39 @@
+/*
+ * sessions.h
+ *	  Sessions: which backend calls for a worker, or claims without one.
+ */
+#ifndef PGQRS_SESSIONS_H
+#define PGQRS_SESSIONS_H
+
+#include "postgres.h"
+
+#include "base/shmem_module.h"
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+extern const PgqrsShmemModule pgqrs_sessions_shmem;
+
+/* The number of this session, greater than 0; 0: not preloaded. */
+extern uint32 pgqrs_session_number(void);
+
+/* The process of a session of this database; 0: it has ended. */
+extern int pgqrs_session_pid(uint32 number);
+
+/*
+ * The lease of a claim without a worker, made of a random one, which tells the
+ * session; random to all but this server.  pid: 0 if it is not known, or has ended.
+ */
+extern int64 pgqrs_session_mark_lease(int64 lease, int64 message_id);
+extern int pgqrs_session_pid_of_lease(int64 lease, int64 message_id,
+									  TimestampTz claimed_at);
+
+/*
+ * This session claims without a worker from a queue or pattern, until then, as the
+ * current role.
+ */
+extern void pgqrs_session_serves(const char *queue, TimestampTz until);
+
+/* The role of each session that serves the queue so; it may not claim from it. */
+extern List *pgqrs_sessions_serving(const char *queue);
+
+#endif /* PGQRS_SESSIONS_H */
