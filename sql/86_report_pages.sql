@@ -86,7 +86,7 @@ BEGIN ATOMIC
 				('{rerun}', 3, 'input', 'input', 'json', false),
 				('{pause_queue,resume_queue,replay_queue}', 1, 'queue', 'queue', 'text', true),
 				('{trigger_schedule,enable_schedule}', 1, 'name', 'name', 'text', true),
-				('{enable_schedule}', 2, 'enabled', 'enabled', 'text', true),
+				('{enable_schedule}', 2, 'enabled', 'enabled', 'boolean', true),
 				('{cancel_runs,replay_runs,rerun_runs}', 1, 'workflow', 'workflow', 'text', true),
 				('{cancel_runs,replay_runs,rerun_runs}', 2, 'status', 'status', 'text', false),
 				('{cancel_runs,replay_runs,rerun_runs}', 3, 'tags', 'tags', 'tags', false),
@@ -460,12 +460,13 @@ COMMENT ON FUNCTION @extschema@.pgqrs_html_dead(jsonb, text) IS 'The page of dea
 CREATE FUNCTION @extschema@.pgqrs_html_statement(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-	SELECT pg_catalog.format('SELECT * FROM %s(%s)', f.function,
+	SELECT pg_catalog.format('SELECT * FROM %s.%s(%s)', '@extschema@', f.function,
 		pg_catalog.string_agg(pg_catalog.format('%s => %s', f.argument, CASE f.kind
 			WHEN 'number' THEN f.value::bigint::text
-			WHEN 'json' THEN pg_catalog.quote_literal(f.value::jsonb::text)
-			WHEN 'tags' THEN pg_catalog.quote_literal(@extschema@.pgqrs_html_tags(f.value)::text)
-			WHEN 'time' THEN pg_catalog.quote_literal(f.value::timestamptz::text)
+			WHEN 'boolean' THEN f.value::boolean::text
+			WHEN 'json' THEN pg_catalog.quote_literal(f.value::jsonb::text) || '::jsonb'
+			WHEN 'tags' THEN pg_catalog.quote_literal(@extschema@.pgqrs_html_tags(f.value)::text) || '::jsonb'
+			WHEN 'time' THEN pg_catalog.quote_literal(pg_catalog.to_jsonb(f.value::timestamptz) #>> '{}') || '::timestamptz'
 			ELSE pg_catalog.quote_literal(f.value) END), ', ' ORDER BY f.place) FILTER (WHERE f.value <> ''))
 	FROM (
 		SELECT f.*, parameters ->> f.field AS value FROM @extschema@.pgqrs_html_fields(parameters ->> 'action') AS f
@@ -474,7 +475,7 @@ BEGIN ATOMIC
 	HAVING pg_catalog.bool_and(NOT f.is_required OR COALESCE(f.value, '') <> '');
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_statement(jsonb) IS
-'The statement of SQL of an action; NULL if a field is missing or the current role may not call its function. Errors: as of pgqrs_report_page().';
+'The statement of SQL of an action, which means the same in any session: names with their schema, instants with their offset; NULL if a field is missing or the current role may not call its function. Errors: as of pgqrs_report_page().';
 
 CREATE FUNCTION @extschema@.pgqrs_report_action(parameters jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

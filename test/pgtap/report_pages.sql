@@ -149,24 +149,35 @@ SELECT throws_ok(format('SELECT pgqrs_report_page(%L, %L)', p, a), e, NULL, form
 
 SELECT is(pgqrs_report_action(p), s, 'the form is this SQL: ' || coalesce(s, 'none')) FROM (VALUES
 	('{"action": "cancel", "run": "7", "reason": "it''s \\ over"}'::jsonb,
-		'SELECT * FROM pgqrs_cancel_run(run_id => 7, reason => E''it''''s \\ over'')'),
-	('{"action": "cancel", "run": "7", "reason": ""}', 'SELECT * FROM pgqrs_cancel_run(run_id => 7)'),
-	('{"action": "replay", "message": "7"}', 'SELECT * FROM pgqrs_replay_message(message_id => 7)'),
+		'SELECT * FROM public.pgqrs_cancel_run(run_id => 7, reason => E''it''''s \\ over'')'),
+	('{"action": "cancel", "run": "7", "reason": ""}', 'SELECT * FROM public.pgqrs_cancel_run(run_id => 7)'),
+	('{"action": "replay", "message": "7"}', 'SELECT * FROM public.pgqrs_replay_message(message_id => 7)'),
 	('{"action": "signal", "run": "7", "signal": "go", "payload": "{\"a\":  1}"}',
-		'SELECT * FROM pgqrs_signal(run_id => 7, signal => ''go'', payload => ''{"a": 1}'')'),
-	('{"action": "resume", "run": "7", "step": "s"}', 'SELECT * FROM pgqrs_resume_run(run_id => 7, step_id => ''s'')'),
-	('{"action": "rerun", "run": "7", "from_step": "s"}', 'SELECT * FROM pgqrs_rerun(run_id => 7, from_step => ''s'')'),
+		'SELECT * FROM public.pgqrs_signal(run_id => 7, signal => ''go'', payload => ''{"a": 1}''::jsonb)'),
+	('{"action": "resume", "run": "7", "step": "s"}', 'SELECT * FROM public.pgqrs_resume_run(run_id => 7, step_id => ''s'')'),
+	('{"action": "rerun", "run": "7", "from_step": "s"}', 'SELECT * FROM public.pgqrs_rerun(run_id => 7, from_step => ''s'')'),
 	('{"action": "pause_queue", "queue": "''); DROP TABLE x; --"}',
-		'SELECT * FROM pgqrs_pause_queue(queue => ''''''); DROP TABLE x; --'')'),
+		'SELECT * FROM public.pgqrs_pause_queue(queue => ''''''); DROP TABLE x; --'')'),
 	('{"action": "enable_schedule", "name": "n", "enabled": "true"}',
-		'SELECT * FROM pgqrs_enable_schedule(name => ''n'', enabled => ''true'')'),
+		'SELECT * FROM public.pgqrs_enable_schedule(name => ''n'', enabled => true)'),
 	('{"action": "cancel_runs", "workflow": "nightly_report", "tags": "k=v", "number": "0", "matching": "0"}',
-		'SELECT * FROM pgqrs_cancel_runs(workflow => ''nightly_report'', tags => ''{"k": "v"}'', max_rows => 0)'),
+		'SELECT * FROM public.pgqrs_cancel_runs(workflow => ''nightly_report'', tags => ''{"k": "v"}''::jsonb, max_rows => 0)'),
+	('{"action": "cancel_runs", "workflow": "nightly_report", "tags": "k=v", "after": "2030-02-01 12:00+00",
+		"number": "0", "matching": "0"}', 'SELECT * FROM public.pgqrs_cancel_runs(workflow => ''nightly_report'', '
+			|| 'tags => ''{"k": "v"}''::jsonb, created_after => ''2030-02-01T12:00:00+00:00''::timestamptz, max_rows => 0)'),
 	('{"action": "cancel_runs", "workflow": "nightly_report", "number": "1", "matching": "1"}', NULL),
 	('{"action": "cancel_runs", "workflow": "w", "number": "3", "matching": "4"}', NULL),
 	('{"action": "cancel_runs", "workflow": "w", "matching": "4"}', NULL),
 	('{"action": "cancel_runs", "number": "3", "matching": "3"}', NULL), ('{"action": "cancel"}', NULL),
 	('{"action": "drop", "run": "7"}', NULL), ('{}', NULL)) AS v (p, s);
+SELECT pgqrs_report_action('{"action": "cancel_runs", "workflow": "nightly_report", "tags": "k=v", "number": "0",
+	"after": "2030-02-01", "matching": "0"}') AS statement \gset
+SET search_path = pg_catalog;
+SET datestyle = 'SQL, DMY';
+SELECT changed AS pasted FROM (VALUES (1)) AS v (n) CROSS JOIN LATERAL (:statement) AS c \gset
+RESET search_path;
+RESET datestyle;
+SELECT is(:pasted, 0, 'the SQL can be pasted into a session with another search_path and DateStyle');
 SELECT throws_ok(format('SELECT pgqrs_report_action(%L)', p), e, NULL, 'the form is refused: ' || p)
 	FROM (VALUES ('{"action": "cancel", "run": "7); x"}', '22P02'),
 		('{"action": "signal", "run": "7", "signal": "s", "payload": "{"}', '22P02')) AS v (p, e);

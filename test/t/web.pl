@@ -184,7 +184,7 @@ $answer = post($server, "$cancel&reason=%3Cb%3E+%27x%27&csrf=$secret", headers =
 is($answer->{status}, 200, 'an action of a form is done');
 is(sql("$status_of_run"), 'CANCELLED', 'the action has changed the run');
 is(sql("SELECT cancel_reason FROM pgqrs_get_run($run)"), q{<b> 'x'}, 'the action had the fields of the form');
-like($answer->{body}, qr/SELECT \* FROM pgqrs_cancel_run\(run_id =&gt; $run, reason =&gt; &#39;&lt;b&gt; &#39;&#39;x&#39;&#39;&#39;\)/,
+like($answer->{body}, qr/SELECT \* FROM public.pgqrs_cancel_run\(run_id =&gt; $run, reason =&gt; &#39;&lt;b&gt; &#39;&#39;x&#39;&#39;&#39;\)/,
 	'the answer shows the SQL that was run');
 like($answer->{body}, qr/pgqrs_cancel_run: CANCELLED/, 'the answer shows the result');
 $answer = post($server, "action=cancel&run=99999999&csrf=$secret");
