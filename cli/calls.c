@@ -20,20 +20,9 @@ want_json(void)
 static PGresult *
 call_with_arguments(char **arguments, const char *sql)
 {
-	const char *values[16] = {NULL};
-	int count = 0;
+	const char *values[MAX_VALUES];
+	int count = add_values(values, 0, arguments);
 
-	for (const char *shown = current_subcommand->arguments; *shown; count++)
-	{
-		values[count] = *arguments ? read_input(*arguments++) : NULL;
-		shown += strcspn(shown, " ");
-		shown += strspn(shown, " ");
-	}
-	for (const Option *o = current_options; strcmp(o->name, "dbname") != 0; o++)
-	{
-		if (strcmp(o->name, "format") != 0)
-			values[count++] = option_value(o->name);
-	}
 	return call(sql, count, values);
 }
 

@@ -252,6 +252,50 @@ has_succeeded(const PGresult *result)
 		PQresultStatus(result) == PGRES_COMMAND_OK;
 }
 
+/* Whether the last error of call_repeated() is one of what goes before. */
+bool is_error_before;
+
+/*
+ * Executes SQL, with the search_path of the role, and then a call, whose last
+ * parameter becomes the value that the SQL ends with.  Both commit together if
+ * the call answers true.
+ */
+static PGresult *
+execute_after(const char *before, const char *sql, int nparams,
+			  const char *const *values)
+{
+	PGresult *first = PQexec(connection,
+							 psprintf("BEGIN; SET LOCAL search_path TO DEFAULT; %s",
+									  before));
+	PGresult *result = first;
+	int row = PQntuples(first) - 1;
+	const char *last[MAX_VALUES];
+
+	is_error_before = !has_succeeded(first);
+	if (!is_error_before)
+	{
+		memcpy(last, values, nparams * sizeof(*values));
+		last[nparams - 1] = row < 0 || PQgetisnull(first, row, 0) ?
+			NULL :
+			PQgetvalue(first, row, 0);
+		PQclear(PQexec(connection, setup_sql));
+		/* on this connection and no other one: it has the transaction */
+		result = PQexecParams(connection, sql, nparams, NULL, last, NULL, NULL, 0);
+	}
+	if (has_succeeded(result) && strcmp(PQgetvalue(result, 0, 0), "t") == 0)
+	{
+		PGresult *commit = PQexec(connection, "COMMIT");
+
+		if (has_succeeded(commit))
+			return result;
+		is_error_before = true;
+		result = commit;
+	}
+	if (PQtransactionStatus(connection) != PQTRANS_IDLE)
+		PQclear(PQexec(connection, "ROLLBACK"));
+	return result;
+}
+
 /* Calls a function; an error ends the program. */
 PGresult *
 call(const char *sql, int nparams, const char *const *values)
@@ -266,12 +310,14 @@ call(const char *sql, int nparams, const char *const *values)
 /*
  * Calls a function that may be called again under the same lease, until the
  * server answers, for RETRY_SECONDS at most: a server that restarts is waited
- * for.  Any other error is returned.
+ * for.  Any other error is returned.  What goes before, unless NULL, is SQL that
+ * commits with the call.
  */
 #define RETRY_SECONDS 60
 
 PGresult *
-call_repeated(const char *sql, int nparams, const char *const *values)
+call_repeated(const char *before, const char *sql, int nparams,
+			  const char *const *values)
 {
 	PQExpBufferData message;
 	int64 pause = 50000;
@@ -284,7 +330,9 @@ call_repeated(const char *sql, int nparams, const char *const *values)
 
 		if (code == 0)
 		{
-			PGresult *result = execute(sql, nparams, values);
+			PGresult *result = before ?
+				execute_after(before, sql, nparams, values) :
+				execute(sql, nparams, values);
 
 			if (has_succeeded(result) || !is_transient(sqlstate_of(result)))
 			{

@@ -11,19 +11,50 @@
 
 /*
  * How many arguments there are follows from how they are shown.  An option is
- * its name and, as it may be, /letter and =VALUE.  Where a sub-command is
- * one call, its parameters are the arguments and then the options.
+ * its name and, as it may be, /letter and =VALUE, with dots if all its values
+ * count and not the last one only.  Where a sub-command is one call, its
+ * parameters are the run and its lease, if it acts in a command, the arguments,
+ * and the options but those for its output.
  */
 static const Subcommand subcommands[] = {
 	{"work", "", "run a command for each message and run",
-	 "queue/q=NAME exec/x=COMMAND concurrency/j=N grace/g=SECONDS name/n=NAME until-empty verbose/v",
+	 "queue/q=NAME... exec/x=COMMAND concurrency/j=N grace/g=SECONDS name/n=NAME until-empty verbose/v",
 	 work_main},
 	{"step", "ID -- COMMAND...", "in a command: run it once, print its output",
-	 "text/t optional/o max-attempts=N retry-after=INTERVAL", step_main},
+	 "text/t sql optional/o max-attempts=N retry-after=INTERVAL", step_main},
 	{"sleep", "ID [DURATION]", "in a command: sleep without a lease",
-	 "until=TIME", sleep_main},
+	 "until=TIME", act_main,
+	 "SELECT s, NULL, NULL, NULL FROM pgqrs_sleep($1, $2, $3, $4, $5) AS s"},
 	{"wait-signal", "ID [SIGNAL]", "in a command: wait for a signal",
-	 "timeout=INTERVAL text/t", wait_signal_main},
+	 "timeout=INTERVAL text/t", act_main,
+	 "SELECT received OR timed_out, CASE WHEN timed_out THEN 'TIMEOUT' END, payload, NULL"
+	 " FROM pgqrs_await_signal($1, $2, $3, coalesce($4, $3), $5)"},
+	{"wait-any", "ID", "in a command: wait for the first of several",
+	 "signal/s=NAME... child/c=ID... timeout=INTERVAL", act_main,
+	 "SELECT ready, NULL, jsonb_build_object('source', source, 'name', name, 'payload', payload), NULL"
+	 " FROM pgqrs_await_any($1, $2, $3, $4, $5, $6)"},
+	{"pause", "ID [REASON]", "in a command: wait until the run is resumed",
+	 "check-after=INTERVAL text/t", act_main,
+	 "SELECT resumed, NULL, output, NULL FROM pgqrs_pause_run($1, $2, $3, $5, $4)"},
+	{"child", "ID [WORKFLOW] [INPUT]", "in a command: run a workflow, print its output",
+	 "start/s key/k=KEY delay=INTERVAL priority=N timeout=INTERVAL tags=JSON headers=JSON on-parent-end=WHAT text/t",
+	 act_main,
+	 "SELECT (c ->> 'done')::boolean, c ->> 'status', c -> 'output', c -> 'error' FROM (SELECT"
+	 " CASE WHEN $4::text IS NOT NULL THEN pgqrs_start_child($1, $2, $3, $4, $5, $7, delay => $8, priority => $9,"
+	 " timeout => $10, tags => $11, headers => $12, on_parent_end => $13) END,"
+	 " CASE WHEN $6 THEN '{\"done\": true}' ELSE to_jsonb(pgqrs_await_child($1, $2, $3)) END AS c OFFSET 0) AS a"},
+	{"children", "ID WORKFLOW INPUTS", "in a command: run a workflow for each input",
+	 "priority=N timeout=INTERVAL tags=JSON on-parent-end=WHAT", act_main,
+	 "SELECT (c ->> 'done')::boolean, failed ->> 'status', outputs, failed -> 'error' FROM (SELECT"
+	 " pgqrs_start_children($1, $2, $3, $4, ARRAY(SELECT jsonb_array_elements($5)), priority => $6, timeout => $7,"
+	 " tags => $8, on_parent_end => $9), to_jsonb(pgqrs_await_children($1, $2, $3)) AS c OFFSET 0) AS a,"
+	 " LATERAL (SELECT jsonb_agg(r ORDER BY n) FILTER (WHERE r ->> 'status' <> 'SUCCESS') -> 0,"
+	 " coalesce(jsonb_agg(CASE WHEN (r -> 'truncated')::boolean"
+	 " THEN (SELECT output FROM pgqrs_await_child($1, $2, $3 || '[' || n || ']')) ELSE r -> 'output' END ORDER BY n), '[]')"
+	 " FROM jsonb_array_elements(CASE WHEN (c ->> 'done')::boolean THEN c -> 'results' END)"
+	 " WITH ORDINALITY AS e(r, n)) AS b(failed, outputs)"},
+	{"progress", "VALUE", "in a command: show how far the run is", "", act_main,
+	 "SELECT true, NULL, NULL, NULL FROM pgqrs_set_progress($1, $2, $3)"},
 	{"trigger", "WORKFLOW [INPUT]", "start a run, print its id",
 	 "key/k=KEY delay=INTERVAL run-at=TIME priority=N timeout=INTERVAL tags=JSON headers=JSON on-duplicate=WHAT require-worker",
 	 call_main,
@@ -38,6 +69,8 @@ static const Subcommand subcommands[] = {
 	 "wait/w timeout/t=INTERVAL format/f=FORMAT", result_main},
 	{"signal", "RUN SIGNAL [PAYLOAD]", "send a signal to a run",
 	 "key/k=KEY headers=JSON", call_main, "SELECT pgqrs_signal($1, $2, $3, $4, $5)"},
+	{"resume", "RUN [ID] [OUTPUT]", "end a pause of a run", "", call_main,
+	 "SELECT to_json(pgqrs_resume_run($1, $2, $3))"},
 	{"cancel", "RUN [REASON]", "cancel a run", "", call_main,
 	 "SELECT pgqrs_cancel_run($1, $2)"},
 	{"runs", "[WORKFLOW]", "list runs, newest first",
@@ -208,9 +241,57 @@ option_value(const char *name)
 {
 	const Option *o = current_options;
 
-	while (strcmp(o->name, name) != 0)
+	while (o->name && strcmp(o->name, name) != 0)
 		o++;
 	return o->values.tail ? o->values.tail->val : NULL;
+}
+
+/* Appends to an array literal, which is not closed; NULL is no text. */
+void
+append_element(PQExpBuffer array, const char *text)
+{
+	appendPQExpBufferStr(array, array->len == 0 ? "{" : ",");
+	appendPQExpBufferStr(array, text ? "\"" : "NULL");
+	for (const char *c = text; c && *c; c++)
+	{
+		if (*c == '"' || *c == '\\')
+			appendPQExpBufferChar(array, '\\');
+		appendPQExpBufferChar(array, *c);
+	}
+	if (text)
+		appendPQExpBufferChar(array, '"');
+}
+
+/* All values of an option as an array literal. */
+char *
+option_array(const Option *option)
+{
+	PQExpBuffer array = createPQExpBuffer();
+
+	for (const SimpleStringListCell *c = option->values.head; c; c = c->next)
+		append_element(array, c->val);
+	appendPQExpBufferStr(array, array->len > 0 ? "}" : "{}");
+	return array->data;
+}
+
+/* Appends the parameters of the call that the sub-command is; their number. */
+int
+add_values(const char **values, int count, char **arguments)
+{
+	for (const char *shown = current_subcommand->arguments; *shown; count++)
+	{
+		values[count] = *arguments ? read_input(*arguments++) : NULL;
+		shown += strcspn(shown, " ");
+		shown += strspn(shown, " ");
+	}
+	for (const Option *o = current_options; strcmp(o->name, "dbname") != 0; o++)
+	{
+		if (o->value_name && strstr(o->value_name, "..."))
+			values[count++] = option_array(o);
+		else if (strcmp(o->name, "format") != 0 && strcmp(o->name, "text") != 0)
+			values[count++] = option_value(o->name);
+	}
+	return count;
 }
 
 int

@@ -13,12 +13,13 @@ _pgqrs() {
 
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		words='work step sleep wait-signal trigger enqueue result signal cancel runs run queues dead why replay top report web --help --version'
+		words='work step sleep wait-signal wait-any pause child children progress trigger enqueue result signal resume cancel runs run queues dead why replay top report web --help --version'
 	else
 		case $previous in
 			-q | --queue) words=$(_pgqrs_names) ;;
 			-f | --format) words='json table' ;;
 			-s | --status) words='QUEUED RUNNING PAUSED SUCCESS ERROR CANCELLED' ;;
+			--on-parent-end) words='cancel abandon' ;;
 			--on-duplicate) words='return raise null' ;;
 			-x | --exec)
 				compopt -o default
@@ -28,9 +29,13 @@ _pgqrs() {
 		if [ -z "$words" ]; then
 			case ${COMP_WORDS[1]} in
 				work) words='--queue --exec --concurrency --grace --name --until-empty --verbose' ;;
-				step) words='--text --optional --max-attempts --retry-after' ;;
+				step) words='--text --sql --optional --max-attempts --retry-after' ;;
 				sleep) words='--until' ;;
 				wait-signal) words='--timeout --text' ;;
+				wait-any) words='--signal --child --timeout' ;;
+				pause) words='--check-after --text' ;;
+				child) words='--start --key --delay --priority --timeout --tags --headers --on-parent-end --text' ;;
+				children) words='--priority --timeout --tags --on-parent-end' ;;
 				trigger) words='--key --delay --run-at --priority --timeout --tags --headers --on-duplicate --require-worker' ;;
 				enqueue) words='--key --delay --run-at --priority --headers --on-duplicate' ;;
 				result) words='--wait --timeout --format' ;;

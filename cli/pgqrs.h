@@ -68,16 +68,21 @@ typedef struct Subcommand
 } Subcommand;
 
 #define MAX_OPTIONS 24
+#define MAX_VALUES	16 /* that a call has */
 
 extern const Subcommand *current_subcommand;
 extern Option current_options[MAX_OPTIONS];
 
 extern const char *option_value(const char *name);
 extern int option_number(const char *name, int default_value, int min, int max);
+extern void append_element(PQExpBuffer array, const char *text);
+extern char *option_array(const Option *option);
+extern int add_values(const char **values, int count, char **arguments);
 pg_noreturn extern void usage_error(const char *fmt, ...) pg_attribute_printf(1, 2);
 
 /* connection.c */
 extern long payload_max;
+extern bool is_error_before;
 extern const char *const setup_sql;
 extern const char *const connection_keywords[];
 
@@ -94,7 +99,7 @@ pg_noreturn extern void exit_with_error(const PGresult *result);
 
 extern PGconn *get_connection(void);
 extern PGresult *call(const char *sql, int nparams, const char *const *values);
-extern PGresult *call_repeated(const char *sql, int nparams,
+extern PGresult *call_repeated(const char *before, const char *sql, int nparams,
 							   const char *const *values);
 extern char *read_input(const char *argument);
 
@@ -106,8 +111,7 @@ extern void print_rows(const PGresult *result, const char *title,
 extern int work_main(char **arguments);
 extern void take_lease(void);
 extern int step_main(char **arguments);
-extern int sleep_main(char **arguments);
-extern int wait_signal_main(char **arguments);
+extern int act_main(char **arguments);
 extern int call_main(char **arguments);
 extern int list_main(char **arguments);
 extern int result_main(char **arguments);

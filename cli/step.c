@@ -1,5 +1,6 @@
 /*
- * step.c: the sub-commands for commands of pgqrs work: step, sleep, wait-signal.
+ * step.c: the sub-commands for commands of pgqrs work: step, sleep, wait-signal
+ * and so on.
  *
  * They act under the lease in the environment, which the worker extends.  What
  * they tell the worker through the pipe in PGQRS_NOTICE_FD is that a lease which
@@ -57,11 +58,14 @@ leave(int code)
 
 /* Calls a function under the lease; errors that concern it end the program. */
 static PGresult *
-call_under_lease(const char *sql, int nparams, const char *const *values)
+call_under_lease(const char *before, const char *sql, int nparams,
+				 const char *const *values)
 {
-	PGresult *result = call_repeated(sql, nparams, values);
+	PGresult *result = call_repeated(before, sql, nparams, values);
 	const char *sqlstate = sqlstate_of(result);
 
+	if (before && is_error_before)
+		return result;
 	if (strcmp(sqlstate, "PQ010") == 0)
 		leave(EXIT_CANCELLED);
 	if (is_lease_lost(sqlstate))
@@ -78,31 +82,24 @@ is_true(const PGresult *result, int column)
 	return strcmp(PQgetvalue(result, 0, column), "t") == 0;
 }
 
-/* JSON null is no output. */
 static void
 print_output(const PGresult *result, int column)
 {
-	if (strcmp(PQgetvalue(result, 0, column), "null") != 0)
+	if (!PQgetisnull(result, 0, column))
 		puts(PQgetvalue(result, 0, column));
 }
 
-/* How JSON is printed: a string as text, if $4 asks for that. */
-#define PRINTED(json)                                             \
-	"CASE WHEN $4::boolean AND jsonb_typeof(" json ") = 'string'" \
-	" THEN (" json ") #>> '{}' ELSE (" json ")::text END"
+/* An expression for what is printed of JSON: of null nothing. */
+static const char *
+printed(const char *json)
+{
+	return psprintf(option_value("text") ? "%s #>> '{}'" : "nullif(%s::text, 'null')",
+					json);
+}
 
-#define BEGIN_SQL                                  \
-	"SELECT s.should_execute, s.status, " PRINTED( \
-		"s.output") ", s.error ->> 'message', s.error ->> 'status' FROM pgqrs_step_begin($1, $2, $3) AS s"
 #define FAIL_SQL                                                                                                                                              \
 	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, " ERROR_SQL("$4", "$5", "$11") " || jsonb_build_object('status', $6::int), $7, coalesce($8, " RETRY_SQL( \
 		"$11") "), $9, $10)"
-#define COMPLETE_SQL                                             \
-	"SELECT pgqrs_step_complete($1, $2, $3, v.value), " PRINTED( \
-		"v.value") " FROM (SELECT CASE WHEN $4::boolean THEN to_jsonb($5::text) ELSE $5::text::jsonb END) AS v(value)"
-#define SIGNAL_SQL                                             \
-	"SELECT s.received OR s.timed_out, s.timed_out, " PRINTED( \
-		"s.payload") " FROM pgqrs_await_signal($1, $2, $3, $5, $6) AS s"
 
 static const char *
 boolean(bool value)
@@ -120,9 +117,11 @@ static const char *step_id;
 static bool
 begin_step(int *code)
 {
-	const char *values[] = {run_id, lease, step_id,
-							boolean(option_value("text") != NULL)};
-	PGresult *result = call_under_lease(BEGIN_SQL, 4, values);
+	const char *values[] = {run_id, lease, step_id};
+	const char *sql = psprintf("SELECT should_execute, status, %s, error ->> 'message', error ->> 'status'"
+							   " FROM pgqrs_step_begin($1, $2, $3)",
+							   printed("output"));
+	PGresult *result = call_under_lease(NULL, sql, 3, values);
 
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		exit_with_error(result);
@@ -160,7 +159,7 @@ fail_step(const char *type, const char *message, int status, const char *object)
 	notify_worker(NOTICE_GIVING_UP);
 	for (;;)
 	{
-		result = call_under_lease(FAIL_SQL, 11, values);
+		result = call_under_lease(NULL, FAIL_SQL, 11, values);
 		if (PQresultStatus(result) == PGRES_TUPLES_OK)
 			break;
 		if (object == NULL &&
@@ -179,24 +178,30 @@ fail_step(const char *type, const char *message, int status, const char *object)
 	return status;
 }
 
-/* Stores the output, and prints it as it was stored. */
+/*
+ * Stores the output, or what the output as SQL ends with, and prints it as it was
+ * stored.
+ */
 static int
 complete_step(const char *output)
 {
-	const char *values[] = {run_id, lease, step_id,
-							boolean(option_value("text") != NULL), output};
+	bool is_blank = output[strspn(output, " \t\r\n")] == '\0';
+	const char *values[] = {run_id, lease, step_id, is_blank ? NULL : output};
+	const char *sql = psprintf("SELECT pgqrs_step_complete($1, $2, $3, v), %s FROM (SELECT %s) AS s(v)",
+							   printed("v"),
+							   option_value("text") ? "to_jsonb($4::text)" :
+													  "$4::jsonb");
+	bool is_sql = option_value("sql") != NULL;
 	PGresult *result;
 	int code = 0;
 
-	if (output[strspn(output, " \t\r\n")] == '\0')
-		values[4] = NULL;
-	result = call_under_lease(COMPLETE_SQL, 5, values);
+	result = call_under_lease(is_sql ? output : NULL, sql, 4, values);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		const char *sqlstate = sqlstate_of(result);
 		const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
-		if (!is_unstorable(sqlstate))
+		if (!is_unstorable(sqlstate) || (is_sql && is_error_before))
 			return fail_step(sqlstate, text, EXIT_FAILURE, NULL);
 		/* JSON that cannot be stored would not be the next time either */
 		return fail_step("no_json", psprintf("the output is no JSON: %s", text),
@@ -206,7 +211,7 @@ complete_step(const char *output)
 	}
 	if (!is_true(result, 0))
 		(void) begin_step(&code);
-	else if (values[4])
+	else
 		print_output(result, 1);
 	return code;
 }
@@ -271,48 +276,32 @@ step_main(char **arguments)
 }
 
 /*
- * sleep and wait-signal
+ * The other ones are one call each, which answers whether the run goes on, what
+ * the end of a child or wait was, what is to be printed, and the error of a child.
  */
-
-/* A call that may give the lease up; true: it has not, go on. */
-static PGresult *
-call_wait(const char *sql, int nparams, const char *const *values)
+int
+act_main(char **arguments)
 {
+	const char *values[MAX_VALUES] = {run_id, lease};
+	int count = add_values(values, 2, arguments);
+	const char *sql = psprintf("SELECT done, CASE status WHEN 'ERROR' THEN 3 WHEN 'CANCELLED' THEN 4 WHEN 'TIMEOUT' THEN 5 END, %s, error"
+							   " FROM (%s) AS s(done, status, output, error)",
+							   printed("output"), current_subcommand->sql);
 	PGresult *result;
+	int code;
 
 	notify_worker(NOTICE_GIVING_UP);
-	result = call_under_lease(sql, nparams, values);
+	result = call_under_lease(NULL, sql, count, values);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && !is_true(result, 0))
 		leave(EXIT_LEAVE);
 	notify_worker(NOTICE_HELD);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		exit_with_error(result);
-	return result;
-}
-
-int
-sleep_main(char **arguments)
-{
-	const char *values[] = {run_id, lease, arguments[0], arguments[1],
-							option_value("until")};
-
-	call_wait("SELECT pgqrs_sleep($1, $2, $3, $4, $5)", 5, values);
-	return 0;
-}
-
-int
-wait_signal_main(char **arguments)
-{
-	const char *signal = arguments[1] ? arguments[1] : arguments[0];
-	const char *text = boolean(option_value("text") != NULL);
-	const char *values[] = {run_id, lease,	arguments[0],
-							text,	signal, option_value("timeout")};
-	PGresult *result;
-	bool is_timed_out;
-
-	result = call_wait(SIGNAL_SQL, 6, values);
-	is_timed_out = is_true(result, 1);
-	if (!is_timed_out)
+	code = atoi(PQgetvalue(result, 0, 1));
+	if (code == 0)
 		print_output(result, 2);
-	return is_timed_out ? EXIT_NOT_ENDED : 0;
+	/* alone in its line, it is the error of the command, too */
+	if (!PQgetisnull(result, 0, 3))
+		fprintf(stderr, "%s\n", PQgetvalue(result, 0, 3));
+	return code;
 }

@@ -322,22 +322,6 @@ run_loop(void)
 	say_processor_time();
 }
 
-/* Appends to an array literal, which is not closed; NULL is no text. */
-void
-append_element(PQExpBuffer array, const char *text)
-{
-	appendPQExpBufferStr(array, array->len == 0 ? "{" : ",");
-	appendPQExpBufferStr(array, text ? "\"" : "NULL");
-	for (const char *c = text; c && *c; c++)
-	{
-		if (*c == '"' || *c == '\\')
-			appendPQExpBufferChar(array, '\\');
-		appendPQExpBufferChar(array, *c);
-	}
-	if (text)
-		appendPQExpBufferChar(array, '"');
-}
-
 /* The pipe for what sub-commands tell; its number is none that scripts use. */
 static void
 make_notice_pipe(void)
@@ -371,16 +355,11 @@ int
 work_main(char **arguments)
 {
 	static const int stopping[] = {SIGTERM, SIGINT, 0};
-	PQExpBufferData queues;
 
 	if (option_value("queue") == NULL || option_value("exec") == NULL)
 		usage_error("--queue and --exec are needed");
 	worker.argv[2] = pg_strdup(option_value("exec"));
-	initPQExpBuffer(&queues);
-	for (SimpleStringListCell *c = current_options[0].values.head; c; c = c->next)
-		append_element(&queues, c->val);
-	appendPQExpBufferChar(&queues, '}');
-	worker.queues = queues.data;
+	worker.queues = option_array(&current_options[0]);
 	worker.concurrency = option_number("concurrency", 1, 1, 1000);
 	check_file_limit(worker.concurrency);
 	worker.grace = option_number("grace", 10, 0, 86400) * 1000;

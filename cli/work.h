@@ -126,7 +126,6 @@ extern volatile sig_atomic_t stop_signals;
 
 extern bool is_draining(void);
 extern bool is_past_grace(void);
-extern void append_element(PQExpBuffer array, const char *text);
 
 /* job.c */
 extern void make_job(const PGresult *rows, int row);

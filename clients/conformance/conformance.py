@@ -533,8 +533,11 @@ class Suite:
             return f'the driver has no {", ".join(sorted(lacks))}'
         for operation in sorted(has & self.lacks['operations'].keys()):
             return f'{operation}: {self.lacks["operations"][operation]}'
-        if case.name in self.lacks['cases']:
-            return self.lacks['cases'][case.name]
+        lack = self.lacks['cases'].get(case.name)
+        if isinstance(lack, str):
+            return lack
+        if lack:
+            case.expect = {**case.expect, **lack['expect']}
         if case.restarts and not self.options.restart:
             return 'no --restart'
         if case.requires == 'deliver':

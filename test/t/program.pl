@@ -126,6 +126,9 @@ case $what in
 	'"no json"') pgqrs step a -- echo no ;;
 	'"optional"') pgqrs step --optional --max-attempts 1 a -- sh -c 'exit 7' || echo $? ;;
 	'"step retried"') pgqrs step a -- sh -c 'echo x >> "$TEST_DIR/tries"; [ $(wc -l < "$TEST_DIR/tries") = 2 ]'; echo "$?" ;;
+	1 | 2) echo "$what" ;;
+	'"family"') exec "$TEST_DIR/family" ;;
+	'"sad family"') pgqrs child kid leaf '"for good"' ;;
 	'"no signal"') pgqrs wait-signal s --timeout '1 ms'; echo $? ;;
 	*) exec true ;;
 esac
@@ -139,9 +142,20 @@ pgqrs sleep nap '1 ms' || { code=$?; pgqrs step after -- true || code="$code $?"
 signal=$(pgqrs wait-signal approved)
 pgqrs step last -- echo "{\"word\": \"$word\", \"signal\": $signal}"
 SH
-chmod 0755, "$dir/command", "$dir/script";
+append_to_file("$dir/family", "#!/bin/sh -e\n" . <<'SH');
+pgqrs progress '"half"'
+pgqrs child --start kid leaf 1
+first=$(pgqrs wait-any first --signal stop --child kid)
+kids=$(pgqrs children kids leaf '[2, 1]')
+code=0; pgqrs child bad leaf '"for good"' || code=$?
+[ $code = 79 ] && exit
+note=$(pgqrs pause note '"why"' --text)
+row=$(pgqrs step write --sql -- echo "INSERT INTO written SELECT $PGQRS_RUN_ID RETURNING 7")
+echo "{\"first\": $first, \"kids\": $kids, \"kid\": $(pgqrs child kid), \"code\": $code, \"note\": \"$note\", \"row\": $row}"
+SH
+chmod 0755, "$dir/command", "$dir/script", "$dir/family";
 
-sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_queue('null'), pgqrs_create_workflow('stubborn'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
+sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_queue('null'), pgqrs_create_workflow('stubborn'), pgqrs_create_workflow('leaf'), pgqrs_create_workflow('wf', max_attempts => 2, initial_interval => '1 ms', jitter => 0)});
 
 #
 # Usage
@@ -149,7 +163,7 @@ sql(q{SELECT pgqrs_create_queue('q'), pgqrs_create_queue('large'), pgqrs_create_
 
 is(pgqrs('--help'), 0, 'there is help');
 my @subcommands = ($out =~ s/.*Sub-commands:\n//sr) =~ /^  ([a-z-]+) /mg;
-is(scalar @subcommands, 18, 'which names each sub-command');
+is(scalar @subcommands, 24, 'which names each sub-command');
 is(printed('--version'), 'pgqrs ' . sql('SELECT pgqrs_version()'), 'the version is that of the extension');
 
 my $share = $node->config_data('--bindir') . '/../share';
@@ -174,7 +188,7 @@ for my $name (@subcommands)
 	}
 }
 is("@missing", '', 'completion and page have each sub-command and each option');
-is(`bash -c '. "$FindBin::Bin/../../cli/pgqrs.bash"; COMP_WORDS=(pgqrs re) COMP_CWORD=1; _pgqrs; echo "\${COMPREPLY[*]}"'`, "result replay report\n",
+is(`bash -c '. "$FindBin::Bin/../../cli/pgqrs.bash"; COMP_WORDS=(pgqrs re) COMP_CWORD=1; _pgqrs; echo "\${COMPREPLY[*]}"'`, "result resume replay report\n",
 	'bash completes sub-commands');
 
 is(pgqrs(), 64, 'without a sub-command it is used wrongly');
@@ -197,7 +211,7 @@ like($err, qr/PQ002: workflow "nothing" does not exist/, 'with its SQLSTATE');
 # Each end of a command
 #
 
-my $main = start_worker('-q', 'q', '-q', 'wf', '-j', '4', '--grace', '60', '--exec', "exec $dir/command");
+my $main = start_worker('-q', 'q', '-q', 'wf', '-q', 'leaf', '-j', '4', '--grace', '60', '--exec', "exec $dir/command");
 
 # Triggers a run and waits for its end; the exit code of result.
 sub result_of
@@ -293,6 +307,19 @@ is(slurp_file("$dir/parked"), "79 79\n", 'a sub-command that gave the lease up e
 my $shown = json('run', $run, '--format', 'json');
 is(join(' ', map { "$_->{step_id}:$_->{status}" } grep { $_->{kind} eq 'FUNCTION' } @{ $shown->{steps} }),
 	'word:SUCCESS number:SUCCESS nothing:SUCCESS last:SUCCESS', 'run shows its steps');
+
+# Children, a pause, and SQL that commits with its step.
+sql('CREATE TABLE written (run_id bigint)');
+$run = printed('trigger', 'wf', '"family"');
+ok($node->poll_query_until('postgres', "SELECT waiting_for = 'pause note' AND progress = '\"half\"' FROM pgqrs_get_run($run)"),
+	'a script has children, shows how far it is, and pauses');
+is(printed('resume', $run, 'note', '"well done"'), 'true', 'it is resumed');
+is(pgqrs('result', '--wait', $run), 0, 'and goes on');
+is($out, '{"kid": 1, "row": 7, "code": 3, "kids": [2, 1], "note": "well done", "first": {"name": "kid", "source": "child",'
+	  . ' "payload": {"error": null, "output": 1, "status": "SUCCESS"}}}', 'with what each sub-command has printed');
+is(sql("SELECT count(*) FROM written WHERE run_id = $run"), '1', 'what a step writes as SQL is there once');
+($code, $run) = result_of('sad family');
+is(state_of($run), 'ERROR|3|exit_65', 'the error of a child is that of its parent');
 
 ($code, $run) = result_of('long id');
 is(state_of($run), 'ERROR|1|exit_65', 'a step id over 255 bytes is refused for good');
@@ -458,7 +485,7 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'mails', 'many', 'nothing there', 'null', 'patient', 'q', 'stubborn', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'leaf', 'mails', 'many', 'nothing there', 'null', 'patient', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
 is(json('why', 'mails', '-f', 'json')->[0]{reason}, 'no worker', 'why tells the reason why a queue stands still');

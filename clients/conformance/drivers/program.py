@@ -19,7 +19,8 @@ from script import Script
 
 LEAVE, CANCELLED = 79, 80
 PYTHON = [sys.executable, '-S', '-E', __file__]    # which starts sooner
-KINDS = {('wait-signal', 5): 'timeout', ('result', 3): 'run_failed', ('result', 4): 'run_cancelled', ('result', 5): 'wait_timeout'}
+KINDS = {('wait-signal', 5): 'timeout', **{(name, code): 'child_failed' for name in ('child', 'children') for code in (3, 4)},
+         ('result', 3): 'run_failed', ('result', 4): 'run_cancelled', ('result', 5): 'wait_timeout'}
 
 
 class Failed(Exception):
@@ -82,12 +83,14 @@ class Handler(Script):
             sys.exit(LEAVE)
         state = re.search(rb'error: ([0-9A-Z]{5}): ', ended.stderr)
         raise Failed(ended.returncode, 'cancelled' if ended.returncode == CANCELLED else 'step_failed' if name == 'step' else
-                     KINDS.get((name, ended.returncode)) or (state and state[1].decode()), ended.stdout)
+                     KINDS.get((name, ended.returncode)) or (state and state[1].decode()),
+                     ended.stdout if name == 'result' else ended.stderr.splitlines()[-1] if ended.stderr else None)
 
     @staticmethod
     def options(op, *names):
         """Options of a sub-command."""
-        given = {**op.get('options', {}), **{name: op[name] for name in names if name in op}}
+        given = {{'idempotency_key': 'key'}.get(name, name): value for name, value in op.get('options', {}).items()}
+        given = {**given, **{name: op[name] for name in names if name in op}}
         return [f'--{name.replace("_", "-")}' if v is True else
                 f'--{name.replace("_", "-")}={v if isinstance(v, (str, int)) else json.dumps(v)}' for name, v in given.items()]
 
@@ -98,14 +101,20 @@ class Handler(Script):
             raise Failed(CANCELLED, 'cancelled')
 
     def do_step(self, op):
-        self.meet_undo(op['step'])
+        return self.step(op, op['step'])
+
+    def do_transaction(self, op):
+        return self.step(op, op['transaction'], '--sql')
+
+    def step(self, op, step, *options):
+        self.meet_undo(step)
         after = op.get('error', {}).get('after')
-        options = [*(['--optional'] if self.is_caught else []), *([f'--retry-after={after} s'] if after else []),
+        options = [*options, *(['--optional'] if self.is_caught else []), *([f'--retry-after={after} s'] if after else []),
                    *([f"--max-attempts={op['max_attempts']}"] if 'max_attempts' in op else [])]
         with tempfile.NamedTemporaryFile('w', dir=self.dir, encoding='utf-8') as file:    # longer than an argument may be
             json.dump({**op, 'return': self.value(op.get('return'))}, file)
             file.flush()
-            return self.pgqrs('step', *options, '--', op['step'], *PYTHON, '--body', self.path, self.worker, file.name)
+            return self.pgqrs('step', *options, '--', step, *PYTHON, '--body', self.path, self.worker, file.name)
 
     def do_body(self, op):
         return self.body(op, op['body'])
@@ -118,6 +127,34 @@ class Handler(Script):
         self.meet_undo(op['id'])
         timeout = [f"--timeout={op['timeout']} s"] if op.get('timeout') is not None else []
         return self.pgqrs('wait-signal', *timeout, '--', op['id'], op['receive'])
+
+    def do_pause(self, op):
+        self.meet_undo(op['pause'])
+        after = [f"--check-after={op['check_after']} s"] if 'check_after' in op else []
+        return self.pgqrs('pause', *after, '--', op['pause'], *([json.dumps(self.value(op['reason']))] if 'reason' in op else []))
+
+    def do_child(self, op, *options):
+        self.meet_undo(op['id'])
+        return self.pgqrs('child', *options, *self.options(op), '--', op['id'], op['child'], json.dumps(self.value(op.get('input'))))
+
+    def do_start_child(self, op):
+        return self.do_child({**op, 'child': op['start_child']}, '--start')
+
+    def do_result_of(self, op):
+        return self.pgqrs('child', '--', op['result_of'])
+
+    def do_children(self, op):
+        self.meet_undo(op['id'])
+        return self.pgqrs('children', *self.options(op), '--', op['id'], op['children'], json.dumps(self.value(op['inputs'])))
+
+    def do_await_any(self, op):
+        self.meet_undo(op['await_any'])
+        names = [f'--{kind}={name}' for kind in ('signal', 'child') for name in op.get({'signal': 'signals', 'child': 'children'}[kind], [])]
+        timeout = [f"--timeout={op['timeout']} s"] if 'timeout' in op else []
+        return self.pgqrs('wait-any', *names, *timeout, '--', op['await_any'])
+
+    def do_progress(self, op):
+        self.pgqrs('progress', json.dumps(self.value(op['progress'])))
 
     @staticmethod
     def do_check(op):
@@ -151,6 +188,9 @@ class Handler(Script):
             self.is_caught = before
             if e.kind == 'run_failed':
                 self.variables[op.get('as')] = json.loads(e.error)['error']
+            elif e.kind == 'child_failed':
+                error = json.loads(e.error)
+                self.variables[op.get('as')] = {**error, 'status': 'ERROR' if e.code == 3 else 'CANCELLED', 'error': error}
             elif e.kind == 'step_failed':
                 steps = self.pgqrs('run', self.id, '--format=json')['steps']
                 self.variables[op.get('as')] = [step['error'] for step in steps if step['status'] == 'ERROR'][-1]
@@ -188,6 +228,18 @@ class Handler(Script):
         return self.pgqrs('enqueue', *self.options(op, 'key'), '--', op['enqueue'], json.dumps(self.value(op.get('payload'))))
 
 
+def literal(value):
+    return "'" + value.replace("'", "''") + "'"
+
+
+def statements(handler, op, output):
+    """What a transaction does, as SQL."""
+    sql = [f"INSERT INTO effects (id, name) VALUES ({handler.id}, {literal(op['transaction'])})", op.get('sql', '')]
+    if 'start' in op:
+        sql.append(f"SELECT pgqrs_trigger({literal(op['start']['start'])}, {literal(json.dumps(op['start'].get('input')))})")
+    return ';\n'.join([*sql, f'SELECT {literal(json.dumps(output))}'])
+
+
 def main():
     if sys.argv[1] == '--handler':
         handler = Handler(*sys.argv[2:])
@@ -196,11 +248,14 @@ def main():
     elif sys.argv[1] == '--body':
         with open(sys.argv[4], encoding='utf-8') as file:
             op = json.load(file)
+        handler = Handler(*sys.argv[2:4])
         try:
-            output = Handler(*sys.argv[2:4]).body(op, op['step'])
+            output = handler.body(op, op.get('step') or op['transaction'])
         except Failed as e:
             sys.exit(e.code)
-        if output is not None:
+        if 'transaction' in op:
+            print(statements(handler, op, output))
+        elif output is not None:
             print(json.dumps(output))
     else:
         with open(sys.argv[1], encoding='utf-8') as file:
