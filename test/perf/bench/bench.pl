@@ -403,10 +403,12 @@ push @workloads, {
 	],
 },
 {
-	id => 'wakeups', title => 'Python: a message wakes a poll', clients => [4],
+	id => 'wakeups', title => 'Python: one session wakes another, 200 times a second at most', clients => [4],
 	contenders => [
-		python_ours(id => 'python', label => 'pgqrs_enqueue to the answer of pgqrs_poll', workload => 'wakeups',
-			prepare => \&empty_pgqrs, fixed_clients => 1),
+		map { my ($id, $label) = @$_; python_ours(id => $id, label => $label, workload => $id, prepare => \&empty_pgqrs, fixed_clients => 1) }
+		  [ 'poll', 'pgqrs_enqueue to the answer of pgqrs_poll, which has claimed the message' ],
+		[ 'listen', 'pg_notify to the notification' ],
+		[ 'lock', 'pg_advisory_unlock to the answer of pg_advisory_lock' ],
 	],
 },
 {
@@ -661,7 +663,9 @@ sub requirements
 		{ text => 'workflow through the client for TypeScript ÷ DBOS', min => 5, values => rate_of('cycle', 'node_client', 'dbos') },
 		{ text => 'workflow, 4 statements ÷ DBOS, 32 in flight', values => rate_of('cycle', 'pgqrs', 'dbos_32') },
 		{ text => 'workflow, Python client ÷ the same calls by hand', min => 0.7, values => rate_of('cycle', 'python', 'python_hand') },
-		{ text => 'a message wakes a poll, in Python: p50', max => 1, unit => 'ms', values => [ map { $_->{p50} } @{ runs('wakeups', 'python') } ] },
+		{ text => 'a message wakes a poll, in Python: p50', max => 1, unit => 'ms', values => [ map { $_->{p50} } @{ runs('wakeups', 'poll') } ] },
+		(map { my ($id, $text) = @$_; +{ text => "a message wakes a poll, in Python ÷ $text: p50", values => [ ratios(runs('wakeups', 'poll'), runs('wakeups', $id), 'p50') ] } }
+			[ 'listen', 'a notification reaches a listener' ], [ 'lock', 'the release of a lock wakes a session' ]),
 		{ text => 'connections of a Python worker with 20 runs at once', max => 6, unit => 'connections', values => [ map { $_->{connections} } @{ runs('connections', 'python') } ] },
 		{ text => 'WAL of a workflow, 7 transactions', max => 2_900, unit => 'bytes', values => [ grep { defined } $wal{cycle}{pgqrs_7} ] },
 		{ text => 'WAL of a workflow, 4 statements', max => 2_600, unit => 'bytes', values => [ grep { defined } $wal{cycle}{pgqrs} ] },

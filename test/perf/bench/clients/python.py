@@ -1,6 +1,6 @@
 """The Python client, and the same calls by hand: one line of JSON says how fast that was, as loop.mjs has it.
 
-  python.py hand|worker|wakeups|connections CLIENTS SECONDS
+  python.py hand|worker|poll|listen|lock|connections CLIENTS SECONDS
 """
 import asyncio
 import json
@@ -97,37 +97,64 @@ def worker():
     end()
 
 
-def wakeups():
-    """From before the statement that sends a message to the answer of the poll, on idle connections."""
-    late, over, arrived = [], threading.Event(), threading.Event()
-    with psycopg.connect(autocommit=True) as db, psycopg.connect(autocommit=True) as sender:
-        sender.execute('SET synchronous_commit = off')
-        worker_id = db.execute('SELECT pgqrs_register_worker(%s, %s)', ('bench wakeups', ['bench'])).fetchone()[0]
+def wake(connect):
+    """From before a statement of one connection to the answer of another, which sleeps by then.
+
+    connect(sleeper, waker) returns what is called in turn: prepare, wake, sleep, and clear with the answer of sleep."""
+    late, over, ready, arrived = [], threading.Event(), threading.Event(), threading.Event()
+    with psycopg.connect(autocommit=True) as sleeper, psycopg.connect(autocommit=True) as waker:
+        waker.execute('SET synchronous_commit = off')
+        prepare, wake_up, sleep, clear = connect(sleeper, waker)
         sent = 0.0
 
         def send():
             nonlocal sent
             while not over.is_set():
-                time.sleep(0.005)       # the poll is asleep by then
+                prepare()
+                ready.set()
+                time.sleep(0.005)       # the sleeper is asleep by then
                 sent = time.monotonic()
-                sender.execute('SELECT pgqrs_enqueue(%s, %s)', ('bench', '1'))
+                wake_up()
                 arrived.wait()
                 arrived.clear()
         thread = threading.Thread(target=send)
         thread.start()
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            work = db.execute("CALL pgqrs_poll(%s, '30 s', 1)", (worker_id,)).fetchone()[0]
+        while not over.is_set():
+            ready.wait()
+            ready.clear()
+            answer = sleep()
             now = time.monotonic()
             late.append((now - sent) * 1000)
-            db.execute('SELECT pgqrs_archive_message(%s, %s)', (work[0]['message_id'], work[0]['lease']))
-            if time.monotonic() >= end:
+            clear(answer)
+            if now >= end:
                 over.set()
             arrived.set()
         thread.join()
-        db.execute('SELECT pgqrs_stop_worker(%s)', (worker_id,))
     late.sort()
-    report(rows=len(late), elapsed=SECONDS, p50=late[len(late) // 2], p99=late[int(len(late) * 0.99)])
+    report(rows=len(late), elapsed=SECONDS, p50=late[len(late) // 2], p95=late[int(len(late) * 0.95)], p99=late[int(len(late) * 0.99)])
+
+
+def poll(sleeper, waker):
+    """A message wakes a poll, which claims it."""
+    worker_id = sleeper.execute('SELECT pgqrs_register_worker(%s, %s)', ('bench wakeups', ['bench'])).fetchone()[0]
+    return (lambda: None,
+            lambda: waker.execute('SELECT pgqrs_enqueue(%s, %s)', ('bench', '1')),
+            lambda: sleeper.execute("CALL pgqrs_poll(%s, '30 s', 1)", (worker_id,)).fetchone()[0][0],
+            lambda work: sleeper.execute('SELECT pgqrs_archive_message(%s, %s)', (work['message_id'], work['lease'])))
+
+
+def listen(sleeper, waker):
+    """A notification reaches a session that listens; there is nothing to claim."""
+    sleeper.execute('LISTEN bench')
+    notifies = sleeper.notifies()
+    return (lambda: None, lambda: waker.execute("SELECT pg_notify('bench', '1')"), lambda: next(notifies), lambda answer: None)
+
+
+def lock(sleeper, waker):
+    """The release of a lock wakes a session: a statement, a latch, an answer, and nothing else."""
+    take, release = 'SELECT pg_advisory_lock(1)', 'SELECT pg_advisory_unlock(1)'
+    return (lambda: waker.execute(take), lambda: waker.execute(release), lambda: sleeper.execute(take), lambda answer: sleeper.execute(release))
 
 
 def connections():
@@ -151,4 +178,5 @@ def connections():
     report(rows=20, elapsed=elapsed, connections=most)
 
 
-{'hand': hand, 'worker': worker, 'wakeups': wakeups, 'connections': connections}[sys.argv[1]]()
+WORKLOADS = {'hand': hand, 'worker': worker, 'connections': connections, **{f.__name__: lambda f=f: wake(f) for f in (poll, listen, lock)}}
+WORKLOADS[sys.argv[1]]()
