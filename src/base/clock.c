@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 
+#include "base/compat.h"
 #include "base/guc.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
@@ -421,7 +422,7 @@ pgqrs_duration(const Interval *interval, const char *name)
 {
 	int64 usec;
 
-	if (interval->month != 0)
+	if (interval->month != 0 && !INTERVAL_NOT_FINITE(interval))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" has months or years", name),

@@ -27,6 +27,7 @@
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -274,6 +275,11 @@ pgqrs_wait_event(uint32 *event, const char *name)
 	PG_MODULE_MAGIC_EXT(.name = "pgqrs", .version = PGQRS_VERSION)
 #else
 #define PGQRS_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+/* 17: infinite intervals, which have the most or least months */
+#ifndef INTERVAL_NOT_FINITE
+#define INTERVAL_NOT_FINITE(interval) false
 #endif
 
 /*

@@ -161,6 +161,13 @@ INSERT INTO bad SELECT kind, quote_literal(value), '22023'
 	FROM unnest('{duration,required duration,lease time}'::text[]) kind,
 	unnest('{-1 us,-1 day,1 day -25 h,1 month,1 year,-1 month,1 month -30 days,1000 years,366001 days,2147483647 '
 		'days,2147483647 days 2000000000 h,-2147483648 days,213503983 days,-213503982 days}'::text[]) value;
+SELECT current_setting('server_version_num')::int >= 170000 AS has_infinity \gset
+\if :has_infinity
+INSERT INTO bad SELECT kind, quote_literal(value), '22023'
+	FROM unnest('{duration,required duration,lease time}'::text[]) kind, unnest('{infinity,-infinity}'::text[]) value;
+SELECT throws_ok($$SELECT pgqrs_create_queue('q', visibility_timeout => 'infinity')$$, '22023',
+	'argument "visibility_timeout" is out of range', 'an infinite duration is no matter of months');
+\endif
 -- Arrays; item: which one the message has to name.
 INSERT INTO bad SELECT kind, v.* FROM (VALUES
 	('payloads', 'jsonb', '1'), ('ids', 'bigint', '1'), ('leases', 'bigint', '1'), ('many headers', 'jsonb',

@@ -270,6 +270,13 @@ is_deeply([ map {
 			my %shown = map { $_ => 1 } ($errors // '') =~ /$code/g;
 			map { "$function $_" } grep { !$shown{$_} } @{ unique(($raised // '') =~ /$code/g) }
 		} sort keys %entries ], [], 'the entry of each function names the errors of its COMMENT');
+is_deeply([ map {
+			my $function = $_;
+			my ($errors) = $entries{$function} =~ /^Errors: (.*?)^$/ms;
+			my %named = map { $_ => 1 } $comments{$function} =~ /$code/g;
+			map { "$function $_" } grep { !$named{$_} } @{ unique(($errors // '') =~ /$code/g) }
+		} grep { ($comments{$_} // '') !~ /\b[Ee]rrors?:? .*\bpgqrs_\w+\(\)/ } sort keys %entries ], [],
+	'the COMMENT of each function names the errors of its entry, unless they are as those of another');
 
 # Tables of defaults say what the signatures say.
 foreach (['queues', 'pgqrs_create_queue'], ['workflows', 'pgqrs_create_workflow'], ['schedules', 'pgqrs_schedule'])

@@ -429,7 +429,9 @@ class Faults:
     def add(self, kind, what, query):
         with self.lock:
             # one fault, whatever it was called with
-            key = (kind, re.sub(r'".*"', '"..."', re.sub(r"-?\d{2,}", "9", what), flags=re.DOTALL))
+            name, colon, message = what.partition(": ")
+            message = re.sub(r"-?\d{2,}", "9", re.sub(r'".*"', '"..."', message, flags=re.DOTALL))
+            key = (kind, name + colon + message)
             self.seen[key] += 1
             if key not in self.first or len(query) < len(self.first[key]):
                 self.first[key] = query
