@@ -63,8 +63,8 @@ COMMENT ON COLUMN pgqrs_run.started_at IS 'when the run was claimed first';
 COMMENT ON COLUMN pgqrs_run.paused_at IS 'since when a PAUSED run waits';
 COMMENT ON COLUMN pgqrs_run.completed_at IS 'when the run ended; NULL before';
 COMMENT ON COLUMN pgqrs_run.deadline_at IS 'when the run ends in ERROR, unless it has ended before';
-COMMENT ON COLUMN pgqrs_run.cancel_requested_at IS 'when the cancellation was requested';
-COMMENT ON COLUMN pgqrs_run.cancel_reason IS 'the reason given with that request';
+COMMENT ON COLUMN pgqrs_run.cancel_requested_at IS 'when it was asked to stop: by a cancel, or by its deadline if it is undone then';
+COMMENT ON COLUMN pgqrs_run.cancel_reason IS 'the reason given with the cancel';
 COMMENT ON COLUMN pgqrs_run.deleted_at IS 'a deleted run is not listed, but still found by its id';
 COMMENT ON COLUMN pgqrs_run.delete_reason IS 'the reason given with the deletion';
 

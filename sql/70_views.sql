@@ -119,8 +119,8 @@ COMMENT ON COLUMN @extschema@.pgqrs_runs.started_at IS 'when the run was claimed
 COMMENT ON COLUMN @extschema@.pgqrs_runs.paused_at IS 'since when a PAUSED run waits';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.completed_at IS 'when the run ended; NULL before';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.deadline_at IS 'when the run ends in ERROR, unless it has ended before';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_requested_at IS 'when the cancellation was requested';
-COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_reason IS 'the reason given with that request';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_requested_at IS 'when it was asked to stop: by a cancel, or by its deadline if it is undone then';
+COMMENT ON COLUMN @extschema@.pgqrs_runs.cancel_reason IS 'the reason given with the cancel';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.deleted_at IS 'when the run was deleted; NULL unless it was';
 COMMENT ON COLUMN @extschema@.pgqrs_runs.delete_reason IS 'the reason given with the deletion';
 
