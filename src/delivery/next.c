@@ -15,12 +15,15 @@
  */
 #include "delivery/next.h"
 
+#include "access/xact.h"
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/subxact.h"
 #include "delivery/queue_probe.h"
 #include "miscadmin.h"
+#include "queue/lease_limits.h"
 #include "queue/message.h"
+#include "queue/worker_registry.h"
 #include "store/scan.h"
 
 /* Of so many calls of a session, one looks at a queue. */
@@ -172,6 +175,19 @@ receive_claim(void *arg, const PgqrsDelivery *delivery)
 	return start->request->deliver(start->request->arg, delivery);
 }
 
+/*
+ * Another start for the worker holds the limit until it has committed, which
+ * does not mean that the limit is reached.  A transaction that has written
+ * something does not wait: the holder may be waiting for that.
+ */
+static void
+lock_worker_limit(int64 worker_id)
+{
+	if (worker_id != 0 && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		pgqrs_worker_max_concurrent(worker_id) > 0)
+		pgqrs_lease_limit_lock(TABLE_WORKERS, worker_id);
+}
+
 /* A run that existed is not claimed, but the caller is checked all the same. */
 bool
 pgqrs_start(const char *workflow, PgqrsNewRun *r,
@@ -180,6 +196,7 @@ pgqrs_start(const char *workflow, PgqrsNewRun *r,
 	Start start = {.request = request};
 	PgqrsClaimRequest claim = *request;
 
+	lock_worker_limit(request->worker_id);
 	*run_id = pgqrs_run_trigger(workflow, r);
 	claim.queue = workflow;
 	claim.message_id = *run_id;
