@@ -4,13 +4,13 @@ import type pg from 'pg';
 import { Connection, Database, Duration, interval, Queryable, row, Row, rows } from './database.js';
 import { describe, isConnectionLost, PgqrsError, retryOf, typed } from './errors.js';
 import { Handle, SignalOptions } from './handle.js';
-import { Codec, fromJson, Stored, toJson } from './json.js';
-import { backOff } from './lease.js';
+import { Codec, fromJson, parseJson, Stored, toJson } from './json.js';
+import { backOff, Claim } from './lease.js';
 import { Queue, QueueHandler, QueueOptions, SendOptions } from './queue.js';
 import { nameOf } from './run.js';
 import { delivery, Headers, outgoing } from './trace.js';
 import { Worker, WorkerOptions } from './worker.js';
-import { StartOptions, Workflow, WorkflowHandler, WorkflowOptions } from './workflow.js';
+import { ExecuteOptions, StartOptions, Workflow, WorkflowHandler, WorkflowOptions } from './workflow.js';
 
 /** Where messages for operators go. */
 export type Log = Pick<Console, 'info' | 'warn' | 'error'>;
@@ -20,6 +20,8 @@ export interface AppOptions {
 	connection?: Connection;
 	/** The schema of the extension, if search_path does not find it. */
 	schema?: string;
+	/** Whether statements are prepared, true without: false behind a pooler that does not know prepared statements. */
+	prepare?: boolean;
 	/** The application name of the connections, and the name of workers. */
 	name?: string;
 	codec?: Codec;
@@ -52,6 +54,7 @@ interface Schedule {
 
 /** Of a call whose connection was lost, where that does no harm. */
 const TRIES = 8;
+const FOREVER = '10000 days';
 /** Connections of calls, and of those that wait. */
 const MOST = { calls: 10, waits: 100 };
 
@@ -62,6 +65,8 @@ export class App {
 	readonly codec: Codec | undefined;
 	readonly log: Log;
 	readonly database: Database;
+	/** Those that run. */
+	readonly workers = new Set<Worker>();
 	readonly #schedules: Schedule[] = [];
 	readonly #pools = new Map<string, pg.Pool>();
 
@@ -69,7 +74,7 @@ export class App {
 		this.name = options.name;
 		this.codec = options.codec;
 		this.log = options.log ?? console;
-		this.database = new Database(options.connection, options.name, options.schema);
+		this.database = new Database(options.connection, options.name, options.schema, options.prepare ?? true);
 	}
 
 	/** Makes a function the handler of a workflow. */
@@ -135,7 +140,20 @@ export class App {
 
 	/** Triggers a run. */
 	async start<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: StartOptions = {}): Promise<Handle<O>> {
-		return new Handle<O>(this, await this.#send('pgqrs_trigger', [nameOf(workflow), this.encode(input)], options));
+		return new Handle<O>(this, (await this.#send('pgqrs_trigger', [nameOf(workflow), this.encode(input)], options))['pgqrs_trigger']);
+	}
+
+	/**
+	 * Starts a run, works on it in this process if one of its workers has room, and answers its output.  It is a run
+	 * like any other: where this process does not end it, other workers do.
+	 */
+	async execute<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: ExecuteOptions = {}): Promise<Stored<O>> {
+		const name = nameOf(workflow);
+		const worker = [...this.workers].find((candidate) => candidate.serves(name));
+		if (!worker) return (await this.start<I, O>(workflow, input, options)).result({ timeout: FOREVER });
+		const claim = await this.#send('pgqrs_start', [name, this.encode(input), worker.id], options);
+		const output = claim['lease'] == null ? undefined : await worker.begin(claim as Claim);
+		return output === undefined ? new Handle<O>(this, claim['run_id']).result({ timeout: FOREVER }) : (this.decode(parseJson(output)) as Stored<O>);
 	}
 
 	/** A run by its id. */
@@ -150,13 +168,13 @@ export class App {
 		return runId === null ? undefined : new Handle<O>(this, runId);
 	}
 
-	signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
-		return this.#send('pgqrs_signal', [runId, name, this.encode(payload)], options);
+	async signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
+		return (await this.#send('pgqrs_signal', [runId, name, this.encode(payload)], options))['pgqrs_signal'];
 	}
 
 	/** Sends a message and answers its id. */
-	produce(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
-		return this.#send('pgqrs_enqueue', [nameOf(queue), this.encode(payload)], options);
+	async produce(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
+		return (await this.#send('pgqrs_enqueue', [nameOf(queue), this.encode(payload)], options))['pgqrs_enqueue'];
 	}
 
 	/**
@@ -198,10 +216,11 @@ export class App {
 		return this.#run(true, () => row(this.#pool('waits'), this.database.procedure('pgqrs_wait', [runId, timeout])));
 	}
 
-	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }): Promise<number> {
+	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }): Promise<Row> {
 		const { client, key, headers, ...rest } = options;
 		const statement = this.database.select(name, args, { ...rest, idempotencyKey: key, headers: outgoing(headers) });
-		return this.#run(key !== undefined && client === undefined, async () => (await row(client ?? this.#pool('calls'), statement))[name]);
+		if (client) return this.#run(false, () => row(client, { ...statement, name: undefined }));
+		return this.#run(key !== undefined, () => row(this.#pool('calls'), statement));
 	}
 
 	/** A call, repeated on another connection if one is lost and that does no harm. */

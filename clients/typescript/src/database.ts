@@ -13,6 +13,8 @@ export interface Queryable {
 }
 
 export interface Statement {
+	/** Of a prepared statement; absent: it is parsed for this call alone. */
+	name?: string | undefined;
 	text: string;
 	values: unknown[];
 }
@@ -47,12 +49,21 @@ export function interval(duration: Duration | undefined): string | null {
 
 function ignore(): void {}
 
+/** Names of prepared statements.  Their texts are few: functions, with the options that a program uses. */
+const names = new Map<string, string>();
+
+function nameOf(text: string): string {
+	const name = names.get(text) ?? `pgqrs_${names.size}`;
+	names.set(text, name);
+	return name;
+}
+
 /** Pools and clients for a place, and statements for the functions in its schema. */
 export class Database {
 	readonly #config: pg.PoolConfig;
 	readonly #prefix: string;
 
-	constructor(connection: Connection | undefined, name: string | undefined, schema: string | undefined) {
+	constructor(connection: Connection | undefined, name: string | undefined, schema: string | undefined, readonly prepare: boolean) {
 		this.#config = {
 			connectionTimeoutMillis: 10_000,
 			keepAlive: true,
@@ -83,17 +94,27 @@ export class Database {
 			.filter(([, value]) => value !== undefined)
 			.map(([key, value]): [string, unknown] => argument(key, value));
 		const marks = args.map((_, n) => `$${n + 1}`).concat(named.map(([key], n) => `${key} => $${args.length + n + 1}`));
-		return { text: `SELECT * FROM ${this.#prefix}${name}(${marks.join(', ')})`, values: [...args, ...named.map(([, value]) => value)] };
+		return this.#statement(`SELECT * FROM ${this.#prefix}${name}(${marks.join(', ')})`, [...args, ...named.map(([, value]) => value)]);
 	}
 
 	procedure(name: string, args: unknown[]): Statement {
-		return { text: `CALL ${this.#prefix}${name}(${args.map((_, n) => `$${n + 1}`).join(', ')})`, values: args };
+		return this.#statement(`CALL ${this.#prefix}${name}(${args.map((_, n) => `$${n + 1}`).join(', ')})`, args);
+	}
+
+	#statement(text: string, values: unknown[]): Statement {
+		return { name: this.prepare ? nameOf(text) : undefined, text, values };
 	}
 }
 
 /** What a statement answers; its errors as they come from `pg`. */
 export async function rows(on: Queryable, statement: Statement): Promise<Row[]> {
-	return (await on.query({ ...statement, types })).rows;
+	try {
+		return (await on.query({ ...statement, types })).rows;
+	} catch (error) {
+		// An update of the extension has given the function other columns.
+		if ((error as pg.DatabaseError).routine !== 'RevalidateCachedQuery') throw error;
+		return (await on.query({ ...statement, name: undefined, types })).rows;
+	}
 }
 
 export async function row(on: Queryable, statement: Statement): Promise<Row> {

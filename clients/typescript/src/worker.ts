@@ -33,7 +33,8 @@ const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
 interface Task {
 	readonly lease: Lease;
-	readonly done: Promise<void>;
+	/** The output as JSON text, if it has completed a run. */
+	readonly done: Promise<string | undefined>;
 }
 
 export class Worker {
@@ -47,7 +48,7 @@ export class Worker {
 	/** What a poll names: claims whose end has not been told. */
 	readonly #held = new Map<number, Task>();
 	#client: pg.Client | undefined;
-	#id: number | undefined;
+	id: number | undefined;
 	/** Aborts when the worker is to take nothing new. */
 	readonly #draining = new AbortController();
 	/** When what has not ended is given back. */
@@ -71,8 +72,10 @@ export class Worker {
 		for (const signal of signals) process.on(signal, drain);
 		try {
 			await this.#register();
-			if (this.#id !== undefined) await this.#work(false);
+			this.#app.workers.add(this);
+			if (this.id !== undefined) await this.#work(false);
 		} finally {
+			this.#app.workers.delete(this);
 			for (const signal of signals) process.off(signal, drain);
 			await this.#stop();
 		}
@@ -88,6 +91,26 @@ export class Worker {
 		}
 	}
 
+	/** Whether it would take another run of the workflow now. */
+	serves(workflow: string): boolean {
+		return this.id !== undefined && this.#app.workflows.has(workflow) && this.#held.size < this.#concurrency && !this.#draining.signal.aborted;
+	}
+
+	/** Works on a run that was started in its name; its output as JSON text, or undefined if another delivery will end it. */
+	begin(claim: Claim): Promise<string | undefined> {
+		claim.steps = {};
+		const task = this.#begin(claim);
+		// The poll that is asleep does not know the lease.
+		const third = (Number(claim['visible_after']) - Number(claim['enqueued_at'])) / 3;
+		const timer = setInterval(() => void this.#extend(task.lease), third > 0 ? third : 1000);
+		return task.done.finally(() => clearInterval(timer));
+	}
+
+	async #extend({ id, lease }: Lease): Promise<void> {
+		const answer = await this.#app.call('pgqrs_extend_leases', [[id], [lease]]).catch(() => undefined);
+		if (answer) this.#heed(id, !answer['extended'] ? 'gone' : answer['cancel_requested'] ? 'cancel_requested' : 'extended');
+	}
+
 	/** Takes nothing new; the worker ends when what it holds has ended.  The second time: gives that back. */
 	drain(): void {
 		this.#deadline = Date.now() + (this.#draining.signal.aborted ? 0 : this.#grace);
@@ -95,7 +118,7 @@ export class Worker {
 		this.#draining.abort();
 		this.#app.log.info(`pgqrs: ${this.name} drains: ${this.#held.size} to end`);
 		// That ends the poll which is asleep.
-		if (this.#id !== undefined) row(this.#pool, this.#app.database.select('pgqrs_suspend_worker', [this.#id])).catch(() => undefined);
+		if (this.id !== undefined) row(this.#pool, this.#app.database.select('pgqrs_suspend_worker', [this.id])).catch(() => undefined);
 	}
 
 	/** Registers, however long the database is away or cannot be written to. */
@@ -115,8 +138,8 @@ export class Worker {
 					labels: this.#options.labels,
 				})
 			);
-			this.#id = answer['pgqrs_register_worker'];
-			this.#app.log.info(`pgqrs: ${this.name} is worker ${this.#id} for ${this.#queues.join(', ')}`);
+			this.id = answer['pgqrs_register_worker'];
+			this.#app.log.info(`pgqrs: ${this.name} is worker ${this.id} for ${this.#queues.join(', ')}`);
 		});
 	}
 
@@ -124,7 +147,7 @@ export class Worker {
 		const left = [...this.#held.values()];
 		for (const task of left) task.lease.lose('the worker stops');
 		this.#held.clear();
-		if (this.#id !== undefined) await this.#query(this.#app.database.select('pgqrs_stop_worker', [this.#id])).catch(() => undefined);
+		if (this.id !== undefined) await this.#query(this.#app.database.select('pgqrs_stop_worker', [this.id])).catch(() => undefined);
 		this.#disconnect();
 		const ended = this.#pool.end().catch(() => undefined);
 		// A handler that hangs keeps its connection.
@@ -196,7 +219,7 @@ export class Worker {
 	#poll(timeout: number): Promise<Row> {
 		const leases = [...this.#held.values()].map((task) => task.lease);
 		const statement = this.#app.database.procedure('pgqrs_poll', [
-			this.#id,
+			this.id,
 			interval(timeout),
 			this.#draining.signal.aborted ? 0 : this.#concurrency,
 			leases.map((lease) => lease.id),
@@ -212,7 +235,7 @@ export class Worker {
 		if (state === 'gone') this.#held.delete(id);
 	}
 
-	#begin(claim: Claim): void {
+	#begin(claim: Claim): Task {
 		const lease = new Lease(claim, this.#app.database, this.#pool);
 		const done = this.#handle(claim, lease).finally(() => {
 			if (this.#held.get(lease.id) === task) this.#held.delete(lease.id);
@@ -221,40 +244,45 @@ export class Worker {
 		// A delivery proves that the lease of the one before is gone.
 		this.#held.get(lease.id)?.lease.heed('gone');
 		this.#held.set(lease.id, task);
+		return task;
 	}
 
 	/** One delivery, to the end of it. */
-	async #handle(claim: Claim, lease: Lease): Promise<void> {
+	async #handle(claim: Claim, lease: Lease): Promise<string | undefined> {
 		try {
-			await (claim.run_id == null ? this.#handleMessage(claim, lease) : this.#handleRun(claim, lease));
+			return await (claim.run_id == null ? this.#handleMessage(claim, lease) : this.#handleRun(claim, lease));
 		} catch (error) {
-			if (lease.ended) return;
+			if (lease.ended) return undefined;
 			this.#app.log.error(`pgqrs: ${claim.message_id} of ${claim.queue} is given back: ${(error as Error).message}`);
 			await pause(5000, lease.controller.signal);
+			return undefined;
 		} finally {
 			if (lease.left instanceof LeaseLost) this.#app.log.info(`pgqrs: ${claim.message_id} of ${claim.queue} is dropped: ${lease.left.message}`);
 		}
 	}
 
-	async #handleRun(claim: Claim, lease: Lease): Promise<void> {
+	async #handleRun(claim: Claim, lease: Lease): Promise<string | undefined> {
 		const definition = this.#app.workflows.get(claim.queue);
 		if (!definition) return this.#refuse(lease, 'pgqrs_fail_run', `this worker has no handler for workflow "${claim.queue}"`);
 		const codec = this.#app.codec;
 		try {
 			if (claim.cancel_requested && claim.steps_truncated) await this.#loadSteps(claim);
 			const run = new Run(claim, lease, codec);
-			await delivery(run.workflow, run.headers, { 'pgqrs.run_id': run.id, 'pgqrs.attempt': run.attempt }, async () => {
-				const output = await definition.handler(run, fromJson(claim.input ?? null, codec) as never);
-				if (!lease.ended) await lease.end('pgqrs_complete_run', [toJson(output, codec)]);
+			return await delivery(run.workflow, run.headers, { 'pgqrs.run_id': run.id, 'pgqrs.attempt': run.attempt }, async () => {
+				const output = toJson(await definition.handler(run, fromJson(claim.input ?? null, codec) as never), codec);
+				if (lease.ended) return undefined;
+				await lease.end('pgqrs_complete_run', [output]);
+				return output;
 			});
 		} catch (error) {
 			await this.#giveUp(claim, lease, error, async ({ retryable, after }, described) => {
 				await lease.end('pgqrs_fail_run', [described, retryable, interval(after)]);
 			});
+			return undefined;
 		}
 	}
 
-	async #handleMessage(claim: Claim, lease: Lease): Promise<void> {
+	async #handleMessage(claim: Claim, lease: Lease): Promise<undefined> {
 		const definition = this.#app.queues.get(claim.queue);
 		if (!definition) return this.#refuse(lease, 'pgqrs_nack_message', `this worker has no handler for queue "${claim.queue}"`);
 		try {
@@ -270,9 +298,10 @@ export class Worker {
 		}
 	}
 
-	async #refuse(lease: Lease, name: string, message: string): Promise<void> {
+	async #refuse(lease: Lease, name: string, message: string): Promise<undefined> {
 		this.#app.log.error(`pgqrs: ${message}`);
 		await lease.end(name, [JSON.stringify({ type: 'no_handler_registered', message })], { retryable: false });
+		return undefined;
 	}
 
 	/** After an error: the run or message fails, unless its lease was given up or lost before. */

@@ -53,6 +53,8 @@ export interface StartOptions {
 	concurrencyKey?: string;
 }
 
+export type ExecuteOptions = Omit<StartOptions, 'client' | 'delay' | 'runAt'>;
+
 export type WorkflowHandler<I, O> = (run: Run, input: Stored<I>) => O | Promise<O>;
 
 export class Workflow<I, O> {
@@ -65,5 +67,10 @@ export class Workflow<I, O> {
 	/** Triggers a run. */
 	start(...args: undefined extends I ? [input?: I, options?: StartOptions] : [input: I, options?: StartOptions]): Promise<Handle<O>> {
 		return this.#app.start<I, O>(this, args[0] as I, args[1]);
+	}
+
+	/** Starts a run, works on it here if this process has a worker with room, and answers its output. */
+	execute(...args: undefined extends I ? [input?: I, options?: ExecuteOptions] : [input: I, options?: ExecuteOptions]): Promise<Stored<O>> {
+		return this.#app.execute<I, O>(this, args[0] as I, args[1]);
 	}
 }

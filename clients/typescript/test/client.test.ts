@@ -415,6 +415,70 @@ test('a start takes part in the transaction of a client', async () => {
 	await app.close();
 });
 
+test('a run that is executed is worked on here, and its output comes without a wait', async () => {
+	const app = newApp();
+	const input = { n: 1, at: '2026-01-01' };
+	const workflow = app.workflow<any, any>(`w${number}`, async (run, n) => [run.id, run.attempt, await run.step('twice', () => n * 2)]);
+	const nap = app.workflow<any, any>(`w${number} nap`, async (run, value) => {
+		await run.sleep(1);
+		return value;
+	});
+	await withWorker(app, async () => {
+		await until(() => app.workers.size === 1, 'the worker is there');
+		for (const n of [1, 2, 3]) {
+			const [id, attempt, twice] = await workflow.execute(n);
+			assert.deepEqual([attempt, twice], [1, 2 * n]);
+			assert.deepEqual(await query('SELECT status, output FROM pgqrs_workflow_runs WHERE run_id = $1', id), [{ status: 'SUCCESS', output: [id, 1, 2 * n] }]);
+		}
+		const outputs = await Promise.all(Array.from({ length: 30 }, (_, n) => workflow.execute(n)));
+		assert.deepEqual(outputs.map((output) => output[2]), Array.from({ length: 30 }, (_, n) => 2 * n));
+		const [first] = await workflow.execute(7, { key: 'once' });
+		assert.equal((await workflow.execute(8, { key: 'once' }))[0], first);
+		assert.deepEqual(await nap.execute(input), input);
+	});
+});
+
+test('a run that is executed keeps its lease as long as it takes', async () => {
+	const app = newApp();
+	const workflow = app.workflow<any, any>(`w${number}`, { visibilityTimeout: '1 s' }, async (run) => {
+		const end = 'SELECT visible_after > enqueued_at + $2::interval AS extended FROM pgqrs_messages WHERE run_id = $1';
+		await until(async () => (await query(end, run.id, '3 s'))[0]?.extended, 'the lease is extended');
+		return run.attempt;
+	});
+	await withWorker(app, async () => {
+		await until(() => app.workers.size === 1, 'the worker is there');
+		assert.equal(await workflow.execute(), 1);
+	});
+});
+
+test('a run that is executed where no worker is, is ended by another process; its error comes, too', async () => {
+	const [working, calling] = [newApp(), newApp()];
+	const workflow = working.workflow<any, any>('executed elsewhere', { maxAttempts: 1 }, (_, n) => {
+		if (n < 0) throw new Permanent('no', { type: 'refused' });
+		return n + 1;
+	});
+	await withWorker(working, async () => {
+		assert.equal(await calling.execute('executed elsewhere', 1), 2);
+		await until(() => working.workers.size === 1, 'the worker is there');
+		for (const app of [working, calling]) {
+			const error = await errorOf(app.execute(workflow, -1));
+			assert.deepEqual([error instanceof RunFailed, error.type], [true, 'refused']);
+		}
+	});
+	await calling.close();
+});
+
+test('statements are prepared, unless that is switched off, and a function may get other columns', async () => {
+	await query('CREATE SCHEMA prepared');
+	await query('CREATE FUNCTION prepared.n() RETURNS TABLE (n int) LANGUAGE sql AS $$ SELECT count(*)::int FROM pg_prepared_statements $$');
+	const [app, other] = [newApp({ schema: 'prepared' }), newApp({ schema: 'prepared', prepare: false })];
+	assert.deepEqual([await app.call('n', []), await other.call('n', [])], [{ n: 1 }, { n: 0 }]);
+	await query('DROP FUNCTION prepared.n');
+	await query("CREATE FUNCTION prepared.n() RETURNS TABLE (what text, n int) LANGUAGE sql AS $$ VALUES ('new', 1) $$");
+	assert.deepEqual(await app.call('n', []), { what: 'new', n: 1 });
+	await Promise.all([app.close(), other.close()]);
+});
+
 test('an extension that is older or missing is an error at the start', async () => {
 	await query("CREATE SCHEMA old; CREATE FUNCTION old.pgqrs_version() RETURNS text RETURN '0.0.9'");
 	for (const [schema, message] of [['old', /version 0\.0\.9/], ['missing "schema"', /missing/]] as const) {
