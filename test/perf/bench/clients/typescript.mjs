@@ -1,5 +1,6 @@
-// A workflow of two steps through the client for TypeScript, and by the same calls made by hand: in both a worker polls
-// on one connection, handlers and starts share two pools, and as many runs are in flight as there are clients.
+// A workflow of two steps through the client for TypeScript, and by the same calls made by hand, with as many runs in
+// flight as there are clients.  Started and worked off: a worker polls on one connection, handlers and starts share two
+// pools.  Executed: a run is started in the name of the worker of this process, which works on it at once.
 import pg from 'pg';
 import { App } from './client/dist/index.js';
 import { clients, connection, main, measure, payload } from './loop.mjs';
@@ -19,7 +20,7 @@ async function cycle(start) {
 	return 1;
 }
 
-async function client() {
+function worker() {
 	const quiet = () => undefined;
 	const app = new App({ connection, log: { info: quiet, warn: quiet, error: console.error } });
 	const workflow = app.workflow('bench_wf', async (run, input) => {
@@ -29,7 +30,49 @@ async function client() {
 		return input;
 	});
 	void app.work({ name: 'through the client', concurrency: clients, connections: clients, signals: false });
+	return [app, workflow];
+}
+
+async function client() {
+	const [, workflow] = worker();
 	await measure(() => cycle(() => workflow.start(payload)));
+}
+
+async function execute() {
+	const [app, workflow] = worker();
+	while (app.workers.size === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+	await measure(async () => {
+		await workflow.execute(payload);
+		return 1;
+	});
+}
+
+// A prepared statement, as the client has them.
+const call = (on, text, ...values) => on.query({ name: text.slice(0, 63), text, values });
+
+const COMPLETE = 'SELECT * FROM pgqrs_step_complete($1, $2, $3, $4, $5)';
+const END = 'SELECT * FROM pgqrs_complete_run($1, $2, $3)';
+
+async function register(on) {
+	const { rows } = await call(on, "SELECT pgqrs_register_worker('by hand', '{bench_wf}', max_concurrent => $1) AS id", clients);
+	return rows[0].id;
+}
+
+async function steps(pool, id, lease, output) {
+	for (const step of ['one', 'two'])
+		await call(pool, COMPLETE, id, lease, step, output, new Date());
+}
+
+async function execute_by_hand() {
+	const pool = new pg.Pool({ ...connection, max: clients });
+	const id = await register(pool);
+	await measure(async () => {
+		const { rows: [run] } = await call(pool, 'SELECT * FROM pgqrs_start($1, $2, $3)', 'bench_wf', text, id);
+		const output = JSON.stringify(run.input);
+		await steps(pool, run.run_id, run.lease, output);
+		await call(pool, END, run.run_id, run.lease, output);
+		return 1;
+	});
 }
 
 async function by_hand() {
@@ -37,19 +80,18 @@ async function by_hand() {
 	const starts = new pg.Pool({ ...connection, max: 10 });
 	const poller = new pg.Client(connection);
 	await poller.connect();
-	const { rows } = await poller.query("SELECT pgqrs_register_worker('by hand', '{bench_wf}', max_concurrent => $1) AS id", [clients]);
+	const id = await register(poller);
 	const held = new Map();
-	const handle = async ({ message_id: id, lease, input }) => {
+	const handle = async ({ message_id, lease, input }) => {
 		const output = JSON.stringify(input);
-		for (const step of ['one', 'two'])
-			await pool.query('SELECT pgqrs_step_complete($1, $2, $3, $4, $5)', [id, lease, step, output, new Date()]);
+		await steps(pool, message_id, lease, output);
 		ended();
-		await pool.query('SELECT pgqrs_complete_run($1, $2, $3)', [id, lease, output]);
-		held.delete(id);
+		await call(pool, END, message_id, lease, output);
+		held.delete(message_id);
 	};
 	const work = async () => {
 		for (;;) {
-			const answer = await poller.query('CALL pgqrs_poll($1, $2, $3, $4, $5)', [rows[0].id, '30 s', clients, [...held.keys()], [...held.values()]]);
+			const answer = await call(poller, 'CALL pgqrs_poll($1, $2, $3, $4, $5)', id, '30 s', clients, [...held.keys()], [...held.values()]);
 			for (const claim of answer.rows[0].work) {
 				held.set(claim.message_id, claim.lease);
 				void handle(claim);
@@ -57,8 +99,8 @@ async function by_hand() {
 		}
 	};
 	void work();
-	await measure(() => cycle(() => starts.query("SELECT pgqrs_trigger('bench_wf', $1)", [text])));
+	await measure(() => cycle(() => call(starts, 'SELECT * FROM pgqrs_trigger($1, $2)', 'bench_wf', text)));
 }
 
-await main({ client, by_hand });
+await main({ client, by_hand, execute, execute_by_hand });
 process.exit(0);
