@@ -124,7 +124,7 @@ CREATE FUNCTION pgqrs_why(
 LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 5
 AS 'MODULE_PATHNAME', 'sql_why';
 COMMENT ON FUNCTION pgqrs_why(text) IS
-'Why nothing of a queue or workflow is delivered, the most decisive reasons first, each with what to do. reason: paused, max_in_flight, no worker, suspended, max_concurrent, open transaction, damaged, ready (claimable: nothing stands in the way), many messages (more than were looked at), empty, in flight, backing off, delayed, waiting, background work. Looks at the first 10000 messages in the order of claims and at all workers. Another role''s session is named only to its members and those of pg_read_all_stats. Needs monitor on the queue. Errors: 22004, 42501, PQ001.';
+'Why nothing of a queue or workflow is delivered, the most decisive reasons first, each with what to do. reason: paused, max_in_flight, no worker, suspended, max_concurrent, no handler (a worker failed what it has no handler for), open transaction, damaged, ready (claimable: nothing stands in the way), many messages (more than were looked at), empty, in flight, backing off, delayed, waiting, old snapshot (an old transaction makes claims slow), background work. Looks at the first 10000 messages in the order of claims, the newest 100 dead letters and all workers. Another role''s session is named only to its members and those of pg_read_all_stats. Needs monitor on the queue. Errors: 22004, 42501, PQ001.';
 
 CREATE FUNCTION pgqrs_now() RETURNS timestamptz
 LANGUAGE c VOLATILE PARALLEL SAFE CALLED ON NULL INPUT

@@ -115,7 +115,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 		) AS w
 		CROSS JOIN (
 			-- something is due for five minutes, and nothing was claimed or ended since
-			SELECT pg_catalog.count(*) AS count, pg_catalog.min(q.name) AS name
+			SELECT pg_catalog.count(*) AS count, pg_catalog.array_to_string((pg_catalog.array_agg(q.name ORDER BY q.name))[1:5], ', ') AS names
 			FROM @extschema@.pgqrs_queues AS q
 				CROSS JOIN (SELECT @extschema@.pgqrs_now() - interval '5 min' AS since) AS c
 			WHERE @extschema@.pgqrs_may_monitor(q.queue_id)
@@ -221,7 +221,7 @@ CREATE VIEW @extschema@.pgqrs_health WITH (security_barrier) AS
 					CASE WHEN l.count < 2 THEN COALESCE(l.name, '0') ELSE pg_catalog.format('%s, such as %s', l.count, l.name) END, l.count = 0,
 					'The owners were dropped, or no longer have trigger on the workflow: see may_fire of pgqrs_schedule_list. Call pgqrs_schedule() again as a role with the privilege.'),
 				('queues that stand still',
-					CASE WHEN still.count < 2 THEN COALESCE(still.name, '0') ELSE pg_catalog.format('%s, such as %s', still.count, still.name) END, still.count = 0,
+					CASE WHEN still.count <= 5 THEN COALESCE(still.names, '0') ELSE pg_catalog.format('%s, such as %s', still.count, still.names) END, still.count = 0,
 					'Messages are due for more than 5 minutes, and none was claimed or has ended since. pgqrs_why() of the queue tells the reason.'),
 				('oldest parked run',
 					CASE WHEN parked.run_id IS NULL THEN 'none' ELSE pg_catalog.format('%s, since %s', parked.run_id, pg_catalog.date_trunc('second', parked.paused_at)) END,

@@ -3,7 +3,8 @@
  *	  Why a queue delivers nothing: what keeps its messages from being claimed.
  *
  * Runs in any backend, locks nothing and writes nothing.  Reads the first
- * MAX_LOOKED messages in the order of claims, and all workers.  Sessions and
+ * MAX_LOOKED messages in the order of claims, the newest MAX_DEAD dead letters,
+ * and all workers.  Sessions and
  * prepared transactions are named only to members of their roles.
  */
 #include "monitor/why.h"
@@ -12,9 +13,11 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/errors.h"
+#include "base/json.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "queue/lease_limits.h"
+#include "queue/message.h"
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
@@ -30,6 +33,13 @@
 /* Messages that are looked at, and those that a detail names. */
 #define MAX_LOOKED 10000
 #define MAX_NAMED  3
+
+/* Dead letters that are looked at, the newest, and how old one may be. */
+#define MAX_DEAD	   100
+#define RECENT_MINUTES 60
+
+/* Minutes after which a transaction is said to be old, as in pgqrs_health. */
+#define OLD_MINUTES 10
 
 /* Messages that are alike: how many, and what tells the operator which. */
 typedef struct MessageGroup
@@ -121,10 +131,23 @@ describe_session(const PgBackendStatus *session)
 		appendStringInfo(&text, ", role %s", role);
 	if (session->st_appname[0] != '\0')
 		appendStringInfo(&text, ", %s", session->st_appname);
-	if (session->st_xact_start_timestamp != 0)
-		appendStringInfo(&text, ", open since %s",
-						 timestamptz_to_str(session->st_xact_start_timestamp));
 	return text.data;
+}
+
+/* The session of a process that holds a lease, or NULL. */
+static const char *
+describe_holder(int pid)
+{
+	int count = pid != 0 ? pgstat_fetch_stat_numbackends() : 0;
+
+	for (int i = 1; i <= count; i++)
+	{
+		const PgBackendStatus *session = &pgqrs_backend_status(i)->backendStatus;
+
+		if (session->st_procpid == pid)
+			return describe_session(session);
+	}
+	return NULL;
 }
 
 /* The session of an open transaction; a transaction without one is prepared. */
@@ -139,11 +162,46 @@ describe_transaction(TransactionId xid)
 	for (int i = 1; i <= count; i++)
 	{
 		const LocalPgBackendStatus *local = pgqrs_backend_status(i);
+		const PgBackendStatus *session = &local->backendStatus;
 
 		if (TransactionIdEquals(local->backend_xid, xid))
-			return describe_session(&local->backendStatus);
+			return psprintf("%s, open since %s", describe_session(session),
+							timestamptz_to_str(session->st_xact_start_timestamp));
 	}
 	return "a prepared transaction, see pg_prepared_xacts";
+}
+
+/*
+ * An old snapshot keeps the index entries of messages that have ended, which claims
+ * read again and again.
+ */
+static void
+tell_old_snapshot(const Why *why)
+{
+	TimestampTz began = why->now - OLD_MINUTES * 60 * USECS_PER_SEC;
+	const PgBackendStatus *oldest = NULL;
+	int count = pgstat_fetch_stat_numbackends();
+
+	for (int i = 1; i <= count; i++)
+	{
+		const LocalPgBackendStatus *local = pgqrs_backend_status(i);
+		const PgBackendStatus *session = &local->backendStatus;
+
+		if (TransactionIdIsNormal(local->backend_xmin) &&
+			session->st_databaseid == MyDatabaseId &&
+			session->st_backendType != B_AUTOVAC_WORKER &&
+			session->st_xact_start_timestamp != 0 &&
+			session->st_xact_start_timestamp < began)
+		{
+			began = session->st_xact_start_timestamp;
+			oldest = session;
+		}
+	}
+	if (oldest != NULL)
+		report_reason(why, "old snapshot",
+					  psprintf("vacuum removes nothing that has ended since %s: %s",
+							   timestamptz_to_str(began), describe_session(oldest)),
+					  "Claims slow down with dead index entries. End the session, unless it is needed.");
 }
 
 /*
@@ -163,15 +221,18 @@ static void
 add_held(Why *why, int64 id, TimestampTz visible_after)
 {
 	const char *name = NULL;
+	const char *session;
 
 	group_add(&why->held, id, visible_after, InvalidTransactionId);
 	if (why->held.count > MAX_NAMED)
 		return;
 	if (!pgqrs_is_null(why->message, Messages_worker_id))
 		name = worker_name(why, pgqrs_get_int64(why->message, Messages_worker_id));
-	appendStringInfo(&why->holders, "%s" INT64_FORMAT " %s until %s",
+	session = describe_holder(pgqrs_message_holder(id));
+	appendStringInfo(&why->holders, "%s" INT64_FORMAT " %s%s until %s",
 					 why->holders.len > 0 ? ", " : "", id,
 					 name == NULL ? "without a worker" : psprintf("by \"%s\"", name),
+					 session == NULL ? "" : psprintf(" (%s)", session),
 					 timestamptz_to_str(visible_after));
 }
 
@@ -398,6 +459,34 @@ tell_workers(const Why *why)
 }
 
 static void
+tell_handlers(Why *why)
+{
+	PgqrsTable *archive = pgqrs_table_open(TABLE_ARCHIVE, false);
+	TupleTableSlot *letter = pgqrs_table_slot(archive);
+	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(why->queue.queue_id)};
+	TimestampTz since = why->now - RECENT_MINUTES * 60 * USECS_PER_SEC;
+	MessageGroup refused = {0};
+	int looked = 0;
+	PgqrsScan scan;
+
+	pgqrs_scan_begin(&scan, archive, INDEX_ARCHIVE_DEAD, 1, &key);
+	scan.direction = BackwardScanDirection;
+	while (looked++ < MAX_DEAD && pgqrs_scan_next(&scan, letter) &&
+		   pgqrs_get_time(letter, Archive_archived_at) > since)
+		if (pgqrs_json_is_error(pgqrs_get_or_null(letter, Archive_last_error),
+								"no_handler_registered"))
+			group_add(&refused, pgqrs_get_int64(letter, Archive_message_id),
+					  why->now, InvalidTransactionId);
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(archive);
+	if (refused.count > 0)
+		report_reason(why, "no handler",
+					  psprintf("%s failed within the last hour, as a worker took it and has no handler for it",
+							   group_name(why, &refused)),
+					  "Deploy the handler, or register that worker without the name. Then replay them by their error_type, no_handler_registered.");
+}
+
+static void
 why_open(Why *why)
 {
 	why->now = pgqrs_clock();
@@ -429,8 +518,10 @@ pgqrs_why(const char *queue, PgqrsTellReason tell_reason, void *arg)
 	tell_paused(&why);
 	tell_limit(&why);
 	tell_workers(&why);
+	tell_handlers(&why);
 	tell_open_transactions(&why);
 	tell_due(&why);
 	tell_later(&why);
+	tell_old_snapshot(&why);
 	why_close(&why);
 }

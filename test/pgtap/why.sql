@@ -35,7 +35,7 @@ SELECT is(pg_temp.why('q'), 'paused,ready,delayed', 'a paused queue delivers not
 SELECT pgqrs_resume_queue('q') \g /dev/null
 SELECT lease FROM pgqrs_dequeue('q', :w) \gset
 SELECT is(pg_temp.why('q'), 'in flight,delayed', 'a claimed message is in flight');
-SELECT matches(pg_temp.detail('q', 'in flight'), format('^1 message \(%s\) under a lease: %1$s by "w" until ', :due),
+SELECT matches(pg_temp.detail('q', 'in flight'), format('^1 message \(%s\) under a lease: %1$s by "w" \(pid %s, .*\) until ', :due, pg_backend_pid()),
 	'the worker that holds a message is named');
 SELECT pgqrs_nack_message(:due, :lease, delay => '1 hour') \g /dev/null
 SELECT is(pg_temp.why('q'), 'backing off,delayed', 'a message that failed waits for its next try');
@@ -45,7 +45,7 @@ SELECT pgqrs_enqueue('limited', '1') AS first, pgqrs_enqueue('limited', '2') AS 
 SELECT lease FROM pgqrs_dequeue('limited', :w) \gset
 SELECT is(pg_temp.why('limited'), 'max_in_flight,ready,in flight', 'a limit that is used up keeps a due message');
 SELECT matches(pg_temp.detail('limited', 'max_in_flight'),
-	format('^the limit of 1 is used up: %s by "w" until ', :first),
+	format('^the limit of 1 is used up: %s by "w" \(pid %s, .*\) until ', :first, pg_backend_pid()),
 		'the detail names the message that uses up the limit');
 SELECT pgqrs_alter_queue('limited', reset => '{max_in_flight}') \g /dev/null
 SELECT lease FROM pgqrs_dequeue('limited', :w) \gset
@@ -69,6 +69,24 @@ SELECT pgqrs_trigger('job') AS broken \gset
 DELETE FROM pgqrs_workflow_runs WHERE run_id = :broken;
 SELECT is(pg_temp.why('job'), 'damaged', 'a message whose run is missing is told as damaged');
 DELETE FROM pgqrs_messages WHERE message_id = :broken;
+
+-- a worker without a handler, and an old transaction
+SELECT pgqrs_create_workflow('lost') \g /dev/null
+SELECT * FROM pg_temp.start('lost') \gset
+SELECT pgqrs_fail_run(:run, :lease, '{"type": "no_handler_registered"}') \g /dev/null
+SELECT is(pg_temp.why('lost'), 'no handler,empty', 'a run that no handler took is told');
+SELECT matches(pg_temp.detail('lost', 'no handler'), format('^1 run \(%s\) failed', :run), 'the run is named');
+SELECT pgqrs_replay_runs('lost', error_type => 'no_handler_registered') \g /dev/null
+SELECT is(pg_temp.why('lost'), 'ready', 'a run that was replayed is told no more');
+SELECT pg_temp.claim(:run) AS lease \gset
+SELECT pgqrs_fail_run(:run, :lease, '{"type": "x"}') \g /dev/null
+SELECT pgqrs_enqueue('q', '1') AS odd \gset
+SELECT pgqrs_nack_message(:odd, lease, '{"type": "no_handler_registered"}', retryable => false)
+	FROM pgqrs_dequeue('q') WHERE message_id = :odd \g /dev/null
+SELECT matches(pg_temp.why('q'), 'no handler', 'so is a message');
+SELECT is(pg_temp.why('lost'), 'empty', 'another error of a run is no reason');
+UPDATE pgqrs_archive SET archived_at = archived_at - interval '2 hours' WHERE message_id = :odd;
+SELECT doesnt_match(pg_temp.why('q'), 'no handler', 'what failed hours ago is not told');
 
 -- more than can be looked at
 SELECT cardinality(pgqrs_enqueue_batch('limited', array_fill('1'::jsonb, '{10000}'))),

@@ -236,4 +236,18 @@ is(sql("SELECT string_agg(item, ', ') FROM pgqrs_health WHERE value IS NULL AND 
 	'last pass, duties, clock, done in the background, floors, floors raised, floors lowered, index entries per claim', 'items of shared memory are unknown without preloading');
 is(maintain(), '', 'without preloading a pass has nothing to sweep');
 
+# A transaction that is open for long.
+is(sql("SELECT count(*) FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), '0', 'pgqrs_why() tells no snapshot that is young');
+my $old = $node->background_psql('postgres');
+$old->query_safe("SET application_name = 'left open'");
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$pid = $old->query_safe('SELECT pg_backend_pid()');
+$node->append_conf('postgresql.conf', "pgqrs.clock_offset = '11min'");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT current_setting('pgqrs.clock_offset') = '11min'");
+like(sql("SELECT detail FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), qr/^vacuum removes nothing that has ended since .*: pid $pid, role \w+, left open$/,
+	'pgqrs_why() names the session of an old snapshot');
+like(sql("SET SESSION AUTHORIZATION reader; SELECT detail FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), qr/: another session$/, 'and not to a role that may not see it');
+$old->quit;
+
 done_testing();
