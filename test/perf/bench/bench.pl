@@ -575,20 +575,45 @@ sub measure_wal
 	return;
 }
 
-# The program pgqrs: its processor time for each of many short commands, and how long it takes to start.
+# What a loop uses by itself that only starts such commands, one after the other, and waits for each.
+my $bare_loop = <<'PY';
+import os, resource, sys
+before = resource.getrusage(resource.RUSAGE_SELF)
+for _ in range(int(sys.argv[1])):
+    os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', ':'], os.environ), 0)
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / int(sys.argv[1]))
+PY
+
+# The program pgqrs: its processor time for each of many short commands, and how long it takes to start,
+# in turns with what does as little as can be done.
 sub measure_program
 {
+	my $pgqrs = "$ENV{PG_BIN}/pgqrs";
+	my %starts = (
+		version => [ $pgqrs, '--version' ],
+		queues => [ $pgqrs, 'queues' ],
+		true => ['true'],
+		psql => [ qw(psql -XAtqc), 'SELECT 1' ]);
+	my $count = $quick ? 300 : 2_000;
+
 	return if @only && !grep { $_ eq 'program' } @only;
 	for my $round (1 .. $rounds)
 	{
-		load_pgqrs('bench', $quick ? 300 : 2_000);
-		my ($said) = program('pgqrs', qw(work --queue bench --concurrency 8 --until-empty --exec :));
-		my ($ms) = $said =~ /([\d.]+) ms of processor time each/ or die "pgqrs work says nothing:\n$said";
-		push @{ $program{work} }, $ms;
-		push @{ $program{version} }, median(map { (program('pgqrs', '--version'))[1] } 1 .. 20);
-		push @{ $program{queues} }, median(map { (program('pgqrs', 'queues'))[1] } 1 .. 20);
-		printf STDERR "program        round %d  %.3f ms a message, start %.1f ms, with a call %.1f ms\n",
-		  $round, map { $program{$_}[-1] } qw(work version queues);
+		my %ms;
+		load_pgqrs('bench', $count);
+		my ($said) = program('pgqrs', $pgqrs, qw(work --queue bench --concurrency 8 --until-empty --exec :));
+		my ($work) = $said =~ /([\d.]+) ms of processor time each/ or die "pgqrs work says nothing:\n$said";
+		my ($loop) = program('pgqrs', 'python3', '-c', $bare_loop, $count);
+		push @{ $program{work} }, $work;
+		push @{ $program{loop} }, $loop + 0;
+		for (1 .. 20)
+		{
+			push @{ $ms{$_} }, (program('pgqrs', @{ $starts{$_} }))[1] for sort keys %starts;
+		}
+		push @{ $program{$_} }, median(@{ $ms{$_} }) for keys %starts;
+		printf STDERR "program        round %d  %.3f ms a message, a bare loop %.3f; starts %.1f ms, with a call %.1f, true %.1f, psql %.1f\n",
+		  $round, map { $program{$_}[-1] } qw(work loop version queues true psql);
 	}
 	return;
 }
@@ -694,8 +719,11 @@ sub requirements
 		{ text => 'enqueue a batch of 10,000 ÷ INSERT', min => 0.7, values => rate_of('enqueue_10000', 'pgqrs', 'plain') },
 		{ text => 'trigger a batch of 10,000 ÷ INSERT', min => 0.7, values => rate_of('trigger_10000', 'pgqrs', 'plain') },
 		{ text => 'pgqrs work, 8 commands at once: its own processor time a message', max => 0.2, unit => 'ms', values => $program{work} },
+		{ text => 'the same of a bare loop of posix_spawn and waitpid', unit => 'ms', values => $program{loop} },
 		{ text => 'pgqrs --version, from start to end', max => 20, unit => 'ms', values => $program{version} },
 		{ text => 'pgqrs queues, with a connection, from start to end', max => 20, unit => 'ms', values => $program{queues} },
+		{ text => 'true, from start to end', unit => 'ms', values => $program{true} },
+		{ text => 'psql -c "SELECT 1", from start to end', unit => 'ms', values => $program{psql} },
 	);
 }
 

@@ -189,15 +189,16 @@ sub run_command
 	return $output;
 }
 
-# Runs the program pgqrs: what it says, and how many milliseconds it took.
+# Runs a program with that database: what it says, and how many milliseconds it took.
 sub program
 {
-	my ($database, @arguments) = @_;
+	my ($database, @command) = @_;
 
 	local $ENV{PGDATABASE} = $database;
 	my $start = time;
-	run_command("$ENV{PG_BIN}/pgqrs", @arguments);
-	return (slurp("$work/command.err"), 1000 * (time - $start));
+	my $output = run_command(@command);
+	my $ms = 1000 * (time - $start);
+	return ($output . slurp("$work/command.err"), $ms);
 }
 
 # A session that holds a snapshot, until it is released.
