@@ -103,7 +103,7 @@ bool
 is_transient(const char *sqlstate)
 {
 	return *sqlstate == '\0' ||
-		is_one_of(sqlstate, "08 57P 53 25006 40001 40P01 57014");
+		is_one_of(sqlstate, "08 57P 53 25006 40001 40P01 55P03 57014");
 }
 
 /* From a call under a lease: it is not the caller's any more. */

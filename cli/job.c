@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_TRIES  3	   /* of a call that ends work and is refused */
 #define MAX_SHARED 1000000 /* bytes of output that a call takes */
 
 /* How they are called in the environment of the command; NULL: they are not. */
@@ -414,7 +413,7 @@ send_ends(void)
 	worker.ending = 0;
 	foreach_job(job)
 	{
-		job->is_sent = job->state == JOB_ENDING && is_due(job->retry_at) &&
+		job->is_sent = job->state == JOB_ENDING &&
 			(first == NULL ||
 			 (may_share_call(first) && may_share_call(job) && size < MAX_SHARED));
 		if (!job->is_sent)
@@ -457,9 +456,6 @@ end_otherwise(Job *job, const PGresult *result)
 	}
 	if (is_failure)
 	{
-		job->retry_at = now_ms() + 1000;
-		if (++job->tries < MAX_TRIES)
-			return;
 		pg_log_error("%s %s is given up: its lease runs out", noun(job),
 					 job->claim[CLAIM_ID]);
 		free_job(job);

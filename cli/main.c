@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "getopt_long.h"
@@ -153,6 +154,13 @@ usage_error(const char *fmt, ...)
 	exit(EXIT_USAGE);
 }
 
+static const char *
+next_word(const char *text)
+{
+	text += strcspn(text, " ");
+	return text + strspn(text, " ");
+}
+
 /* Makes the options of a sub-command of what its table says. */
 static void
 make_options(const char *specification)
@@ -175,17 +183,15 @@ make_options(const char *specification)
 static bool
 is_argument_count(int count)
 {
-	int min = 0, max = 0;
+	const char *shown = current_subcommand->arguments;
+	int min = 0, max = strstr(shown, "...") ? INT_MAX : 0;
 
-	for (const char *s = current_subcommand->arguments; *s; s++)
+	for (; *shown; shown = next_word(shown))
 	{
-		bool begins = s == current_subcommand->arguments || s[-1] == ' ';
-
-		min += begins && isupper((unsigned char) *s);
-		max += begins && (isupper((unsigned char) *s) || *s == '[');
+		min += isupper((unsigned char) *shown) != 0;
+		max += max < INT_MAX;
 	}
-	return count >= min &&
-		(count <= max || strstr(current_subcommand->arguments, "..."));
+	return count >= min && count <= max;
 }
 
 /* Takes the options; the index of the first argument. */
@@ -278,12 +284,9 @@ option_array(const Option *option)
 int
 add_values(const char **values, int count, char **arguments)
 {
-	for (const char *shown = current_subcommand->arguments; *shown; count++)
-	{
-		values[count] = *arguments ? read_input(*arguments++) : NULL;
-		shown += strcspn(shown, " ");
-		shown += strspn(shown, " ");
-	}
+	for (const char *shown = current_subcommand->arguments; *shown;
+		 shown = next_word(shown))
+		values[count++] = *arguments ? read_input(*arguments++) : NULL;
 	for (const Option *o = current_options; strcmp(o->name, "dbname") != 0; o++)
 	{
 		if (o->value_name && strstr(o->value_name, "..."))

@@ -57,13 +57,15 @@ typedef struct Option
 	SimpleStringList values; /* as given; of a flag "true" */
 } Option;
 
+typedef int Main(char **arguments);
+
 typedef struct Subcommand
 {
 	const char *name;
 	const char *arguments;
 	const char *help;
 	const char *options;
-	int (*main)(char **arguments);
+	Main *main;
 	const char *sql;
 } Subcommand;
 
@@ -108,16 +110,8 @@ extern void print_rows(const PGresult *result, const char *title,
 					   bool is_expanded, bool has_pager);
 
 /* The sub-commands. */
-extern int work_main(char **arguments);
 extern void take_lease(void);
-extern int step_main(char **arguments);
-extern int act_main(char **arguments);
-extern int call_main(char **arguments);
-extern int list_main(char **arguments);
-extern int result_main(char **arguments);
-extern int replay_main(char **arguments);
-extern int run_main(char **arguments);
-extern int top_main(char **arguments);
-extern int web_main(char **arguments);
+extern Main act_main, call_main, list_main, replay_main, result_main, run_main,
+	step_main, top_main, web_main, work_main;
 
 #endif /* PGQRS_CLI_H */

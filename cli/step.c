@@ -101,12 +101,6 @@ printed(const char *json)
 	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, " ERROR_SQL("$4", "$5", "$11") " || jsonb_build_object('status', $6::int), $7, coalesce($8, " RETRY_SQL( \
 		"$11") "), $9, $10)"
 
-static const char *
-boolean(bool value)
-{
-	return value ? "true" : "false";
-}
-
 /*
  * step
  */
@@ -145,10 +139,10 @@ static int
 fail_step(const char *type, const char *message, int status, const char *object)
 {
 	char number[16];
-	const char *retryable = boolean(status != EXIT_BAD_INPUT);
+	const char *retryable = status != EXIT_BAD_INPUT ? "true" : "false";
 	const char *retry_after = option_value("retry-after");
 	const char *attempts = option_value("max-attempts");
-	const char *ends_run = boolean(!option_value("optional"));
+	const char *ends_run = option_value("optional") ? "false" : "true";
 	const char *values[] = {run_id,	  lease,	step_id,   type,
 							message,  number,	retryable, retry_after,
 							attempts, ends_run, object};

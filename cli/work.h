@@ -59,8 +59,6 @@ typedef struct Job
 	char type[32]; /* of the error */
 	PQExpBufferData message;
 	bool may_retry;
-	int tries;
-	int64 retry_at;
 } Job;
 
 /* A process group whose leader has ended. */
