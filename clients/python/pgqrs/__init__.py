@@ -3,9 +3,8 @@ from .app import App, AsyncApp
 from .codec import Codec
 from .errors import (Cancelled, ChildFailed, Failure, Incompatible, InUse, InvalidInput, InvalidState, InvalidStep,
                      LeaseLost, Leave, MessageNotFound, NotSerializable, NoWorker, OtherNode, Parked, PayloadTooLarge,
-                     Permanent, PgqrsError, QueueNotFound, Retry, RunCancelled, RunFailed, RunNotFound,
-                     ScheduleInvalid, SignalTimeout, StepFailed, WaitTimeout, WorkerNotFound, WorkerStopped,
-                     WorkflowNotFound)
+                     Permanent, PgqrsError, QueueNotFound, Retry, RunCancelled, RunFailed, RunNotFound, ScheduleInvalid,
+                     SignalTimeout, StepFailed, WaitTimeout, WorkerNotFound, WorkerStopped, WorkflowNotFound)
 from .run import AsyncContext, Context, Event, Message, Signal, step, transaction
 from .worker import VERSION as __version__
 from .worker import Worker

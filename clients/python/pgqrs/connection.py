@@ -6,10 +6,11 @@ import contextlib
 import datetime
 import queue
 import select
+import zlib
 from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 
 from . import codec as codecs
 
@@ -23,9 +24,7 @@ JSON = {'tags', 'headers', 'retry_policy', 'labels'}
 
 def interval(duration: Any) -> Any:
     """Seconds as an interval; what is none of Python's numbers is left to the server."""
-    if isinstance(duration, (int, float)):
-        return datetime.timedelta(seconds=duration)
-    return duration
+    return datetime.timedelta(seconds=duration) if isinstance(duration, (int, float)) else duration
 
 
 class Array(list[Any]):
@@ -41,9 +40,28 @@ def call(function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) ->
         if value is None:
             continue
         marks.append(f'{name} => %s')
-        values.append(interval(value) if name in DURATIONS else
-                      codecs.dumps(codecs.PLAIN, value) if name in JSON else value)
+        values.append(interval(value) if name in DURATIONS else codecs.dumps(codecs.PLAIN, value) if name in JSON else value)
     return f'SELECT * FROM {function}({", ".join(marks)})', values
+
+
+def ask(connection: Any, sql: str, args: Sequence[Any]) -> Optional[bool]:
+    """What a statement says that answers one boolean, prepared and without a cursor, which costs more than the rest of
+    the call.  None: it was not done, and execute() is to be called, which tells why."""
+    text = '\0'.join(map(str, args))
+    if connection.prepare_threshold is None or not text.isascii() or text.count('\0') != len(args) - 1:
+        return None
+    name = b'pgqrs_%08x' % zlib.crc32(sql.encode())
+    prepared, pgconn = connection.__dict__.setdefault('pgqrs_prepared', set()), connection.pgconn
+    with contextlib.suppress(MemoryError):      # which psycopg raises if nothing could be sent
+        if name not in prepared:
+            prepared.add(name)
+            pgconn.prepare(name, (sql % tuple(f'${n}' for n in range(1, len(args) + 1))).encode())
+        result = pgconn.exec_prepared(name, text.encode().split(b'\0'))
+        if result.status == ExecStatus.TUPLES_OK:
+            return bool(result.get_value(0, 0) == b't')
+        if result.error_field(DiagnosticField.SQLSTATE) == b'26000':    # the application has thrown them away
+            prepared.clear()
+    return None
 
 
 class Pool:

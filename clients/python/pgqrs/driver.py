@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, NamedTuple,
 
 import psycopg
 
+from .connection import ask
 from .errors import Cancelled, LeaseLost, is_connection_lost
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Statement(NamedTuple):
     connection: Any = None
     repeat: bool = True         # if its answer is lost
     waits: bool = False         # it may take long
+    asks: bool = False          # it answers one boolean, and is called often
 
 
 class Invoke(NamedTuple):
@@ -116,7 +118,8 @@ class Blocking:
             if request.connection is not None:
                 return request.connection.execute(request.sql, request.args).fetchone()
             with (self.waits if request.waits else self.pool).connection() as connection:
-                return connection.execute(request.sql, request.args).fetchone()
+                answer = ask(connection, request.sql, request.args) if request.asks else None
+                return connection.execute(request.sql, request.args).fetchone() if answer is None else (answer,)
         except psycopg.Error as e:
             raise Refused(e) from e
         finally:

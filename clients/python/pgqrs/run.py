@@ -17,12 +17,13 @@ from . import trace
 from .connection import Array, Duration, call, interval
 from .driver import Awaiting, Blocking, Invoke, Pause, Operation, Statement, Together, in_step, operation
 from .errors import (LOST_LEASE, NOT_OURS, READ_ONLY, REPEATABLE, UNSTORABLE, Cancelled, ChildFailed, InvalidStep,
-                     LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost,
-                     retry_of, typed)
+                     LeaseLost, Leave, Parked, PgqrsError, SignalTimeout, StepFailed, describe, is_connection_lost, retry_of, typed)
 
 log = logging.getLogger('pgqrs')
 
 UNSERIALIZABLE = {'type': 'unserializable_error'}
+# Calls that answer one boolean, and of which most runs and messages consist.
+ASKING = ('pgqrs_step_complete', 'pgqrs_complete_run', 'pgqrs_archive_message')
 TRIES = 20      # of a transaction that the server asks to repeat
 
 # The run whose handler is being executed.
@@ -70,7 +71,7 @@ class Work:
 
     def statement(self, function: str, args: Sequence[Any], options: Mapping[str, Any] = {}) -> Statement:
         self.require_lease()
-        return Statement(*call(self.worker.app.qualified(function), [self.id, self.lease, *args], options))
+        return Statement(*call(self.worker.app.qualified(function), [self.id, self.lease, *args], options), asks=function in ASKING)
 
     def call(self, function: str, *args: Any) -> Operation:
         return (yield self.statement(function, args))
@@ -183,9 +184,8 @@ class Run(Work):
         try:
             with trace.span(self.workflow, self.headers, run_id=self.id, attempt=self.attempt):
                 if definition is None:
-                    yield from self.give_up('pgqrs_fail_run', False, error={
-                        'type': 'no_handler_registered',
-                        'message': f'this worker has no handler for workflow {self.workflow!r}'})
+                    missing = {'type': 'no_handler_registered', 'message': f'this worker has no handler for workflow {self.workflow!r}'}
+                    yield from self.give_up('pgqrs_fail_run', False, error=missing)
                     return
                 args = (self, self.loads(self.stored, definition.input_type))[:1 + definition.takes_input]
                 output = yield Invoke(definition.function, args, {})
@@ -244,8 +244,7 @@ class Run(Work):
         return (yield from self._receive(signal, timeout, id, result)).payload
 
     @operation
-    def receive_signal(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None,
-                       result: Any = None) -> Operation:
+    def receive_signal(self, signal: str, timeout: Optional[Duration] = None, id: Optional[str] = None, result: Any = None) -> Operation:
         """receive(), as Signal(payload, headers)."""
         return (yield from self._receive(signal, timeout, id, result, with_headers=True))
 
@@ -276,8 +275,7 @@ class Run(Work):
         return (yield from self._await_child(child, result))
 
     @operation
-    def child(self, workflow: Any, input: Any = None, id: Optional[str] = None, result: Any = None,
-              **options: Any) -> Operation:
+    def child(self, workflow: Any, input: Any = None, id: Optional[str] = None, result: Any = None, **options: Any) -> Operation:
         """Runs another workflow and answers its output; ChildFailed."""
         id = self._begin(id, name_of(workflow), 'CHILD')
         result = result or getattr(workflow, 'output_type', None)
@@ -308,8 +306,7 @@ class Run(Work):
                   id: Optional[str] = None) -> Operation:
         """The first of several signals, children and a time-out, as Event(source, name, payload)."""
         id = self._begin(id, 'any', 'ANY')
-        ready, source, name, payload = yield from self.call('pgqrs_await_any', id, list(signals), list(children),
-                                                            interval(timeout))
+        ready, source, name, payload = yield from self.call('pgqrs_await_any', id, list(signals), list(children), interval(timeout))
         self._park_unless(ready)
         if source == 'child':
             payload = {**payload, 'output': self.loads(payload.get('output'))}

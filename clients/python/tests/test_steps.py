@@ -207,6 +207,36 @@ def test_a_step_id_that_cannot_be_one_is_a_clear_error(app, name, id):
     assert '1 to 255 bytes' in str(failed.value)
 
 
+def test_a_step_id_with_a_nul_is_not_cut(app, name):
+    @app.workflow(name=name, max_attempts=1)
+    def flow(ctx):
+        ctx.step('a\0b', lambda: 1)
+
+    with pytest.raises(pgqrs.RunFailed) as failed:
+        run(app, flow)
+    assert 'DataError' in failed.value.type
+
+
+@pytest.mark.parametrize('threshold, seen', [(5, [1, 0, 0, 1]), (None, [0, 0, 0, 0])], ids=['prepares', 'does not'])
+def test_prepared_statements_may_be_thrown_away_and_switched_off(name, threshold, seen):
+    app = pgqrs.App(prepare_threshold=threshold)
+
+    @app.workflow(name=name)
+    def flow(ctx):
+        def look(conn):
+            found = conn.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgqrs_%'").fetchone()[0]
+            conn.execute('DEALLOCATE ALL')
+            return found
+
+        def both(id):
+            assert ctx.step(id, lambda: id) == id
+            return ctx.transaction(f'after {id}', look)
+        return [both(id) for id in ('one', 'zwei ä', 'three', 'four')]
+
+    assert run(app, flow) == seen
+    app.close()
+
+
 @pytest.mark.parametrize('output', [object(), float('nan'), 'a\0b', '\ud800', {1: {2: lambda: 0}}],
                          ids=['object', 'nan', 'nul', 'surrogate', 'function'])
 def test_an_output_that_is_no_json_is_a_clear_error(app, name, output):
