@@ -35,7 +35,8 @@ SELECT is(pg_temp.why('q'), 'paused,ready,delayed', 'a paused queue delivers not
 SELECT pgqrs_resume_queue('q') \g /dev/null
 SELECT lease FROM pgqrs_dequeue('q', :w) \gset
 SELECT is(pg_temp.why('q'), 'in flight,delayed', 'a claimed message is in flight');
-SELECT matches(pg_temp.detail('q', 'in flight'), format('^1 message \(%s\) under a lease: %1$s by "w" \(pid %s, .*\) until ', :due, pg_backend_pid()),
+SELECT matches(pg_temp.detail('q', 'in flight'), format(
+		'^1 message \(%s\) under a lease: %1$s by "w" \(pid %s, .*\) until ', :due, pg_backend_pid()),
 	'the worker that holds a message is named');
 SELECT pgqrs_nack_message(:due, :lease, delay => '1 hour') \g /dev/null
 SELECT is(pg_temp.why('q'), 'backing off,delayed', 'a message that failed waits for its next try');
