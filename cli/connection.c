@@ -334,7 +334,9 @@ call_repeated(const char *before, const char *sql, int nparams,
 				execute_after(before, sql, nparams, values) :
 				execute(sql, nparams, values);
 
-			if (has_succeeded(result) || !is_transient(sqlstate_of(result)))
+			if (has_succeeded(result) || !is_transient(sqlstate_of(result)) ||
+				PQresultStatus(result) == PGRES_COPY_IN ||
+				PQresultStatus(result) == PGRES_COPY_OUT)
 			{
 				termPQExpBuffer(&message);
 				return result;

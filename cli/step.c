@@ -195,6 +195,10 @@ complete_step(const char *output)
 		const char *sqlstate = sqlstate_of(result);
 		const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
+		if (text == NULL)
+			return fail_step("0A000",
+							 "COPY from or to the client is no SQL for a step",
+							 EXIT_BAD_INPUT, NULL);
 		if (!is_unstorable(sqlstate) || (is_sql && is_error_before))
 			return fail_step(sqlstate, text, EXIT_FAILURE, NULL);
 		/* JSON that cannot be stored would not be the next time either */
