@@ -19,6 +19,7 @@ header.site > div > a { font-size: 14px } header.site a { text-decoration: none 
 main { padding-top: clamp(18px, 2.5vw, 32px) !important } main h1 + p { margin-top: 2px } h1 .b { vertical-align: 6px } h1 code { font-size: inherit }
 main > h2:first-child { margin-top: 0 } table + p, .pages { margin: 14px 0; display: flex; gap: 18px; flex-wrap: wrap }
 @media (min-width: 1000px) { td:not(.n):not(.none) { min-width: 9em } } @media (min-width: 701px) { tbody tr:hover { background: var(--fill) } } .figures div:not(:first-child) { padding-left: 12px }
+@media (max-width: 700px) { .figures div:nth-child(3n+1) { padding-left: 0 } .figures div:nth-child(5):last-child { grid-column: span 2 } }
 .d2 { padding-left: 1.2em } .d3 { padding-left: 2.4em } .d4 { padding-left: 3.6em } .d5 { padding-left: 4.8em } .d6 { padding-left: 6em }
 .d2::before, .d3::before, .d4::before, .d5::before, .d6::before { content: "- "; color: var(--grey) }
 input, select, textarea, button { font: inherit; color: inherit; background: var(--bg); border: 1px solid var(--grey); border-radius: 4px; padding: 5px 9px; max-width: 100%; min-width: 0 } input, select { height: 36px } .filter input, .filter select { font-size: 14px } input[type="datetime-local"] { font-size: 13px; padding: 5px 6px }
@@ -213,18 +214,22 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT @extschema@.pgqrs_html_view(text 'Queues', text 'queues', parameters, '<h1>Queues</h1><p class="soft">Those of workflows included; those with most to do first, 200 at most.</p>'
 		|| @extschema@.pgqrs_html(text '<form class="filter" action="queues"><label>name contains <input name="contains" value="%s"/></label><div class="buttons"><button>Filter</button></div></form>', ARRAY[COALESCE(parameters ->> 'contains', '')]::text[])
-		|| (SELECT @extschema@.pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead}'::text[], pg_catalog.array_agg(ARRAY[
+		|| (SELECT @extschema@.pgqrs_html_table('{queue,#ready,#oldest ready,#in flight,#delayed,#dead,#workers}'::text[], pg_catalog.array_agg(ARRAY[
 				@extschema@.pgqrs_html_link(text 'queue', pg_catalog.jsonb_build_object('queue', q.queue), q.queue) || CASE WHEN q.paused THEN ' ' || @extschema@.pgqrs_html_status(text 'paused') ELSE '' END
 					|| CASE WHEN q.is_workflow THEN '<span class="sub">workflow</span>' ELSE '' END,
 				q.ready::text, @extschema@.pgqrs_html_duration(q.oldest_ready_age), q.in_flight::text, q.delayed::text,
-				CASE WHEN q.dead > 0 THEN pg_catalog.format('<a class="bad" href="%s">%s</a>', @extschema@.pgqrs_html_url(text 'dead', pg_catalog.jsonb_build_object('queue', q.queue)), CASE WHEN q.dead >= 1000 THEN '1000 or more' ELSE q.dead::text END) ELSE '0' END]
+				CASE WHEN q.dead > 0 THEN pg_catalog.format('<a class="bad" href="%s">%s</a>', @extschema@.pgqrs_html_url(text 'dead', pg_catalog.jsonb_build_object('queue', q.queue)), CASE WHEN q.dead >= 1000 THEN '1000 or more' ELSE q.dead::text END) ELSE '0' END,
+				pg_catalog.format(CASE WHEN q.live_workers = 0 AND q.ready > 0 THEN '<span class="bad">%s</span>' ELSE '%s' END, q.live_workers)]
 					ORDER BY q.ready + q.in_flight + q.dead DESC, q.queue), text 'There is no such queue.')
 			FROM (
-				SELECT s.queue, s.is_workflow, s.paused, s.ready, s.delayed, s.in_flight, s.dead, s.oldest_ready_age
-				FROM @extschema@.pgqrs_queue_stats AS s
-				WHERE pg_catalog.strpos(s.queue, COALESCE(parameters ->> 'contains', '')) > 0
-				ORDER BY s.ready + s.in_flight + s.dead DESC, s.queue
-				LIMIT 200
+				SELECT s.*, @extschema@.pgqrs_live_workers(s.queue_id) AS live_workers
+				FROM (
+					SELECT s.queue_id, s.queue, s.is_workflow, s.paused, s.ready, s.delayed, s.in_flight, s.dead, s.oldest_ready_age
+					FROM @extschema@.pgqrs_queue_stats AS s
+					WHERE pg_catalog.strpos(s.queue, COALESCE(parameters ->> 'contains', '')) > 0
+					ORDER BY s.ready + s.in_flight + s.dead DESC, s.queue
+					LIMIT 200
+				) AS s
 			) AS q));
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_queues(jsonb, text) IS 'The page of queues.';

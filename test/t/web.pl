@@ -287,6 +287,12 @@ for my $pair ([ "/run?run=$hidden", '/run?run=99999999' ], [ '/queue?queue=mail'
 	is($there->{status}, 404, "the role may not read it: $pair->[0]");
 	is(without_ids($there) =~ s/mail/liam/gr, without_ids($missing), "that is as if it did not exist: $pair->[0]");
 }
+my $gone = sql(q{SELECT max(run_id) FROM pgqrs_runs WHERE workflow = 'ship_order' AND status = 'SUCCESS'});
+like(get($server, '/runs?status=SUCCESS&workflow=ship_order')->{body}, qr/"run\?run=$gone"/, 'a list has the run');
+sql("DELETE FROM pgqrs_workflow_runs WHERE run_id = $gone");
+my ($page_of_gone, $absent) = map { get($server, "/run?run=$_") } $gone, 99999999;
+is($page_of_gone->{status}, 404, 'a run that was removed after the list was made is not found');
+is(without_ids($page_of_gone), without_ids($absent), 'that is as if it had never existed');
 # a child and a rerun that belong to others
 sql(qq{SELECT pgqrs_resume_queue('mine.w'), pgqrs_trigger('mine.w', tags => '{"shop": "<i>main</i>"}');
 	SELECT pgqrs_start_child(run_id, lease, 'kid', 'nightly_report') FROM pgqrs_dequeue('mine.w')});
