@@ -1,4 +1,5 @@
 // The database: statements of pgqrs, and the connections that they run on.
+import { createHash } from 'node:crypto';
 import { userInfo } from 'node:os';
 import pg from 'pg';
 
@@ -49,11 +50,14 @@ export function interval(duration: Duration | undefined): string | null {
 
 function ignore(): void {}
 
-/** Names of prepared statements.  Their texts are few: functions, with the options that a program uses. */
+/**
+ * Names of prepared statements, which tell the text: behind a pooler another program's may be in the session.  The texts
+ * are few: functions, with the options that a program uses.
+ */
 const names = new Map<string, string>();
 
 function nameOf(text: string): string {
-	const name = names.get(text) ?? `pgqrs_${names.size}`;
+	const name = names.get(text) ?? `pgqrs_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`;
 	names.set(text, name);
 	return name;
 }
@@ -111,8 +115,8 @@ export async function rows(on: Queryable, statement: Statement): Promise<Row[]> 
 	try {
 		return (await on.query({ ...statement, types })).rows;
 	} catch (error) {
-		// An update of the extension has given the function other columns.
-		if ((error as pg.DatabaseError).routine !== 'RevalidateCachedQuery') throw error;
+		// An update of the extension has given the function other columns, or the application has thrown the statement away.
+		if (!['RevalidateCachedQuery', 'FetchPreparedStatement'].includes((error as pg.DatabaseError).routine ?? '')) throw error;
 		return (await on.query({ ...statement, name: undefined, types })).rows;
 	}
 }

@@ -152,7 +152,7 @@ export class Lease {
 			this.check();
 			this.#calls++;
 			try {
-				const answer = await row(client, last(value)).catch((error) => {
+				const answer = await row(client, { ...last(value), name: undefined }).catch((error) => {
 					throw isPassing(error) ? error : this.#judge(error);
 				});
 				const stored = Object.values(answer)[0] as boolean;

@@ -104,6 +104,24 @@ test('what a transaction writes is there once, and gone if it fails', async () =
 	assert.deepEqual(await query("SELECT what FROM written WHERE what IN ('once', 'never')"), [{ what: 'once' }]);
 });
 
+test('the application may throw prepared statements away', async () => {
+	const seen = await outcome(async (run) => {
+		const found: number[] = [];
+		for (const id of ['one', 'two']) {
+			assert.equal(await run.step(id, () => id), id);
+			found.push(
+				await run.transaction(`after ${id}`, async (client) => {
+					const { rows } = await client.query("SELECT count(*)::int AS n FROM pg_prepared_statements WHERE name LIKE 'pgqrs_%'");
+					await client.query('DEALLOCATE ALL');
+					return rows[0].n;
+				})
+			);
+		}
+		return found;
+	});
+	assert.deepEqual(seen, [1, 0]);
+});
+
 test('a transaction that conflicts is repeated, and no failure is counted', async () => {
 	let tries = 0;
 	const output = await outcome(
