@@ -5,11 +5,11 @@
 use strict;
 use warnings;
 
-# Before the test's output is redirected.
+# Before the test's output is redirected; a check of its syntax (perl -c) starts nothing.
 BEGIN
 {
 	my @unshare = qw(unshare --user --mount --map-current-user --keep-caps);
-	if (!$ENV{PGQRS_SMALL_DISK})
+	if (!$ENV{PGQRS_SMALL_DISK} && !$^C)
 	{
 		if (system(@unshare, "sh", "-c", "mount -t tmpfs none /mnt 2>/dev/null") != 0)
 		{
