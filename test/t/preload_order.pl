@@ -24,7 +24,11 @@ static void
 at_end(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT && writes)
+#if PG_VERSION_NUM >= 170000
+		LogLogicalMessage("late", "written", 7, true, false);
+#else
 		LogLogicalMessage("late", "written", 7, true);
+#endif
 }
 void
 _PG_init(void)
