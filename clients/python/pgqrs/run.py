@@ -24,6 +24,7 @@ log = logging.getLogger('pgqrs')
 UNSERIALIZABLE = {'type': 'unserializable_error'}
 # Calls that answer one boolean, and of which most runs and messages consist.
 ASKING = ('pgqrs_step_complete', 'pgqrs_complete_run', 'pgqrs_archive_message')
+FINISHED = "SELECT jsonb_object_agg(step_id, jsonb_build_object('kind', kind, 'undo', undo)) FROM %s(%%s) WHERE status IN ('SUCCESS', 'ERROR')"
 TRIES = 20      # of a transaction that the server asks to repeat
 
 # The run whose handler is being executed.
@@ -175,6 +176,7 @@ class Run(Work):
         self.cancelling = bool(claim.get('cancel_requested'))
         self.steps: dict[str, dict[str, Any]] = claim.get('steps') or {}
         self.all_steps = not claim.get('steps_truncated')
+        self.left_out: dict[str, dict[str, Any]] = {}   # if these are not all: all that have finished, without their outputs
         self.replaying = bool(self.steps)
         self.kinds: dict[str, str] = {}
         self.names: dict[str, int] = {}
@@ -187,6 +189,8 @@ class Run(Work):
                     missing = {'type': 'no_handler_registered', 'message': f'this worker has no handler for workflow {self.workflow!r}'}
                     yield from self.give_up('pgqrs_fail_run', False, error=missing)
                     return
+                if not self.all_steps:
+                    self.left_out = (yield Statement(FINISHED % self.worker.app.qualified('pgqrs_list_steps'), [self.id]))[0]
                 args = (self, self.loads(self.stored, definition.input_type))[:1 + definition.takes_input]
                 output = yield Invoke(definition.function, args, {})
                 yield from self.last('pgqrs_complete_run', self.dumps(output))
@@ -255,8 +259,7 @@ class Run(Work):
         id = self._begin(id, 'pause', 'PAUSE')
         if id in self.steps:
             return self.loads(self.steps[id]['output'], result)
-        stored = None if reason is None else self.dumps(reason)
-        resumed, output = yield from self.call('pgqrs_pause_run', id, interval(check_after), stored)
+        resumed, output = yield from self.call('pgqrs_pause_run', id, interval(check_after), None if reason is None else self.dumps(reason))
         self._park_unless(resumed)
         return self.loads(output, result)
 
@@ -336,7 +339,7 @@ class Run(Work):
             id = name if count == 1 else f'{name} #{count}'
         if not isinstance(id, str) or not 0 < len(id.encode('utf-8', 'replace')) <= 255:
             raise InvalidStep(f'a step id has 1 to 255 bytes, this one has not: {str(id)[:60]!r}')
-        known = self.steps.get(id)
+        known = self.steps.get(id) or self.left_out.get(id)
         before = self.kinds.setdefault(id, known['kind'] if known else kind)
         if before != kind:
             raise InvalidStep(f'step {id!r} is of kind {before}, not {kind}: give one of them another id')
@@ -366,7 +369,7 @@ class Run(Work):
               max_attempts: Optional[int], result: Any, transaction: bool) -> Operation:
         id = self._begin(id, name, 'FUNCTION')
         step = self.steps.get(id)
-        if step is None and not self.all_steps:
+        if step is None and id in self.left_out:
             execute, status, output, error, _ = yield from self.call('pgqrs_step_begin', id)
             step = None if execute else {'status': status, 'output': output, 'error': error}
         if step is not None:
@@ -388,10 +391,8 @@ class Run(Work):
                     now = (yield complete((yield Invoke(function, args, options))))[0]
         except Exception as e:
             yield from self._fail_step(id, e, max_attempts)
-        if now:
-            output = json.loads(stored)
-        else:                           # an earlier call has stored its output, which stays
-            output = (yield from self.call('pgqrs_step_begin', id))[2]
+        # If not now, an earlier call has stored its output, which stays.
+        output = json.loads(stored) if now else (yield from self.call('pgqrs_step_begin', id))[2]
         self.steps[id] = {'kind': 'FUNCTION', 'status': 'SUCCESS', 'output': output, 'undo': self.told}
         # Not the value itself: the handler sees the same now as after a crash.
         return self.loads(output, result)
