@@ -14,6 +14,8 @@
 #   make chaos              kills everything for ten minutes and looks for broken promises; test/soak/chaos/run says more
 #   make retention          what it costs to remove 10 million archived messages; test/perf/retention/run says more
 #   make tenants            what one tenant takes from another one; test/perf/tenants/run says more
+#   make bulk              how long 100,000 failed runs take to be replayed, with a crash in the middle
+#   make counters          what counters of 20,000 queues cost
 #   make size              how long reading takes with 10 million archived messages
 #   make matrix             the tests on PostgreSQL 15, 17 and 18, in folders of their own; tools/matrix says more
 #   make hard               the tests on PostgreSQL built to find faults: assertions, valgrind, …; tools/hard says more
@@ -69,7 +71,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install cli installcheck-server objects test demo bench latency listener retention size tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
+.PHONY: all install cli installcheck-server objects test demo bench latency listener retention size bulk counters tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
 
 all:
 
@@ -153,6 +155,12 @@ chaos:
 
 size:
 	@bash test/perf/size/run
+
+bulk:
+	@bash test/perf/bulk/run
+
+counters:
+	@bash test/perf/counters/run
 
 retention:
 	@bash test/perf/retention/run
