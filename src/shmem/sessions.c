@@ -29,7 +29,7 @@
 #define NUMBER_MASK ((UINT64CONST(1) << NUMBER_BITS) - 1)
 
 /* Queues or patterns that a session is known to serve. */
-#define MAX_SERVED 8
+#define MAX_SERVED 4
 #define NAME_SIZE  256
 
 typedef struct Served
