@@ -64,6 +64,11 @@ sql('VACUUM');
 
 # What only claims.
 is(flushed($claim), 'f', 'a claim is not waited for');
+my $poller = sql(q{SELECT pgqrs_register_worker('poller', '{q}')});
+my ($held) = $message =~ /(\d+), (\d+)/ ? "'{$1}', '{$2}'" : die;
+is(flushed("SELECT pgqrs_extend_lease($message, '1 min'); CALL pgqrs_poll($poller, '0', 1, $held);"), 'f',
+	'a poll that extends and claims is not waited for');
+is(flushed("CALL pgqrs_poll($poller, '0', 0, $held);"), 'f', 'a poll that releases what was not received is not waited for');
 is(flushed(qq{BEGIN; $claim $claim COMMIT;}), 'f', 'a commit does not wait for two claims');
 is(flushed(qq{SELECT count(*) FROM pgqrs_dequeue('q', worker_id => $worker);}), 'f', 'a commit does not wait for the claim of a worker');
 is(flushed(q{SELECT count(*) FROM pgqrs_dequeue('w');}), 'f', 'a commit does not wait for the claim of a run');
