@@ -26,6 +26,7 @@
  */
 #include "delivery/client_wait.h"
 
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -440,7 +441,10 @@ look_for_runs(Wait *w)
 	{
 		result = pgqrs_read_result(w->run_ids[w->first_ended], w->desc);
 		MemoryContextSwitchTo(w->context);
-		w->result = heap_copytuple(result);
+		/* its values stay when the snapshot that keeps them is gone */
+		w->result = HeapTupleHasExternal(result) ?
+			toast_flatten_tuple(result, w->desc) :
+			heap_copytuple(result);
 	}
 	w->has_taken = false;
 	end_look(w, old);

@@ -67,6 +67,15 @@ is(finish_client($client), 'SUCCESS|{"a": 1}|', 'pgqrs_wait returns the output o
 is(sql("CALL pgqrs_wait($run)"), 'SUCCESS|{"a": 1}|', 'pgqrs_wait returns the output of a run that has ended before');
 is(sql("CALL pgqrs_wait($run, '0')"), 'SUCCESS|{"a": 1}|', 'pgqrs_wait with a time-out of 0 returns the output of a run that has ended');
 
+# From PostgreSQL 18 on such a value cannot be read without a snapshot; before, mostly.
+$run = sql("SELECT pgqrs_trigger('wf')");
+my @large = (sleeper("pgqrs_wait($run)"), sleeper("pgqrs_wait_any('{$run}')"));
+($message, $lease) = claim('wf');
+my $large = sql(q{SELECT '"' || string_agg(md5(i::text), '') || '"' FROM generate_series(1, 10000) AS i});
+sql("SELECT pgqrs_complete_run($run, $lease, '$large')");
+is(finish_client($large[0]), "SUCCESS|$large|", 'pgqrs_wait returns an output that is stored out of line');
+is(finish_client($large[1]), "$run|SUCCESS|$large|", 'so does pgqrs_wait_any');
+
 $run = sql("SELECT pgqrs_trigger('wf')");
 start;
 is(sqlstate($node, "CALL pgqrs_wait($run, '200 ms')"), 'PQ012', 'a wait for a run that does not end fails with PQ012');
