@@ -10,7 +10,7 @@ CREATE FUNCTION @extschema@.pgqrs_revoke(pattern text, role text, privilege text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 	AS 'MODULE_PATHNAME', 'sql_revoke';
 COMMENT ON FUNCTION @extschema@.pgqrs_revoke(text, text, text) IS
-'revokes the privilege that pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT that no other grant to the role needs, but not USAGE on the schema; also for a dropped role; a NOTICE if it was not granted; only the extension''s owner and superusers. Errors: 22023.';
+'revokes the privilege that pgqrs_grant() gave with the same arguments, and EXECUTE and SELECT that no other grant to the role needs, but not USAGE on the schema; also for a dropped role; a NOTICE if it was not granted; only the extension''s owner and superusers. Errors: 22023, 42704 no such role.';
 
 CREATE FUNCTION @extschema@.pgqrs_sync_grants() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -445,6 +445,7 @@ look_for_runs(Wait *w)
 		w->result = HeapTupleHasExternal(result) ?
 			toast_flatten_tuple(result, w->desc) :
 			heap_copytuple(result);
+		HeapTupleHeaderSetDatumLength(w->result->t_data, w->result->t_len);
 	}
 	w->has_taken = false;
 	end_look(w, old);
