@@ -151,7 +151,7 @@ export class App {
 		const name = nameOf(workflow);
 		const worker = [...this.workers].find((candidate) => candidate.serves(name));
 		if (!worker) return (await this.start<I, O>(workflow, input, options)).result({ timeout: FOREVER });
-		const claim = await this.#send('pgqrs_start', [name, this.encode(input), worker.id], options);
+		const claim = await this.#send('pgqrs_start', [name, this.encode(input), worker.id], options, worker.pool);
 		const output = claim['lease'] == null ? undefined : await worker.begin(claim as Claim);
 		return output === undefined ? new Handle<O>(this, claim['run_id']).result({ timeout: FOREVER }) : (this.decode(parseJson(output)) as Stored<O>);
 	}
@@ -216,11 +216,11 @@ export class App {
 		return this.#run(true, () => row(this.#pool('waits'), this.database.procedure('pgqrs_wait', [runId, timeout])));
 	}
 
-	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }): Promise<Row> {
+	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }, pool = this.#pool('calls')): Promise<Row> {
 		const { client, key, headers, ...rest } = options;
 		const statement = this.database.select(name, args, { ...rest, idempotencyKey: key, headers: outgoing(headers) });
 		if (client) return this.#run(false, () => row(client, { ...statement, name: undefined }));
-		return this.#run(key !== undefined, () => row(this.#pool('calls'), statement));
+		return this.#run(key !== undefined, () => row(pool, statement));
 	}
 
 	/** A call, repeated on another connection if one is lost and that does no harm. */

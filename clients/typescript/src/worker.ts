@@ -44,7 +44,8 @@ export class Worker {
 	readonly #concurrency: number;
 	readonly #grace: number;
 	readonly #queues: string[];
-	readonly #pool: pg.Pool;
+	/** Of the handlers, and of runs that execute() starts. */
+	readonly pool: pg.Pool;
 	/** What a poll names: claims whose end has not been told. */
 	readonly #held = new Map<number, Task>();
 	#client: pg.Client | undefined;
@@ -62,7 +63,7 @@ export class Worker {
 		this.name = options.name ?? app.name ?? `${hostname()}:${process.pid}`;
 		this.#queues = options.queues ?? [...app.workflows.keys(), ...app.queues.keys()].sort();
 		if (this.#queues.length === 0) throw new PgqrsError('there is no handler: declare one with app.workflow or app.queue');
-		this.#pool = app.database.pool(Math.max(1, Math.min(options.connections ?? 5, this.#concurrency)));
+		this.pool = app.database.pool(Math.max(1, Math.min(options.connections ?? 5, this.#concurrency)));
 	}
 
 	/** Works until drain(), or a signal to stop. */
@@ -118,7 +119,7 @@ export class Worker {
 		this.#draining.abort();
 		this.#app.log.info(`pgqrs: ${this.name} drains: ${this.#held.size} to end`);
 		// That ends the poll which is asleep.
-		if (this.id !== undefined) row(this.#pool, this.#app.database.select('pgqrs_suspend_worker', [this.id])).catch(() => undefined);
+		if (this.id !== undefined) row(this.pool, this.#app.database.select('pgqrs_suspend_worker', [this.id])).catch(() => undefined);
 	}
 
 	/** Registers, however long the database is away or cannot be written to. */
@@ -149,7 +150,7 @@ export class Worker {
 		this.#held.clear();
 		if (this.id !== undefined) await this.#query(this.#app.database.select('pgqrs_stop_worker', [this.id])).catch(() => undefined);
 		this.#disconnect();
-		const ended = this.#pool.end().catch(() => undefined);
+		const ended = this.pool.end().catch(() => undefined);
 		// A handler that hangs keeps its connection.
 		if (left.length === 0) await ended;
 	}
@@ -236,7 +237,7 @@ export class Worker {
 	}
 
 	#begin(claim: Claim): Task {
-		const lease = new Lease(claim, this.#app.database, this.#pool);
+		const lease = new Lease(claim, this.#app.database, this.pool);
 		const done = this.#handle(claim, lease).finally(() => {
 			if (this.#held.get(lease.id) === task) this.#held.delete(lease.id);
 		});
@@ -326,7 +327,7 @@ export class Worker {
 
 	/** For an undo that has more steps than a poll brings: which were there before. */
 	async #loadSteps(claim: Claim): Promise<void> {
-		const steps = await rows(this.#pool, this.#app.database.select('pgqrs_list_steps', [claim.run_id]));
+		const steps = await rows(this.pool, this.#app.database.select('pgqrs_list_steps', [claim.run_id]));
 		claim.steps = Object.fromEntries(steps.filter((step) => ['SUCCESS', 'ERROR'].includes(step['status'])).map((step) => [step['step_id'], step as StoredStep]));
 		claim.steps_truncated = false;
 	}
