@@ -67,8 +67,10 @@ sub answer
 }
 
 $ENV{DATA_SOURCE_NAME} = 'host=' . $node->host . ' port=' . $node->port . ' user=monitor dbname=postgres sslmode=disable';
+# Its versions differ in the collectors that they have.
+my @own = map { "--no-$_" } `prometheus-postgres-exporter --help 2>&1` =~ /^\s*--(collector\.\w+)\s/mg;
 start_program('prometheus-postgres-exporter', "--extend.query-path=$examples/pgqrs.queries.yml", '--disable-default-metrics',
-	'--disable-settings-metrics', '--no-collector.database', '--no-collector.bgwriter', "--web.listen-address=127.0.0.1:$exporter_port");
+	'--disable-settings-metrics', @own, "--web.listen-address=127.0.0.1:$exporter_port");
 my $metrics = answer("http://127.0.0.1:$exporter_port/metrics", sub { $_[0] =~ /^pgqrs_queue_ready/m });
 
 foreach my $sample ('sent_total 3', 'claimed_total 2', 'done_total 1', 'failed_total 1', 'dead_total 1', 'cancelled_total 0',
