@@ -25,6 +25,7 @@ CREATE FUNCTION @extschema@.pgqrs_html_duration(duration interval) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT CASE
+			WHEN s.s = 'Infinity' THEN 'forever'
 			WHEN s.s < 0.00005 THEN '0 ms'
 			WHEN s.s < 0.00995 THEN pg_catalog.to_char(s.s * 1000, 'FM990.0') || ' ms'
 			WHEN s.s < 0.9995 THEN pg_catalog.round(s.s * 1000) || ' ms'
@@ -38,7 +39,7 @@ BEGIN ATOMIC
 	WHERE duration IS NOT NULL;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_duration(interval) IS
-'A duration in readable form, such as 4 ms or 2 h 5 min; 0 for a negative one.';
+'A duration in readable form, such as 4 ms or 2 h 5 min; 0 ms for a negative one, forever for an infinite one.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

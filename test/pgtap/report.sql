@@ -32,6 +32,11 @@ SELECT is(pgqrs_html_duration(d), e, 'pgqrs_html_duration() writes the duration 
 SELECT is(pgqrs_html_duration('59.6 s'), '1 min', 'pgqrs_html_duration() rounds up to a minute');
 SELECT is(pgqrs_html_duration('59 min 59.7 s'), '1 h', 'pgqrs_html_duration() rounds up to an hour');
 SELECT is(pgqrs_html_duration(NULL), NULL, 'pgqrs_html_duration() of NULL is NULL');
+-- PostgreSQL 15 and 16 have no infinite intervals.
+SELECT is(pgqrs_html_duration(v.d::interval), v.e, 'pgqrs_html_duration() writes an interval without end: ' || v.d)
+	FROM (VALUES ('infinity', 'forever', 170000), ('-infinity', '0 ms', 170000), ('3000000 d', '3000000 d', 0))
+		AS v (d, e, since)
+	WHERE current_setting('server_version_num')::integer >= v.since;
 SELECT is(pgqrs_html_error(j), e, 'pgqrs_html_error() shows type and message of an error: ' || j::text)
 	FROM (VALUES ('{"type": "a", "message": "b", "x": 1}'::jsonb, 'a: b'), ('{"type": "a"}', 'a'),
 		('{"x": 1}', '{"x": 1}'), ('"text"', 'text'), ('[1]', '[1]'),
