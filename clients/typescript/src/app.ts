@@ -2,10 +2,10 @@
 import type pg from 'pg';
 
 import { Connection, Database, Duration, interval, Queryable, row, Row, rows } from './database.js';
-import { describe, isConnectionLost, PgqrsError, retryOf, typed } from './errors.js';
+import { describe, isConnectionLost, PgqrsError, retryOf, typed, WaitTimeout, WorkerNotFound, WorkerStopped } from './errors.js';
 import { Handle, SignalOptions } from './handle.js';
 import { Codec, fromJson, parseJson, Stored, toJson } from './json.js';
-import { backOff, Claim } from './lease.js';
+import { backOff } from './lease.js';
 import { Queue, QueueHandler, QueueOptions, SendOptions } from './queue.js';
 import { nameOf } from './run.js';
 import { delivery, Headers, outgoing } from './trace.js';
@@ -29,14 +29,11 @@ export interface AppOptions {
 }
 
 /** The arguments of pgqrs_schedule(). */
-export interface ScheduleOptions {
+export interface ScheduleOptions extends Pick<StartOptions, 'priority' | 'timeout' | 'tags'> {
 	input?: unknown;
 	timezone?: string;
 	maxCatchup?: number;
 	overlap?: 'allow' | 'skip' | 'cancel';
-	priority?: number;
-	timeout?: Duration;
-	tags?: Record<string, unknown>;
 	enabled?: boolean;
 }
 
@@ -45,16 +42,9 @@ export interface ConsumeOptions {
 	visibilityTimeout?: Duration;
 }
 
-interface Schedule {
-	name: string;
-	cron: string;
-	workflow: string;
-	options: ScheduleOptions;
-}
-
 /** Of a call whose connection was lost, where that does no harm. */
 const TRIES = 8;
-const FOREVER = '10000 days';
+const TURN = '5 s';
 /** Connections of calls, and of those that wait. */
 const MOST = { calls: 10, waits: 100 };
 
@@ -67,7 +57,7 @@ export class App {
 	readonly database: Database;
 	/** Those that run. */
 	readonly workers = new Set<Worker>();
-	readonly #schedules: Schedule[] = [];
+	readonly #schedules: { name: string; cron: string; workflow: string; options: ScheduleOptions }[] = [];
 	readonly #pools = new Map<string, pg.Pool>();
 
 	constructor(options: AppOptions = {}) {
@@ -150,10 +140,26 @@ export class App {
 	async execute<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: ExecuteOptions = {}): Promise<Stored<O>> {
 		const name = nameOf(workflow);
 		const worker = [...this.workers].find((candidate) => candidate.serves(name));
-		if (!worker) return (await this.start<I, O>(workflow, input, options)).result({ timeout: FOREVER });
-		const claim = await this.#send('pgqrs_start', [name, this.encode(input), worker.id], options, worker.pool);
-		const output = claim['lease'] == null ? undefined : await worker.begin(claim as Claim);
-		return output === undefined ? new Handle<O>(this, claim['run_id']).result({ timeout: FOREVER }) : (this.decode(parseJson(output)) as Stored<O>);
+		if (!worker) return this.#outcome<O>(await this.start<I, O>(workflow, input, options));
+		const start = (): Promise<Row> => this.#send('pgqrs_start', [name, this.encode(input), worker.id], options, worker.pool);
+		try {
+			const [claim, output] = await worker.execute(start);
+			return output === undefined ? this.#outcome(new Handle<O>(this, claim['run_id'])) : (this.decode(parseJson(output)) as Stored<O>);
+		} catch (error) {
+			if (!(error instanceof WorkerStopped || error instanceof WorkerNotFound)) throw error;
+			return this.#outcome<O>(await this.start<I, O>(workflow, input, options)); // nothing was started
+		}
+	}
+
+	/** Waits however long that takes.  Those that wait take turns, as there are fewer connections. */
+	async #outcome<O>(handle: Handle<O>): Promise<Stored<O>> {
+		for (;;) {
+			try {
+				return await handle.result({ timeout: TURN });
+			} catch (error) {
+				if (!(error instanceof WaitTimeout)) throw error;
+			}
+		}
 	}
 
 	/** A run by its id. */

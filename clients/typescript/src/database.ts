@@ -116,7 +116,7 @@ export async function rows(on: Queryable, statement: Statement): Promise<Row[]> 
 		return (await on.query({ ...statement, types })).rows;
 	} catch (error) {
 		// An update of the extension has given the function other columns, or the application has thrown the statement away.
-		if (!['RevalidateCachedQuery', 'FetchPreparedStatement'].includes((error as pg.DatabaseError).routine ?? '')) throw error;
+		if (!['RevalidateCachedQuery', 'FetchPreparedStatement', 'StorePreparedStatement'].includes((error as pg.DatabaseError).routine ?? '')) throw error;
 		return (await on.query({ ...statement, name: undefined, types })).rows;
 	}
 }

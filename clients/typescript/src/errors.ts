@@ -26,45 +26,26 @@ export class PgqrsError extends Error {
 	}
 }
 
-export class QueueNotFound extends PgqrsError {
-	override readonly code = 'PQ001';
+/** The class of the errors of a SQLSTATE. */
+function raisedBy<Code extends string>(sqlstate: Code) {
+	return class extends PgqrsError {
+		override readonly code: Code = sqlstate;
+	};
 }
-export class WorkflowNotFound extends PgqrsError {
-	override readonly code = 'PQ002';
-}
-export class RunNotFound extends PgqrsError {
-	override readonly code = 'PQ003';
-}
-export class MessageNotFound extends PgqrsError {
-	override readonly code = 'PQ004';
-}
-export class WorkerNotFound extends PgqrsError {
-	override readonly code = 'PQ005';
-}
-export class PayloadTooLarge extends PgqrsError {
-	override readonly code = 'PQ008';
-}
-export class InUse extends PgqrsError {
-	override readonly code = 'PQ009';
-}
-export class OtherNode extends PgqrsError {
-	override readonly code = 'PQ011';
-}
-export class WaitTimeout extends PgqrsError {
-	override readonly code = 'PQ012';
-}
-export class NoWorker extends PgqrsError {
-	override readonly code = 'PQ013';
-}
-export class WorkerStopped extends PgqrsError {
-	override readonly code = 'PQ014';
-}
-export class ScheduleInvalid extends PgqrsError {
-	override readonly code = 'PQ015';
-}
-export class InvalidState extends PgqrsError {
-	override readonly code = 'PQ016';
-}
+
+export class QueueNotFound extends raisedBy('PQ001') {}
+export class WorkflowNotFound extends raisedBy('PQ002') {}
+export class RunNotFound extends raisedBy('PQ003') {}
+export class MessageNotFound extends raisedBy('PQ004') {}
+export class WorkerNotFound extends raisedBy('PQ005') {}
+export class PayloadTooLarge extends raisedBy('PQ008') {}
+export class InUse extends raisedBy('PQ009') {}
+export class OtherNode extends raisedBy('PQ011') {}
+export class WaitTimeout extends raisedBy('PQ012') {}
+export class NoWorker extends raisedBy('PQ013') {}
+export class WorkerStopped extends raisedBy('PQ014') {}
+export class ScheduleInvalid extends raisedBy('PQ015') {}
+export class InvalidState extends raisedBy('PQ016') {}
 
 const SERVER_ERRORS = [
 	QueueNotFound, WorkflowNotFound, RunNotFound, MessageNotFound, WorkerNotFound, PayloadTooLarge, InUse, OtherNode, WaitTimeout,

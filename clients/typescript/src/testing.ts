@@ -6,7 +6,7 @@ import { Worker, WorkerOptions } from './worker.js';
 
 /** Works until there is nothing that can be claimed. */
 export function drain(app: App, options: WorkerOptions = {}): Promise<void> {
-	return new Worker(app, { name: 'pgqrs testing', ...options }).runUntilIdle();
+	return new Worker(app, { name: 'pgqrs testing', ...options }).run(true);
 }
 
 /** Lets time pass for one run that sleeps, waits or is to be tried again, and works on it. */

@@ -48,6 +48,9 @@ export class Worker {
 	readonly pool: pg.Pool;
 	/** What a poll names: claims whose end has not been told. */
 	readonly #held = new Map<number, Task>();
+	/** Runs that are being started in its name. */
+	#starting = 0;
+	#stopped = false;
 	#client: pg.Client | undefined;
 	id: number | undefined;
 	/** Aborts when the worker is to take nothing new. */
@@ -66,15 +69,15 @@ export class Worker {
 		this.pool = app.database.pool(Math.max(1, Math.min(options.connections ?? 5, this.#concurrency)));
 	}
 
-	/** Works until drain(), or a signal to stop. */
-	async run(): Promise<void> {
+	/** Works until drain(), or a signal to stop; untilIdle: or until there is nothing that can be claimed. */
+	async run(untilIdle = false): Promise<void> {
 		const drain = (): void => this.drain();
-		const signals = this.#options.signals === false ? [] : STOP_SIGNALS;
+		const signals = untilIdle || this.#options.signals === false ? [] : STOP_SIGNALS;
 		for (const signal of signals) process.on(signal, drain);
 		try {
 			await this.#register();
 			this.#app.workers.add(this);
-			if (this.id !== undefined) await this.#work(false);
+			if (this.id !== undefined) await this.#work(untilIdle);
 		} finally {
 			this.#app.workers.delete(this);
 			for (const signal of signals) process.off(signal, drain);
@@ -82,29 +85,45 @@ export class Worker {
 		}
 	}
 
-	/** Works until there is nothing that can be claimed. */
-	async runUntilIdle(): Promise<void> {
+	/** Whether it would take another run of the workflow now. */
+	serves(workflow: string): boolean {
+		const subscribes = (pattern: string): boolean =>
+			pattern === workflow || pattern === '*' || (pattern.endsWith('.*') && workflow.startsWith(pattern.slice(0, -1)));
+		const free = this.id !== undefined && this.#size < this.#concurrency && !this.#draining.signal.aborted;
+		return free && this.#app.workflows.has(workflow) && this.#queues.some(subscribes);
+	}
+
+	/** Held, or about to be. */
+	get #size(): number {
+		return this.#held.size + this.#starting;
+	}
+
+	/** Starts a run in its name and works on it; with its output as JSON text, unless another delivery will end it. */
+	async execute(start: () => Promise<Row>): Promise<[Row, string | undefined]> {
+		this.#starting++;
 		try {
-			await this.#register();
-			await this.#work(true);
+			const claim = await start();
+			const output = claim['lease'] == null || this.#stopped ? undefined : this.#keep(claim as Claim);
+			return Promise.all([claim, output]);
 		} finally {
-			await this.#stop();
+			this.#starting--;
 		}
 	}
 
-	/** Whether it would take another run of the workflow now. */
-	serves(workflow: string): boolean {
-		return this.id !== undefined && this.#app.workflows.has(workflow) && this.#held.size < this.#concurrency && !this.#draining.signal.aborted;
-	}
-
-	/** Works on a run that was started in its name; its output as JSON text, or undefined if another delivery will end it. */
-	begin(claim: Claim): Promise<string | undefined> {
-		claim.steps = {};
-		const task = this.#begin(claim);
-		// The poll that is asleep does not know the lease.
+	/** Works on a run that the poll which is asleep does not know of, and extends its lease. */
+	#keep(claim: Claim): Promise<string | undefined> {
+		const { lease, done } = this.#begin({ ...claim, steps: {} });
 		const third = (Number(claim['visible_after']) - Number(claim['enqueued_at'])) / 3;
-		const timer = setInterval(() => void this.#extend(task.lease), third > 0 ? third : 1000);
-		return task.done.finally(() => clearInterval(timer));
+		return new Promise((resolve) => {
+			const look = (): void => {
+				if (!lease.ended) return void this.#extend(lease);
+				clearInterval(timer);
+				if (lease.left) resolve(undefined);
+			};
+			const timer = setInterval(look, third > 0 ? Math.min(third, 60_000) : 1000);
+			lease.controller.signal.addEventListener('abort', look);
+			void done.then(resolve).finally(() => clearInterval(timer));
+		});
 	}
 
 	async #extend({ id, lease }: Lease): Promise<void> {
@@ -145,6 +164,7 @@ export class Worker {
 	}
 
 	async #stop(): Promise<void> {
+		this.#stopped = true;
 		const left = [...this.#held.values()];
 		for (const task of left) task.lease.lose('the worker stops');
 		this.#held.clear();
@@ -191,8 +211,8 @@ export class Worker {
 				this.#app.log.warn(`pgqrs: ${this.name} tries again: ${(error as Error).message}`);
 			}
 			const draining = this.#draining.signal.aborted;
-			if (draining && (this.#held.size === 0 || Date.now() >= this.#deadline)) return undefined;
-			await backOff(draining ? 5 : tries + 3, this.#held.size === 0 ? this.#draining.signal : undefined);
+			if (draining && (this.#size === 0 || Date.now() >= this.#deadline)) return undefined;
+			await backOff(draining ? 5 : tries + 3, this.#size === 0 ? this.#draining.signal : undefined);
 		}
 	}
 
@@ -202,7 +222,7 @@ export class Worker {
 			if (this.#draining.signal.aborted) {
 				// A second signal moves the deadline.
 				timeout = Math.min(1000, this.#deadline - Date.now());
-				if (this.#held.size === 0) return;
+				if (this.#size === 0) return;
 				if (timeout <= 0) {
 					this.#app.log.warn(`pgqrs: ${this.name} gives back ${this.#held.size} that did not end in time`);
 					return;

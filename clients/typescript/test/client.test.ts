@@ -486,6 +486,65 @@ test('a run that is executed where no worker is, is ended by another process; it
 	await calling.close();
 });
 
+test('a run is executed elsewhere if the worker here does not subscribe to its workflow', async () => {
+	const [here, there] = [newApp(), newApp()];
+	here.workflow(`w${number} here`, () => 'here');
+	for (const app of [here, there]) app.workflow(`w${number} both`, () => app.name);
+	await here.install();
+	const worker = here.worker({ signals: false, queues: [`w${number} here`] });
+	const running = worker.run();
+	await until(() => here.workers.size === 1, 'the worker is there');
+	await withWorker(there, async () => assert.equal(await here.execute(`w${number} both`), there.name));
+	worker.drain();
+	await running;
+	await here.close();
+});
+
+test('runs that are executed while their worker drains are ended, here or elsewhere', async () => {
+	const [here, there] = [newApp(), newApp()];
+	const name = `w${number}`;
+	for (const app of [here, there]) app.workflow<any, any>(name, (run, n) => run.step('n', () => n));
+	await here.install();
+	await withWorker(there, async () => {
+		const worker = here.worker({ signals: false, concurrency: 3 });
+		const running = worker.run();
+		await until(() => here.workers.size === 1, 'the worker is there');
+		let over = false;
+		const loops = Array.from({ length: 6 }, async () => {
+			let n = 0;
+			while (!over) assert.equal(await here.execute(name, ++n), n);
+			return n;
+		});
+		await until(async () => (await query('SELECT count(*) > 20 AS some FROM pgqrs_workflow_runs AS r JOIN pgqrs_workflows AS w USING (workflow_id) WHERE w.name = $1', name))[0].some, 'runs are executed');
+		worker.drain();
+		await running;
+		over = true;
+		assert.ok((await Promise.all(loops)).every((n) => n > 0));
+	});
+	await here.close();
+});
+
+test('a run whose lease is lost while it is executed answers what another delivery made of it', async () => {
+	const app = newApp();
+	let first: Run | undefined;
+	const workflow = app.workflow<any, any>(`w${number}`, { visibilityTimeout: '2 s' }, (run) => {
+		if (run.attempt > 1) return `attempt ${run.attempt}`;
+		first = run;
+		return new Promise(() => undefined);	// and heeds no signal
+	});
+	await app.install();
+	const worker = app.worker({ signals: false, grace: 0 });
+	const running = worker.run();
+	await until(() => app.workers.size === 1, 'the worker is there');
+	const executed = workflow.execute();
+	await until(() => first, 'the handler is there');
+	await query('SELECT pgqrs_set_visibility($1, now())', first!.id);
+	assert.equal(await executed, 'attempt 2');
+	worker.drain();
+	await running;
+	await app.close();
+});
+
 test('statements are prepared, unless that is switched off, and a function may get other columns', async () => {
 	await query('CREATE SCHEMA prepared');
 	await query('CREATE FUNCTION prepared.n() RETURNS TABLE (n int) LANGUAGE sql AS $$ SELECT count(*)::int FROM pg_prepared_statements $$');
