@@ -6,6 +6,7 @@
  * the time-outs that would end a wait in the server.
  */
 #include "pgqrs.h"
+#include "command.h"
 
 #include <unistd.h>
 
@@ -256,17 +257,47 @@ has_succeeded(const PGresult *result)
 bool is_error_before;
 
 /*
- * Executes SQL, with the search_path of the role, and then a call, whose last
- * parameter becomes the value that the SQL ends with.  Both commit together if
- * the call answers true.
+ * Executes SQL, with the search_path of the role: its last result.  SQL that a step
+ * cannot have is PGRES_BAD_RESPONSE, even if its end was lost: what it has committed
+ * must not be written again.
+ */
+static PGresult *
+execute_before(const char *before)
+{
+	PGresult *result = NULL;
+	PGresult *next;
+	bool is_refused = false;
+	bool is_copy = false;
+
+	if (PQsendQuery(connection,
+					psprintf("BEGIN; SET LOCAL search_path TO DEFAULT; %s", before)))
+		while (!is_copy && (next = PQgetResult(connection)))
+		{
+			const char *tag = PQcmdStatus(next);
+
+			is_copy = PQresultStatus(next) == PGRES_COPY_IN ||
+				PQresultStatus(next) == PGRES_COPY_OUT;
+			/* of ROLLBACK TO SAVEPOINT it is ROLLBACK, too */
+			is_refused |= is_copy || is_one_of(tag, "COMMIT ROLLBACK") ||
+				strcmp(tag, "PREPARE TRANSACTION") == 0;
+			PQclear(result);
+			result = next;
+		}
+	if (!is_refused)
+		return result;
+	PQclear(result);
+	return PQmakeEmptyPGresult(connection, PGRES_BAD_RESPONSE);
+}
+
+/*
+ * Executes SQL and then a call, whose last parameter becomes the value that the SQL
+ * ends with.  Both commit together if the call answers true.
  */
 static PGresult *
 execute_after(const char *before, const char *sql, int nparams,
 			  const char *const *values)
 {
-	PGresult *first = PQexec(connection,
-							 psprintf("BEGIN; SET LOCAL search_path TO DEFAULT; %s",
-									  before));
+	PGresult *first = execute_before(before);
 	PGresult *result = first;
 	int row = PQntuples(first) - 1;
 	const char *last[MAX_VALUES];
@@ -308,6 +339,22 @@ call(const char *sql, int nparams, const char *const *values)
 }
 
 /*
+ * Whether to execute it again.  SQL only after errors that say nothing of it: others,
+ * and at last the conflicts too, are failures that count.
+ */
+static bool
+is_repeated(const PGresult *result, bool is_late)
+{
+	const char *sqlstate = sqlstate_of(result);
+
+	if (!is_error_before)
+		return is_transient(sqlstate);
+	if (*sqlstate == '\0')
+		return PQresultStatus(result) != PGRES_BAD_RESPONSE;
+	return is_one_of(sqlstate, is_late ? "08 57P" : "08 57P 40001 40P01");
+}
+
+/*
  * Calls a function that may be called again under the same lease, until the
  * server answers, for RETRY_SECONDS at most: a server that restarts is waited
  * for.  Any other error is returned.  What goes before, unless NULL, is SQL that
@@ -321,22 +368,23 @@ call_repeated(const char *before, const char *sql, int nparams,
 {
 	PQExpBufferData message;
 	int64 pause = 50000;
-	int64 waited = 0;
+	int64 end = 0; /* counted from the first error: SQL may take long */
 
 	initPQExpBuffer(&message);
 	for (;;)
 	{
 		int code = try_connect(&message);
+		PGresult *result = NULL;
+		bool is_late;
 
+		is_error_before = false;
+		if (code == 0)
+			result = before ? execute_after(before, sql, nparams, values) :
+							  execute(sql, nparams, values);
+		is_late = end != 0 && now_ms() > end;
 		if (code == 0)
 		{
-			PGresult *result = before ?
-				execute_after(before, sql, nparams, values) :
-				execute(sql, nparams, values);
-
-			if (has_succeeded(result) || !is_transient(sqlstate_of(result)) ||
-				PQresultStatus(result) == PGRES_COPY_IN ||
-				PQresultStatus(result) == PGRES_COPY_OUT)
+			if (has_succeeded(result) || !is_repeated(result, is_late))
 			{
 				termPQExpBuffer(&message);
 				return result;
@@ -346,10 +394,11 @@ call_repeated(const char *before, const char *sql, int nparams,
 			PQclear(result);
 			code = EXIT_TEMPORARY;
 		}
-		if (code != EXIT_TEMPORARY || waited > RETRY_SECONDS * INT64CONST(1000000))
+		if (code != EXIT_TEMPORARY || is_late)
 			no_connection(code, message.data);
+		if (end == 0)
+			end = now_ms() + RETRY_SECONDS * 1000;
 		pg_usleep(pause);
-		waited += pause;
 		pause = Min(pause * 2, 1000000);
 	}
 }

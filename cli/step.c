@@ -64,7 +64,7 @@ call_under_lease(const char *before, const char *sql, int nparams,
 	PGresult *result = call_repeated(before, sql, nparams, values);
 	const char *sqlstate = sqlstate_of(result);
 
-	if (before && is_error_before)
+	if (is_error_before)
 		return result;
 	if (strcmp(sqlstate, "PQ010") == 0)
 		leave(EXIT_CANCELLED);
@@ -185,11 +185,10 @@ complete_step(const char *output)
 							   printed("v"),
 							   option_value("text") ? "to_jsonb($4::text)" :
 													  "$4::jsonb");
-	bool is_sql = option_value("sql") != NULL;
 	PGresult *result;
 	int code = 0;
 
-	result = call_under_lease(is_sql ? output : NULL, sql, 4, values);
+	result = call_under_lease(option_value("sql") ? output : NULL, sql, 4, values);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		const char *sqlstate = sqlstate_of(result);
@@ -197,9 +196,10 @@ complete_step(const char *output)
 
 		if (text == NULL)
 			return fail_step("0A000",
-							 "COPY from or to the client is no SQL for a step",
+							 "the SQL of a step commits with the step: leave out COMMIT, ROLLBACK,"
+							 " PREPARE TRANSACTION and COPY from or to the client",
 							 EXIT_BAD_INPUT, NULL);
-		if (!is_unstorable(sqlstate) || (is_sql && is_error_before))
+		if (!is_unstorable(sqlstate) || is_error_before)
 			return fail_step(sqlstate, text, EXIT_FAILURE, NULL);
 		/* JSON that cannot be stored would not be the next time either */
 		return fail_step("no_json", psprintf("the output is no JSON: %s", text),

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('program', "fsync = off\n");
+my $node = new_node('program', "fsync = off\nmax_prepared_transactions = 2\n");
 my $dir = PostgreSQL::Test::Utils::tempdir;
 my ($out, $err);
 
@@ -126,6 +126,7 @@ case $what in
 	'"no json"') pgqrs step a -- echo no ;;
 	'"no json of sql"') pgqrs step a --sql -- echo "INSERT INTO written VALUES (1); SELECT 'no'" ;;
 	'"copy"') pgqrs step a --sql -- echo "INSERT INTO written VALUES (1); COPY written FROM STDIN" ;;
+	'"sql '*) what=${what#'"sql '}; pgqrs step a --sql -- echo "${what%'"'}" ;;
 	'"optional"') pgqrs step --optional --max-attempts 1 a -- sh -c 'exit 7' || echo $? ;;
 	'"step retried"') pgqrs step a -- sh -c 'echo x >> "$TEST_DIR/tries"; [ $(wc -l < "$TEST_DIR/tries") = 2 ]'; echo "$?" ;;
 	1 | 2) echo "$what" ;;
@@ -335,6 +336,26 @@ is(sql("SELECT error ->> 'type' FROM pgqrs_list_steps($run)"), 'no_json', 'so is
 ($code, $run) = result_of('copy');
 is(sql("SELECT error ->> 'type', failures FROM pgqrs_list_steps($run)"), '0A000|1', 'SQL that copies from the client is refused for good');
 is(sql('SELECT count(*) FROM written WHERE run_id = 1'), '0', 'what either has written is not there');
+for my $end ('ROLLBACK', 'ROLLBACK AND CHAIN', 'COMMIT; BEGIN', 'COMMIT AND CHAIN', 'END; SELECT 1 / 0', q{PREPARE TRANSACTION 'x'; BEGIN})
+{
+	($code, $run) = result_of("sql INSERT INTO written VALUES (2); $end");
+	is(sql("SELECT error ->> 'type', failures FROM pgqrs_list_steps($run)"), '0A000|1', "SQL that ends its transaction is refused for good: $end");
+}
+sql(q{ROLLBACK PREPARED 'x'});
+is(sql('SELECT count(*) FROM written WHERE run_id = 2'), '3', 'what it has committed is there once');
+like(sql("SELECT error ->> 'message' FROM pgqrs_list_steps($run)"), qr/leave out COMMIT/, 'it is told what to do');
+is(result_of('sql SAVEPOINT s; PREPARE p AS SELECT 1; RELEASE s; EXECUTE p'), 0, 'SQL that does not goes well');
+for my $state (qw(57014 53200 25006 55P03))
+{
+	($code, $run) = result_of("sql DO 'BEGIN RAISE USING ERRCODE = ''$state''; END'");
+	is(sql("SELECT error ->> 'type', failures FROM pgqrs_list_steps($run)"), "$state|2", "$state of the SQL of a step is a failure of it");
+}
+sql('CREATE SEQUENCE tries');
+for my $what (q{RAISE USING ERRCODE = ''40001''}, q{RAISE USING ERRCODE = ''40P01''}, 'PERFORM pg_terminate_backend(pg_backend_pid())')
+{
+	($code, $run) = result_of("sql DO 'BEGIN IF nextval(''tries'') % 2 = 1 THEN $what; END IF; END'; SELECT 3");
+	is("$out " . state_of($run), '3 SUCCESS|1|', "SQL is repeated after $what");
+}
 ($code, $run) = result_of('fails while it sleeps');
 is(state_of($run), 'SUCCESS|2|', 'a script that fails after it gave its lease up has not failed');
 is(result_of('optional'), 0, 'a script goes on after an optional step');
