@@ -378,7 +378,13 @@ command_has_failed(Command *command, char type[32], PQExpBuffer message)
 	int status = command->status;
 
 	if (status == 0 && !command->output_too_large)
-		return false;
+	{
+		if (strlen(command->output.data) == command->output.len)
+			return false;
+		strcpy(type, "22021");
+		appendPQExpBufferStr(message, "the output has a zero byte");
+		return true;
+	}
 	if (status == 0)
 	{
 		strcpy(type, "output_too_large");

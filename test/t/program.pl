@@ -127,6 +127,8 @@ case $what in
 	'"no json of sql"') pgqrs step a --sql -- echo "INSERT INTO written VALUES (1); SELECT 'no'" ;;
 	'"copy"') pgqrs step a --sql -- echo "INSERT INTO written VALUES (1); COPY written FROM STDIN" ;;
 	'"sql '*) what=${what#'"sql '}; pgqrs step a --sql -- echo "${what%'"'}" ;;
+	'"zero byte"') printf '{}\0x' ;;
+	'"zero byte of a step"') pgqrs step a --text -- printf 'a\0b' ;;
 	'"optional"') pgqrs step --optional --max-attempts 1 a -- sh -c 'exit 7' || echo $? ;;
 	'"step retried"') pgqrs step a -- sh -c 'echo x >> "$TEST_DIR/tries"; [ $(wc -l < "$TEST_DIR/tries") = 2 ]'; echo "$?" ;;
 	1 | 2) echo "$what" ;;
@@ -356,6 +358,10 @@ for my $what (q{RAISE USING ERRCODE = ''40001''}, q{RAISE USING ERRCODE = ''40P0
 	($code, $run) = result_of("sql DO 'BEGIN IF nextval(''tries'') % 2 = 1 THEN $what; END IF; END'; SELECT 3");
 	is("$out " . state_of($run), '3 SUCCESS|1|', "SQL is repeated after $what");
 }
+($code, $run) = result_of('zero byte');
+is(state_of($run), 'ERROR|2|22021', 'an output with a zero byte is not cut');
+($code, $run) = result_of('zero byte of a step');
+is(sql("SELECT error ->> 'type', error ->> 'message' FROM pgqrs_list_steps($run)"), '22021|the output has a zero byte', 'nor is that of a step');
 ($code, $run) = result_of('fails while it sleeps');
 is(state_of($run), 'SUCCESS|2|', 'a script that fails after it gave its lease up has not failed');
 is(result_of('optional'), 0, 'a script goes on after an optional step');
