@@ -164,4 +164,5 @@ SELECT is(ready, 2::bigint, 'two messages are ready after the claim') FROM pgqrs
 SELECT cmp_ok(oldest_ready_age, '>=', '1 hour', 'the age of the oldest ready message is that of the starved one')
 	FROM pgqrs_queue_stats WHERE queue = 'starving';
 
+DROP ROLE stranger;
 SELECT * FROM finish();
