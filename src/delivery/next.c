@@ -178,17 +178,31 @@ receive_claim(void *arg, const PgqrsDelivery *delivery)
 /*
  * Another start for the worker holds the limit until it has committed, which
  * does not mean that the limit is reached.  A transaction that has written
- * something does not wait: the holder may be waiting for that.
+ * something does not wait: the holder may be waiting for that.  Nor does a start
+ * with a key, which would hold the limit while it waits for the key.
+ *
+ * The messages are locked and the workflow is checked first, as of lock-order.md.
  */
 static void
-lock_worker_limit(int64 worker_id)
+lock_worker_limit(const char *workflow, const PgqrsNewRun *r, int64 worker_id)
 {
-	if (worker_id != 0 && !TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
-		pgqrs_worker_max_concurrent(worker_id) > 0)
+	PgqrsWorkflow checked;
+	PgqrsTable *messages;
+
+	if (worker_id == 0 || r->idempotency_key != NULL ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	messages = pgqrs_table_open(TABLE_MESSAGES, true);
+	pgqrs_run_check(workflow, r, &checked);
+	if (pgqrs_worker_usable_limit(worker_id) > 0)
 		pgqrs_lease_limit_lock(TABLE_WORKERS, worker_id);
+	pgqrs_table_close(messages);
 }
 
-/* A run that existed is not claimed, but the caller is checked all the same. */
+/*
+ * A run that existed is not claimed, but the caller is checked all the same.  A
+ * worker that the caller may not use is refused last, by the claim.
+ */
 bool
 pgqrs_start(const char *workflow, PgqrsNewRun *r,
 			const PgqrsClaimRequest *request, int64 *run_id)
@@ -196,7 +210,7 @@ pgqrs_start(const char *workflow, PgqrsNewRun *r,
 	Start start = {.request = request};
 	PgqrsClaimRequest claim = *request;
 
-	lock_worker_limit(request->worker_id);
+	lock_worker_limit(workflow, r, request->worker_id);
 	*run_id = pgqrs_run_trigger(workflow, r);
 	claim.queue = workflow;
 	claim.message_id = *run_id;

@@ -230,6 +230,7 @@ pgqrs_worker_record_call(int64 worker_id)
 
 	if (worker_id <= 0)
 		return;
+	(void) pgqrs_session_number(); /* a session begins before its calls */
 	now = pgqrs_clock();
 	interval = flush_interval();
 	heartbeat = pgqrs_heartbeat_record(pgqrs_catalog_table(TABLE_WORKERS),
@@ -638,6 +639,20 @@ pgqrs_worker_stopped_itself(int64 worker_id)
 
 	pgqrs_table_close(workers);
 	return itself;
+}
+
+int
+pgqrs_worker_usable_limit(int64 worker_id)
+{
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	int limit = 0;
+
+	if (pgqrs_row_fetch_id(workers, worker_id, slot) && may_act_on(slot) &&
+		status_of(slot) == WORKER_READY)
+		limit = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
+	pgqrs_table_close(workers);
+	return limit;
 }
 
 int

@@ -111,4 +111,7 @@ extern bool pgqrs_worker_stopped_itself(int64 worker_id);
 /* Messages that the worker may hold at once; 0: no limit, or unknown. */
 extern int pgqrs_worker_max_concurrent(int64 worker_id);
 
+/* The same; 0 also for a worker for which the current role may not claim now. */
+extern int pgqrs_worker_usable_limit(int64 worker_id);
+
 #endif /* PGQRS_WORKER_REGISTRY_H */
