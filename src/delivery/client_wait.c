@@ -207,6 +207,17 @@ found_wakeup(const Wait *w)
 	return (PgqrsWakeup){WAKEUP_QUEUE, pgqrs_wakeup_slot(w->found), w->found};
 }
 
+/* For so many milliseconds, and then as long as after a claim. */
+static void
+serve_without_worker(const Wait *w, int64 timeout)
+{
+	if (w->queue != NULL && w->worker_id == 0)
+		pgqrs_session_serves(w->queue,
+							 pgqrs_clock_peek() +
+								 (Min(timeout, PG_INT32_MAX) + pgqrs_worker_timeout) *
+									 INT64CONST(1000));
+}
+
 /* At the end of the wait, also after an error. */
 static void
 leave_wait(int code, Datum arg)
@@ -215,6 +226,7 @@ leave_wait(int code, Datum arg)
 	PgqrsWakeup untaken;
 	bool woken;
 
+	serve_without_worker(w, 0);
 	if (!pgqrs_wait_is_possible())
 		return;
 	woken = pgqrs_wait_leave(&untaken);
@@ -776,11 +788,7 @@ pgqrs_wait_until_work(const char *queue, int64 worker_id, int64 timeout)
 		.worker_id = worker_id,
 	};
 
-	if (worker_id == 0)
-		pgqrs_session_serves(queue,
-							 pgqrs_clock() +
-								 (Min(timeout, PG_INT32_MAX) + pgqrs_worker_timeout) *
-									 INT64CONST(1000));
+	serve_without_worker(&w, timeout);
 	wait_until(&w, timeout, look_for_work);
 	return w.found != 0;
 }

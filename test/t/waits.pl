@@ -330,6 +330,14 @@ is(sqlstate($node, "CALL $by_worker"), 'PQ014', 'a wait by a stopped worker fail
 $w = sql("SELECT pgqrs_register_worker('w', '{q}')");
 wakes('a worker that is superseded', "pgqrs_wait_for_work('q', $w, '1 hour')", "SELECT pgqrs_register_worker('w', '{q}')", 'f');
 
+# A session without a worker serves its queue while it waits, and for worker_timeout.
+my $alone = $node->background_psql('postgres', on_error_stop => 0);
+sql("SELECT pgqrs_create_queue('ends'), pgqrs_create_queue('fails'), pgqrs_enqueue('ends', '1')");
+like($alone->query("CALL pgqrs_wait_for_work('ends', timeout => '1 day')"), qr/t$/, 'a wait of a day finds a message');
+$alone->query("SET statement_timeout = '200 ms'; CALL pgqrs_wait_for_work('fails', timeout => '1 day')");
+is(sql("SELECT string_agg(live_workers::text, ' ') FROM pgqrs_queue_stats WHERE queue IN ('ends', 'fails')"), '1 1',
+	'a session that waited without a worker serves the queues');
+
 # A worker that waits is not silent, whenever the setting came.
 $w = sql("SELECT pgqrs_register_worker('patient', '{q}')");
 $client = sleeper("pgqrs_wait_for_work('q', $w, '1 hour')");
@@ -339,6 +347,11 @@ sql("ALTER SYSTEM SET pgqrs.heartbeat_flush = '100 ms'");
 sql('SELECT pg_reload_conf()');
 ok($node->poll_query_until('postgres', "SELECT heartbeat_at > '$begun'::timestamptz + interval '3 s' FROM pgqrs_worker_stats WHERE worker_id = $w"),
 	'a worker that waits for longer than worker_timeout calls meanwhile');
+$alone->query($_) for "SET statement_timeout = 0; CALL pgqrs_wait_for_work('ends', timeout => '1 day')",
+	"SET statement_timeout = '200 ms'; CALL pgqrs_wait_for_work('fails', timeout => '1 day')";
+ok($node->poll_query_until('postgres', "SELECT sum(live_workers) = 0 FROM pgqrs_queue_stats WHERE queue IN ('ends', 'fails')"),
+	'a session whose wait of a day has ended, or failed, serves its queue for worker_timeout and no longer');
+$alone->quit;
 sql('ALTER SYSTEM RESET pgqrs.worker_timeout');
 sql('ALTER SYSTEM RESET pgqrs.heartbeat_flush');
 sql('SELECT pg_reload_conf(); SELECT pgqrs_stop_worker(' . $w . ')');
