@@ -150,6 +150,17 @@ describe_holder(int pid)
 	return NULL;
 }
 
+/* Since when the session's transaction is open, as far as the role may know. */
+static const char *
+open_since(const PgBackendStatus *session)
+{
+	TimestampTz began = session->st_xact_start_timestamp;
+
+	if (began == 0 || !pgqrs_role_may_see(session->st_userid))
+		return "";
+	return psprintf(", open since %s", timestamptz_to_str(began));
+}
+
 /* The session of an open transaction; a transaction without one is prepared. */
 static const char *
 describe_transaction(TransactionId xid)
@@ -165,10 +176,18 @@ describe_transaction(TransactionId xid)
 		const PgBackendStatus *session = &local->backendStatus;
 
 		if (TransactionIdEquals(local->backend_xid, xid))
-			return psprintf("%s, open since %s", describe_session(session),
-							timestamptz_to_str(session->st_xact_start_timestamp));
+			return psprintf("%s%s", describe_session(session), open_since(session));
 	}
 	return "a prepared transaction, see pg_prepared_xacts";
+}
+
+static const char *
+old_since(const PgBackendStatus *session)
+{
+	if (!pgqrs_role_may_see(session->st_userid))
+		return psprintf("for more than %d minutes", OLD_MINUTES);
+	return psprintf("since %s",
+					timestamptz_to_str(session->st_xact_start_timestamp));
 }
 
 /*
@@ -199,8 +218,8 @@ tell_old_snapshot(const Why *why)
 	}
 	if (oldest != NULL)
 		report_reason(why, "old snapshot",
-					  psprintf("vacuum removes nothing that has ended since %s: %s",
-							   timestamptz_to_str(began), describe_session(oldest)),
+					  psprintf("vacuum removes nothing that has ended %s: %s",
+							   old_since(oldest), describe_session(oldest)),
 					  "Claims slow down with dead index entries. End the session, unless it is needed.");
 }
 

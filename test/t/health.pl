@@ -247,7 +247,8 @@ $node->reload;
 $node->poll_query_until('postgres', "SELECT current_setting('pgqrs.clock_offset') = '11min'");
 like(sql("SELECT detail FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), qr/^vacuum removes nothing that has ended since .*: pid $pid, role \w+, left open$/,
 	'pgqrs_why() names the session of an old snapshot');
-like(sql("SET SESSION AUTHORIZATION reader; SELECT detail FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), qr/: another session$/, 'and not to a role that may not see it');
+like(sql("SET SESSION AUTHORIZATION reader; SELECT detail FROM pgqrs_why('c') WHERE reason = 'old snapshot'"), qr/^vacuum removes nothing that has ended for more than 10 minutes: another session$/,
+	'to a role that may not see it neither the session nor its begin is named');
 $old->quit;
 
 done_testing();
