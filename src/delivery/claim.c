@@ -753,6 +753,8 @@ pgqrs_claim(const PgqrsClaimRequest *request)
 	PgqrsWorker worker;
 	PgqrsWorker *w = request->worker_id != 0 ? &worker : NULL;
 
+	if (w == NULL)
+		(void) pgqrs_session_number(); /* a session begins before its claims */
 	pgqrs_floor_call_begin();
 	pgqrs_async_commit_begin();
 	pgqrs_run_open_messages(&claim.rows);

@@ -179,13 +179,15 @@ int
 pgqrs_heartbeat_pid(Oid workers, int64 worker_id)
 {
 	HeartbeatSlot *slot = find_slot_locked(workers, worker_id);
+	TimestampTz called;
 	uint32 session;
 
 	if (slot == NULL)
 		return 0;
+	called = slot->called;
 	session = slot->session;
 	SpinLockRelease(&slot->mutex);
-	return pgqrs_session_pid(session);
+	return pgqrs_session_pid(session, called);
 }
 
 static uint32

@@ -7,11 +7,12 @@
  * slot's earlier ones.
  *
  * The lease of a claim without a worker holds the session's number, so that a
- * claim writes nothing more, however many messages it takes.  The number is
- * hidden by a hash with a secret of the server, of the lease's other bits and the
- * message: without the secret the lease is a random number.  A lease of before the
- * server's start gives a number that no session has, or that of a session which
- * is younger than the claim.
+ * claim writes nothing more, however many messages it takes.  A hash with a secret
+ * of the server, of the lease's other bits and the message, hides the number.  The
+ * hash is no signature: whether a lease is current is known by its row only.
+ * Between two claims of a message by one session 32 random bits of the lease
+ * differ.  A lease of before the server's start gives a number that no session has,
+ * or that of a session which is younger than the claim.
  */
 #include "shmem/sessions.h"
 
@@ -140,8 +141,8 @@ pgqrs_session_number(void)
 }
 
 /* 0 also for a session that began after the instant. */
-static int
-pid_of(uint32 number, TimestampTz at)
+int
+pgqrs_session_pid(uint32 number, TimestampTz at)
 {
 	SessionSlot *slot;
 	int pid;
@@ -155,12 +156,6 @@ pid_of(uint32 number, TimestampTz at)
 		0;
 	SpinLockRelease(&slot->mutex);
 	return pid;
-}
-
-int
-pgqrs_session_pid(uint32 number)
-{
-	return pid_of(number, DT_NOEND);
 }
 
 /*
@@ -196,8 +191,9 @@ pgqrs_session_pid_of_lease(int64 lease, int64 message_id, TimestampTz claimed_at
 {
 	if (shared == NULL)
 		return 0;
-	return pid_of(exchange_number((uint64) lease, message_id) >> 1 & NUMBER_MASK,
-				  claimed_at);
+	return pgqrs_session_pid(exchange_number((uint64) lease, message_id) >> 1 &
+								 NUMBER_MASK,
+							 claimed_at);
 }
 
 /*

@@ -16,12 +16,16 @@ extern const PgqrsShmemModule pgqrs_sessions_shmem;
 /* The number of this session, greater than 0; 0: not preloaded. */
 extern uint32 pgqrs_session_number(void);
 
-/* The process of a session of this database; 0: it has ended. */
-extern int pgqrs_session_pid(uint32 number);
+/*
+ * The process of the session of this database that had the number at that instant;
+ * 0: it has ended.  Numbers are used again.
+ */
+extern int pgqrs_session_pid(uint32 number, TimestampTz at);
 
 /*
- * The lease of a claim without a worker, made of a random one, which tells the
- * session; random to all but this server.  pid: 0 if it is not known, or has ended.
+ * The lease of a claim without a worker, made of a random one, which tells this
+ * server the session.  Its hash hides the number and signs nothing.  pid: 0 if it
+ * is not known, or has ended.
  */
 extern int64 pgqrs_session_mark_lease(int64 lease, int64 message_id);
 extern int pgqrs_session_pid_of_lease(int64 lease, int64 message_id,

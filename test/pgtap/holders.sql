@@ -72,6 +72,41 @@ SELECT pgqrs_revoke('lemon.*', :'lemon', 'admin') \g /dev/null
 SELECT is(live_workers, 0, 'a session whose role has lost its privilege does not serve the queue')
 	FROM pgqrs_queue_stats WHERE queue = 'lemon.q';
 
+-- the first call of a session
+SELECT pgqrs_create_workflow('kiwi.flow') AS flow, pg_temp.session('kiwi_start', :'kiwi') AS start_pid,
+	pg_temp.session('kiwi_beat', :'kiwi') AS beat_pid \gset
+SELECT is(count(*), 1::bigint, 'a session''s first call starts a run')
+	FROM pg_temp.ask('kiwi_start', $$SELECT lease FROM pgqrs_start('kiwi.flow')$$);
+SELECT is(pid, :start_pid, 'a session whose first call starts a run without a worker is named')
+	FROM pgqrs_in_flight WHERE queue = 'kiwi.flow';
+SELECT is(count(*), 1::bigint, 'a session''s first call is a heartbeat')
+	FROM pg_temp.ask('kiwi_beat', format('SELECT pgqrs_heartbeat(%s)', btrim(:'worker', '()')));
+SELECT is(pid, :beat_pid, 'a session whose first call is a worker''s heartbeat is named')
+	FROM pgqrs_in_flight WHERE queue = 'kiwi.other';
+
+-- what other roles are told of open transactions
+SELECT dblink_exec('kiwi_start', 'BEGIN') \g /dev/null
+SELECT pg_temp.ask('kiwi_start', $$SELECT pgqrs_enqueue('kiwi.other', '1')$$) \g /dev/null
+SELECT pgqrs_grant('kiwi.other', :'lemon', 'monitor') \g /dev/null
+SELECT matches(detail, format('^1 message \(\d+\) sent by a transaction that is open: '
+		'pid %s, role %s, kiwi_start, open since \d{4}-', :start_pid, :'kiwi'),
+	'a member of its role is told which transaction is open, and since when')
+	FROM pgqrs_why('kiwi.other') WHERE reason = 'open transaction';
+SELECT matches(answer, 'sent by a transaction that is open: another session"\)$',
+	'another role is told neither its session nor since when it is open')
+	FROM pg_temp.ask('lemon_session', $$SELECT detail FROM pgqrs_why('kiwi.other')
+		WHERE reason = 'open transaction'$$);
+SELECT dblink_exec('kiwi_start', 'COMMIT') \g /dev/null
+SELECT pg_temp.session('unseen', current_user) AS unseen_pid, dblink_exec('unseen', 'SET track_activities = off'),
+	dblink_exec('unseen', 'BEGIN') \gset
+SELECT pg_temp.ask('unseen', $$SELECT pgqrs_enqueue('kiwi.other', '1')$$) \g /dev/null
+SELECT is(detail ~ 'open: pid \d+' AND detail !~ 'since', true,
+	'of a session that does not report when its transaction began no time is told: ' || detail)
+	FROM pgqrs_why('kiwi.other') WHERE reason = 'open transaction';
+SELECT dblink_exec('unseen', 'COMMIT') \g /dev/null
+SELECT pgqrs_revoke('kiwi.other', :'lemon', 'monitor'), dblink_disconnect('kiwi_start') \g /dev/null
+SELECT dblink_disconnect('kiwi_beat') \g /dev/null
+
 -- the end of a session
 SELECT dblink_disconnect('kiwi_session') \g /dev/null
 DO $$ BEGIN
