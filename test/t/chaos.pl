@@ -18,7 +18,7 @@ my $seed = $ENV{CHAOS_SEED} // int rand 1e6;
 $ENV{PYTHONDONTWRITEBYTECODE} = 1;
 my $output = '';
 my $ok = IPC::Run::run(
-	[ '/usr/bin/python3', $chaos, '--seconds', 30, '--kills', 3, '--clients', 4, '--seed', $seed, "$folder/chaos" ],
+	[ '/usr/bin/python3', $chaos, '--seconds', 30, '--runs', 150, '--kills', 3, '--clients', 4, '--seed', $seed, "$folder/chaos" ],
 	'<', '/dev/null', '>', \$output, '2>&1');
 note($output);
 ok($ok, 'nothing that was promised is broken')

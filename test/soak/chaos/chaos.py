@@ -2,10 +2,11 @@
 """Clients that do everything at random, a server that is killed again and
 again, and a check of what both have written down.
 
-  chaos.py [--seconds N] [--kills N] [--clients N] [--seed TEXT] FOLDER
+  chaos.py [--seconds N] [--runs N] [--kills N] [--clients N] [--seed TEXT] FOLDER
 
 Makes a server in FOLDER, with PostgreSQL's programs from PATH; FOLDER/history
-holds the logs and tables.  Ends with 0 if nothing was violated.  A seed makes
+holds the logs and tables.  Where the seconds do not suffice for so many runs, the
+clients go on without kills.  Ends with 0 if nothing was violated.  A seed makes
 each client choose the same again; what then happens depends on time, too.
 """
 
@@ -43,6 +44,7 @@ TABLES = {
     'firings': 'SELECT * FROM pgqrs_schedule_firings',
 }
 
+MORE_TIME = 10      # seconds of more clients, if there are too few runs
 QUIET_TIME = 10     # seconds that the background worker may take to wake a waiting run
 DRAIN_TIME = 1200   # seconds until all runs must have ended, and without that
 STUCK_TIME = 60     # any message ends
@@ -137,9 +139,7 @@ class Chaos:
     def play(self):
         """Clients, and kills at about equal distances."""
         seconds, kills = self.options.seconds, self.options.kills
-        for _ in range(self.options.clients):
-            self.clients.start(seconds)
-        start = time.monotonic()
+        start = self.start_clients(seconds)
         for i in range(kills):
             instant = start + seconds * (i + 0.5 + self.rng.uniform(-0.3, 0.3)) / kills
             self.tend_until(instant)
@@ -149,7 +149,15 @@ class Chaos:
             self.say(f'kill {i + 1} of {kills}: {kind}')
         self.tend_until(start + seconds)
         self.clients.finish(30)
+        while self.query('SELECT count(*) FROM pgqrs_workflow_runs')[0][0] < self.options.runs:
+            self.tend_until(self.start_clients(MORE_TIME) + MORE_TIME)
+            self.clients.finish(30)
         self.end_prepared(0)
+
+    def start_clients(self, seconds):
+        for _ in range(self.options.clients):
+            self.clients.start(seconds)
+        return time.monotonic()
 
     def tend_until(self, instant):
         while time.monotonic() < instant:
@@ -239,6 +247,7 @@ class Chaos:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--seconds', type=float, default=30)
+    parser.add_argument('--runs', type=int, default=0)
     parser.add_argument('--kills', type=int, default=3)
     parser.add_argument('--clients', type=int, default=6)
     parser.add_argument('--seed', default=str(random.SystemRandom().randrange(1000000)))
