@@ -28,6 +28,7 @@
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
+#include "queue/serving.h"
 #include "queue/worker_registry.h"
 #include "shmem/claim_floor.h"
 #include "shmem/database_registry.h"
@@ -85,11 +86,51 @@ sql_counters_of(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(pgqrs_int64_array(counts.n, COUNTER_COUNT));
 }
 
-static int
-count_live_workers(const PgqrsQueue *queue)
+/* For so long a statement counts what it has collected, in microseconds. */
+#define SERVING_AGE 100000
+
+typedef struct ServingCache
 {
-	return pgqrs_worker_count_serving(queue->name, PG_INT32_MAX) +
-		pgqrs_sessions_count_serving(queue->name);
+	MemoryContext context;
+	PgqrsServing *serving; /* NULL: none */
+	TimestampTz at;
+} ServingCache;
+
+/*
+ * Collected once for the queues of a statement.  An expression of PL/pgSQL is one
+ * statement to its end of transaction, hence the age.
+ */
+static const PgqrsServing *
+collect_serving(FunctionCallInfo fcinfo)
+{
+	ServingCache *cache = fcinfo->flinfo->fn_extra;
+	TimestampTz now = pgqrs_clock_peek();
+	MemoryContext old;
+
+	if (cache == NULL)
+	{
+		cache = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+									   sizeof(ServingCache));
+		cache->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt,
+											   "pgqrs serving",
+											   ALLOCSET_DEFAULT_SIZES);
+		fcinfo->flinfo->fn_extra = cache;
+	}
+	if (cache->serving != NULL && now >= cache->at && now - cache->at < SERVING_AGE)
+		return cache->serving;
+	cache->serving = NULL;
+	MemoryContextReset(cache->context);
+	old = MemoryContextSwitchTo(cache->context);
+	cache->at = now;
+	cache->serving = pgqrs_serving_collect();
+	MemoryContextSwitchTo(old);
+	return cache->serving;
+}
+
+static int
+count_live_workers(FunctionCallInfo fcinfo, const PgqrsQueue *queue)
+{
+	return pgqrs_serving_count(collect_serving(fcinfo), queue->name);
 }
 
 PG_FUNCTION_INFO_V1(sql_count_runs);
@@ -120,7 +161,7 @@ sql_count_runs(PG_FUNCTION_ARGS)
 	row[CountRuns_since] = instant_value(stats.since,
 										 !TIMESTAMP_IS_NOEND(stats.since));
 	row[CountRuns_live_workers] = pgqrs_value(
-		Int32GetDatum(count_live_workers(&queue)));
+		Int32GetDatum(count_live_workers(fcinfo, &queue)));
 	return pgqrs_result_row(fcinfo, row);
 }
 
@@ -133,7 +174,7 @@ sql_live_workers(PG_FUNCTION_ARGS)
 	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
 							PRIVILEGE_MONITOR, &queue))
 		PG_RETURN_NULL();
-	PG_RETURN_INT32(count_live_workers(&queue));
+	PG_RETURN_INT32(count_live_workers(fcinfo, &queue));
 }
 
 PG_FUNCTION_INFO_V1(sql_elapsed);

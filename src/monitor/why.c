@@ -21,6 +21,7 @@
 #include "queue/privileges.h"
 #include "queue/queue.h"
 #include "queue/roles.h"
+#include "queue/serving.h"
 #include "queue/worker_registry.h"
 #include "shmem/quarantine.h"
 #include "store/scan.h"
@@ -462,7 +463,8 @@ tell_workers(const Why *why)
 	}
 	if (free > 0)
 		return;
-	if (serving == NIL && pgqrs_sessions_count_serving(why->queue.name) == 0)
+	if (serving == NIL &&
+		pgqrs_serving_count(pgqrs_serving_collect(), why->queue.name) == 0)
 		report_reason(why, "no worker", "no live worker is registered for the queue",
 					  why->queue.is_workflow ?
 						  "Start a worker that registers for the workflow." :

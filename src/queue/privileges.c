@@ -224,6 +224,30 @@ pgqrs_privileges_of_role(Oid user, const char *name)
 	return mask;
 }
 
+List *
+pgqrs_patterns_of_role(Oid user, int mask)
+{
+	PgqrsTable *table;
+	TupleTableSlot *slot;
+	PgqrsScan scan;
+	List *patterns = NIL;
+
+	if (!OidIsValid(user))
+		return NIL;
+	if (has_privs_of_role(user, pgqrs_catalog_owner()))
+		return list_make1(pstrdup("*"));
+	table = pgqrs_table_open(TABLE_GRANTS, false);
+	slot = pgqrs_table_slot(table);
+	pgqrs_scan_begin_table(&scan, table);
+	while (pgqrs_scan_next(&scan, slot))
+		if ((row_mask(slot) & mask) != 0 && concerns_user(slot, user))
+			patterns = lappend(patterns,
+							   TextDatumGetCString(pgqrs_get(slot, Grants_pattern)));
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(table);
+	return patterns;
+}
+
 bool
 pgqrs_is_extension_owner(void)
 {

@@ -9,6 +9,7 @@
 
 #include "base/catalog.h"
 #include "base/int64_list.h"
+#include "nodes/pg_list.h"
 
 /* The grantee that stands for all roles. */
 #define PGQRS_PUBLIC "public"
@@ -29,6 +30,9 @@ extern int pgqrs_privileges_on(const char *name);
 
 /* The privileges of any role, or of an invalid role; not cached. */
 extern int pgqrs_privileges_of_role(Oid user, const char *name);
+
+/* The patterns on which a role has any privilege of the set; not cached. */
+extern List *pgqrs_patterns_of_role(Oid user, int mask);
 
 /* The privileges that a grantee's rows give, on any name. */
 extern int pgqrs_privileges_of_grantee(const char *grantee);

@@ -369,20 +369,24 @@ pgqrs_worker_count_serving(const char *queue, int max)
 	return find_serving(queue, max, NULL);
 }
 
-int
-pgqrs_sessions_count_serving(const char *queue)
+void
+pgqrs_workers_visit_ready(void (*visit)(void *arg, Oid role, Datum queues), void *arg)
 {
-	List *roles = pgqrs_sessions_serving(queue);
-	List *refused = NIL;
-	int count = 0;
-	ListCell *lc;
+	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
+	TupleTableSlot *slot = pgqrs_table_slot(workers);
+	TimestampTz now = pgqrs_clock();
+	PgqrsScan scan;
 
-	foreach(lc, roles)
-		if (role_may_work(lfirst_oid(lc), queue, &refused))
-			count++;
-	list_free(refused);
-	list_free(roles);
-	return count;
+	pgqrs_scan_begin(&scan, workers, INDEX_WORKERS_NAME, 0, NULL);
+	while (pgqrs_scan_next(&scan, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (status_of(slot) == WORKER_READY && !is_silent(slot, now))
+			visit(arg, pgqrs_role_of(slot, owner_columns),
+				  pgqrs_get(slot, Workers_queues));
+	}
+	pgqrs_scan_end(&scan);
+	pgqrs_table_close(workers);
 }
 
 int

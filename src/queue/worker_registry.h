@@ -67,8 +67,9 @@ extern bool pgqrs_workers_follow_roles(int max);
  */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
-/* Number of sessions that have claimed from the queue lately without a worker. */
-extern int pgqrs_sessions_count_serving(const char *queue);
+/* Visits the live workers that are ready, with their roles and patterns. */
+extern void pgqrs_workers_visit_ready(void (*visit)(void *arg, Oid role, Datum queues),
+									  void *arg);
 
 /* The process of the session that called last for a worker; 0: it has ended. */
 extern int pgqrs_worker_pid(int64 worker_id);

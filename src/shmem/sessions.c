@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/name.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
@@ -235,42 +234,38 @@ pgqrs_session_serves(const char *queue, TimestampTz until)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* The role for which the session serves the queue, or InvalidOid. */
-static Oid
-role_that_serves(SessionSlot *slot, const char *queue, TimestampTz now)
+/* False: the session serves no more than so many queues. */
+static bool
+read_served(SessionSlot *slot, int place, uint32 *number, Served *served)
 {
-	for (int i = 0; i < MAX_SERVED; i++)
-	{
-		Served served;
-		bool counts;
+	bool found;
 
-		SpinLockAcquire(&slot->mutex);
-		counts = i < slot->served_count && slot->db == MyDatabaseId;
-		if (counts)
-			served = slot->served[i];
-		SpinLockRelease(&slot->mutex);
-		if (!counts)
-			break;
-		if (served.until > now && pgqrs_pattern_matches(served.queue, queue))
-			return served.role;
-	}
-	return InvalidOid;
+	SpinLockAcquire(&slot->mutex);
+	found = place < slot->served_count && slot->db == MyDatabaseId;
+	*number = slot->number;
+	if (found)
+		*served = slot->served[place];
+	SpinLockRelease(&slot->mutex);
+	return found;
 }
 
-List *
-pgqrs_sessions_serving(const char *queue)
+void
+pgqrs_sessions_visit_serving(void (*visit)(void *arg, uint32 number, Oid role,
+										   const char *queue),
+							 void *arg)
 {
 	TimestampTz now = pgqrs_clock();
-	List *roles = NIL;
 
 	for (uint32 i = 0; shared != NULL && i < slot_count(); i++)
 	{
-		Oid role = shared->slots[i].served_count > 0 ?
-			role_that_serves(&shared->slots[i], queue, now) :
-			InvalidOid;
+		SessionSlot *slot = &shared->slots[i];
+		Served served;
+		uint32 number;
 
-		if (OidIsValid(role))
-			roles = lappend_oid(roles, role);
+		if (slot->served_count == 0)
+			continue;
+		for (int j = 0; read_served(slot, j, &number, &served); j++)
+			if (served.until > now)
+				visit(arg, number, served.role, served.queue);
 	}
-	return roles;
 }

@@ -9,7 +9,6 @@
 
 #include "base/shmem_module.h"
 #include "datatype/timestamp.h"
-#include "nodes/pg_list.h"
 
 extern const PgqrsShmemModule pgqrs_sessions_shmem;
 
@@ -37,7 +36,12 @@ extern int pgqrs_session_pid_of_lease(int64 lease, int64 message_id,
  */
 extern void pgqrs_session_serves(const char *queue, TimestampTz until);
 
-/* The role of each session that serves the queue so; it may not claim from it. */
-extern List *pgqrs_sessions_serving(const char *queue);
+/*
+ * Visits what sessions of this database serve so, a session's queues one after
+ * another.  The role may have lost its privilege.
+ */
+extern void pgqrs_sessions_visit_serving(void (*visit)(void *arg, uint32 number,
+													   Oid role, const char *queue),
+										 void *arg);
 
 #endif /* PGQRS_SESSIONS_H */

@@ -15,8 +15,8 @@ END
 $$;
 
 SELECT count(pgqrs_create_queue('many.' || g, max_in_flight => 5)) FROM generate_series(1, 2000) g \g /dev/null
-SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats'), '<', 2000 * 11::bigint,
-	'statistics of 2,000 empty queues take less than 11 buffers for each');
+SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats'), '<', 2000 * 10::bigint,
+	'statistics of 2,000 empty queues take less than 10 buffers for each');
 SELECT cmp_ok(pg_temp.buffers('SELECT * FROM pgqrs_queue_stats WHERE queue = ''many.7'''), '<', 200::bigint,
 	'statistics of one queue do not read the other queues');
 
