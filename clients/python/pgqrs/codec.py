@@ -73,9 +73,7 @@ def _check_text(value: Any) -> None:
             raise ValueError('jsonb has no NUL character')
         value.encode('utf-8')
     elif isinstance(value, dict):
-        for key, item in value.items():
-            _check_text(key)
-            _check_text(item)
+        _check_text([*value, *value.values()])
     elif isinstance(value, list):
         for item in value:
             _check_text(item)
@@ -122,9 +120,7 @@ def _build(value: Any, kind: Any) -> Any:
         return kind.parse_obj(value)
     if kind in (datetime.datetime, datetime.date, datetime.time) and isinstance(value, str):
         return make.fromisoformat(value)
-    if issubclass(kind, enum.Enum) or kind in (uuid.UUID, decimal.Decimal):
-        return make(value)
-    if kind in (set, frozenset, tuple) and isinstance(value, list):
+    if issubclass(kind, enum.Enum) or kind in (uuid.UUID, decimal.Decimal) or kind in (set, frozenset, tuple) and isinstance(value, list):
         return make(value)
     return value
 

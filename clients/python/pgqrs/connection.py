@@ -54,13 +54,17 @@ def ask(connection: Any, sql: str, args: Sequence[Any]) -> Optional[bool]:
     prepared, pgconn = connection.__dict__.setdefault('pgqrs_prepared', set()), connection.pgconn
     with contextlib.suppress(MemoryError):      # which psycopg raises if nothing could be sent
         if name not in prepared:
+            made = pgconn.prepare(name, (sql % tuple(f'${n}' for n in range(1, len(args) + 1))).encode())
+            if made.status != ExecStatus.COMMAND_OK and made.error_field(DiagnosticField.SQLSTATE) != b'42P05':
+                return None
             prepared.add(name)
-            pgconn.prepare(name, (sql % tuple(f'${n}' for n in range(1, len(args) + 1))).encode())
         result = pgconn.exec_prepared(name, text.encode().split(b'\0'))
         if result.status == ExecStatus.TUPLES_OK:
             return bool(result.get_value(0, 0) == b't')
-        if result.error_field(DiagnosticField.SQLSTATE) == b'26000':    # the application has thrown them away
-            prepared.clear()
+        # 26000: the application has thrown them away; 0A000: one is of another time; none: the connection is lost
+        if result.error_field(DiagnosticField.SQLSTATE) not in (b'26000', b'0A000', None):
+            raise psycopg.errors.error_from_result(result, connection.info.encoding)
+        prepared.clear()
     return None
 
 
@@ -129,10 +133,9 @@ class AsyncPool:
 
 def _take(idle: list[Any]) -> Any:
     """The one that was used last, so that few are made; None if there is none."""
-    try:
+    with contextlib.suppress(IndexError):
         return idle.pop()
-    except IndexError:
-        return None
+    return None
 
 
 def _give(idle: list[Any], connection: Any) -> bool:

@@ -190,7 +190,7 @@ class Run(Work):
                     yield from self.give_up('pgqrs_fail_run', False, error=missing)
                     return
                 if not self.all_steps:
-                    self.left_out = (yield Statement(FINISHED % self.worker.app.qualified('pgqrs_list_steps'), [self.id]))[0]
+                    self.left_out = (yield Statement(FINISHED % self.worker.app.qualified('pgqrs_list_steps'), [self.id]))[0] or {}
                 args = (self, self.loads(self.stored, definition.input_type))[:1 + definition.takes_input]
                 output = yield Invoke(definition.function, args, {})
                 yield from self.last('pgqrs_complete_run', self.dumps(output))

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 import pytest
 
 import pgqrs
 from conftest import run
 from pgqrs import testing
+from pgqrs.connection import ask
 
 
 def test_a_step_is_executed_once_over_two_deliveries(app, name):
@@ -235,6 +237,30 @@ def test_prepared_statements_may_be_thrown_away_and_switched_off(name, threshold
 
     assert run(app, flow) == seen
     app.close()
+
+
+def test_a_prepared_call_that_is_refused_is_made_once(name, db):
+    db.execute(f'CREATE SEQUENCE {name}')
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DivisionByZero) as refused:
+            ask(db, "SELECT nextval(%s) / 0 > 0", [name])
+        assert refused.value.diag.message_primary == 'division by zero'
+    assert db.execute(f'SELECT last_value FROM {name}').fetchone() == (2,)
+
+
+def test_what_could_not_be_prepared_is_prepared_later(name, db):
+    sql = f'SELECT count(*) = %s FROM {name}'
+    assert ask(db, sql, [0]) is None
+    db.execute(f'CREATE TABLE {name} ()')
+    assert ask(db, sql, [0]) is True
+    db.pgqrs_prepared.clear()           # the server still has it
+    assert ask(db, sql, [1]) is False
+
+
+def test_a_run_whose_finished_steps_are_gone_goes_on_to_its_next_call(app, name, monkeypatch):
+    begin = pgqrs.run.Run.__init__
+    monkeypatch.setattr(pgqrs.run.Run, '__init__', lambda run, worker, claim: begin(run, worker, {**claim, 'steps_truncated': True}))
+    assert run(app, app.workflow(lambda ctx: ctx.step('a', lambda: 1), name=name, max_attempts=1)) == 1
 
 
 @pytest.mark.parametrize('output', [object(), float('nan'), 'a\0b', '\ud800', {1: {2: lambda: 0}}],
