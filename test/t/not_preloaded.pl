@@ -71,6 +71,7 @@ $node->poll_query_until('postgres', "SELECT pgqrs_version() <> '' AND current_se
   or die 'the setting does not arrive';
 is(sqlstate($node, "SELECT pgqrs_enqueue('jobs', to_jsonb(repeat('x', 2000)))"), 'PQ008', 'a changed payload_max limits the next message');
 sql("LOAD 'pgqrs'; ALTER SYSTEM RESET pgqrs.payload_max");
+sql("LOAD 'pgqrs'; ALTER SYSTEM SET pgqrs.worker_timeout = '1 h'"); # the worker lives while it calls nothing
 $node->reload;
 
 # Every function, by what it may do where nothing may be written.
