@@ -1,14 +1,14 @@
 // An app: what a program runs and calls.
 import type pg from 'pg';
 
-import { Connection, Database, Duration, interval, Queryable, row, Row, rows } from './database.js';
+import { Connection, Database, Duration, interval, row, Row, rows, Statement } from './database.js';
 import { describe, isConnectionLost, PgqrsError, retryOf, typed, WaitTimeout, WorkerNotFound, WorkerStopped } from './errors.js';
 import { Handle, SignalOptions } from './handle.js';
 import { Codec, fromJson, parseJson, Stored, toJson } from './json.js';
 import { backOff } from './lease.js';
 import { Queue, QueueHandler, QueueOptions, SendOptions } from './queue.js';
 import { nameOf } from './run.js';
-import { delivery, Headers, outgoing } from './trace.js';
+import { delivery, outgoing } from './trace.js';
 import { Worker, WorkerOptions } from './worker.js';
 import { ExecuteOptions, StartOptions, Workflow, WorkflowHandler, WorkflowOptions } from './workflow.js';
 
@@ -44,7 +44,6 @@ export interface ConsumeOptions {
 
 /** Of a call whose connection was lost, where that does no harm. */
 const TRIES = 8;
-const TURN = '5 s';
 /** Connections of calls, and of those that wait. */
 const MOST = { calls: 10, waits: 100 };
 
@@ -130,7 +129,7 @@ export class App {
 
 	/** Triggers a run. */
 	async start<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: StartOptions = {}): Promise<Handle<O>> {
-		return new Handle<O>(this, (await this.#send('pgqrs_trigger', [nameOf(workflow), this.encode(input)], options))['pgqrs_trigger']);
+		return new Handle<O>(this, await this.#send('pgqrs_trigger', [nameOf(workflow), this.encode(input)], options));
 	}
 
 	/**
@@ -140,22 +139,23 @@ export class App {
 	async execute<I = unknown, O = unknown>(workflow: Workflow<I, O> | string, input?: I, options: ExecuteOptions = {}): Promise<Stored<O>> {
 		const name = nameOf(workflow);
 		const worker = [...this.workers].find((candidate) => candidate.serves(name));
-		if (!worker) return this.#outcome<O>(await this.start<I, O>(workflow, input, options));
-		const start = (): Promise<Row> => this.#send('pgqrs_start', [name, this.encode(input), worker.id], options, worker.pool);
 		try {
-			const [claim, output] = await worker.execute(start);
-			return output === undefined ? this.#outcome(new Handle<O>(this, claim['run_id'])) : (this.decode(parseJson(output)) as Stored<O>);
+			if (worker) {
+				const start = this.#sending('pgqrs_start', [name, this.encode(input), worker.id], options);
+				const [claim, output] = await worker.execute(() => this.#run(options.key !== undefined, () => row(worker.pool, start)));
+				return output === undefined ? this.#outcome(new Handle<O>(this, claim['run_id'])) : (this.decode(parseJson(output)) as Stored<O>);
+			}
 		} catch (error) {
-			if (!(error instanceof WorkerStopped || error instanceof WorkerNotFound)) throw error;
-			return this.#outcome<O>(await this.start<I, O>(workflow, input, options)); // nothing was started
+			if (!(error instanceof WorkerStopped || error instanceof WorkerNotFound)) throw error; // of these nothing was started
 		}
+		return this.#outcome<O>(await this.start<I, O>(workflow, input, options));
 	}
 
 	/** Waits however long that takes.  Those that wait take turns, as there are fewer connections. */
 	async #outcome<O>(handle: Handle<O>): Promise<Stored<O>> {
 		for (;;) {
 			try {
-				return await handle.result({ timeout: TURN });
+				return await handle.result({ timeout: '5 s' });
 			} catch (error) {
 				if (!(error instanceof WaitTimeout)) throw error;
 			}
@@ -174,13 +174,13 @@ export class App {
 		return runId === null ? undefined : new Handle<O>(this, runId);
 	}
 
-	async signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
-		return (await this.#send('pgqrs_signal', [runId, name, this.encode(payload)], options))['pgqrs_signal'];
+	signal(runId: number, name: string, payload?: unknown, options: SignalOptions = {}): Promise<number> {
+		return this.#send('pgqrs_signal', [runId, name, this.encode(payload)], options);
 	}
 
 	/** Sends a message and answers its id. */
-	async produce(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
-		return (await this.#send('pgqrs_enqueue', [nameOf(queue), this.encode(payload)], options))['pgqrs_enqueue'];
+	produce(queue: Queue<any> | string, payload: unknown, options: SendOptions = {}): Promise<number> {
+		return this.#send('pgqrs_enqueue', [nameOf(queue), this.encode(payload)], options);
 	}
 
 	/**
@@ -222,11 +222,15 @@ export class App {
 		return this.#run(true, () => row(this.#pool('waits'), this.database.procedure('pgqrs_wait', [runId, timeout])));
 	}
 
-	#send(name: string, args: unknown[], options: { client?: Queryable; key?: string; headers?: Headers }, pool = this.#pool('calls')): Promise<Row> {
-		const { client, key, headers, ...rest } = options;
-		const statement = this.database.select(name, args, { ...rest, idempotencyKey: key, headers: outgoing(headers) });
-		if (client) return this.#run(false, () => row(client, { ...statement, name: undefined }));
-		return this.#run(key !== undefined, () => row(pool, statement));
+	#send(name: string, args: unknown[], { client, ...options }: StartOptions): Promise<number> {
+		const statement = this.#sending(name, args, options);
+		if (client) statement.name = undefined;
+		return this.#run(options.key !== undefined && client === undefined, async () => (await row(client ?? this.#pool('calls'), statement))[name]);
+	}
+
+	/** A call that sends something, with its trace. */
+	#sending(name: string, args: unknown[], { key, headers, ...options }: StartOptions): Statement {
+		return this.database.select(name, args, { ...options, idempotencyKey: key, headers: outgoing(headers) });
 	}
 
 	/** A call, repeated on another connection if one is lost and that does no harm. */

@@ -50,7 +50,6 @@ export class Worker {
 	readonly #held = new Map<number, Task>();
 	/** Runs that are being started in its name. */
 	#starting = 0;
-	#stopped = false;
 	#client: pg.Client | undefined;
 	id: number | undefined;
 	/** Aborts when the worker is to take nothing new. */
@@ -103,7 +102,7 @@ export class Worker {
 		this.#starting++;
 		try {
 			const claim = await start();
-			const output = claim['lease'] == null || this.#stopped ? undefined : this.#keep(claim as Claim);
+			const output = claim['lease'] == null || !this.#app.workers.has(this) ? undefined : this.#keep(claim as Claim);
 			return Promise.all([claim, output]);
 		} finally {
 			this.#starting--;
@@ -164,7 +163,6 @@ export class Worker {
 	}
 
 	async #stop(): Promise<void> {
-		this.#stopped = true;
 		const left = [...this.#held.values()];
 		for (const task of left) task.lease.lose('the worker stops');
 		this.#held.clear();
