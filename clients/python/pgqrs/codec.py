@@ -120,7 +120,7 @@ def _build(value: Any, kind: Any) -> Any:
         return kind.parse_obj(value)
     if kind in (datetime.datetime, datetime.date, datetime.time) and isinstance(value, str):
         return make.fromisoformat(value)
-    if issubclass(kind, enum.Enum) or kind in (uuid.UUID, decimal.Decimal) or kind in (set, frozenset, tuple) and isinstance(value, list):
+    if issubclass(kind, enum.Enum) or kind in (uuid.UUID, decimal.Decimal) or (kind in (set, frozenset, tuple) and isinstance(value, list)):
         return make(value)
     return value
 
