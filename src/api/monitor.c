@@ -21,6 +21,7 @@
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "monitor/backends.h"
 #include "monitor/stats.h"
 #include "monitor/why.h"
 #include "queue/counter_rows.h"
@@ -434,31 +435,16 @@ sql_old_sessions(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The session of a process that the current role may see, or NULL. */
-static const PgBackendStatus *
-find_session(int pid)
-{
-	int count = pid != 0 ? pgstat_fetch_stat_numbackends() : 0;
-
-	for (int i = 1; i <= count; i++)
-	{
-		const PgBackendStatus *session = &pgqrs_backend_status(i)->backendStatus;
-
-		if (session->st_procpid == pid)
-			return pgqrs_role_may_see(session->st_userid) ? session : NULL;
-	}
-	return NULL;
-}
-
 PG_FUNCTION_INFO_V1(sql_holder_of);
 Datum
 sql_holder_of(PG_FUNCTION_ARGS)
 {
 	int64 message_id = pgqrs_arg_int64(fcinfo, 0, "message_id");
-	const PgBackendStatus *session = find_session(pgqrs_message_holder(message_id));
+	const PgBackendStatus *session = pgqrs_find_backend(
+		pgqrs_message_holder(message_id));
 	NullableDatum row[HolderOf_natts];
 
-	if (session == NULL)
+	if (session == NULL || !pgqrs_role_may_see(session->st_userid))
 		PG_RETURN_NULL();
 	row[HolderOf_pid] = pgqrs_value(Int32GetDatum(session->st_procpid));
 	row[HolderOf_role] = role_value(session);

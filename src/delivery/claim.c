@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/errors.h"
-#include "base/guc.h"
 #include "base/json.h"
 #include "base/name.h"
 #include "common/pg_prng.h"
@@ -771,9 +770,7 @@ pgqrs_claim(const PgqrsClaimRequest *request)
 	else
 		find_named_queue(request->queue, w, &claim.rows.queue);
 	if (w == NULL && request->message_id == 0)
-		pgqrs_session_serves(request->queue,
-							 pgqrs_clock_peek() +
-								 pgqrs_worker_timeout * INT64CONST(1000));
+		pgqrs_session_serves(request->queue, 0);
 	if (w != NULL)
 		claim_for_worker(&claim, w);
 	else

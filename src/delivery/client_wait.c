@@ -207,15 +207,12 @@ found_wakeup(const Wait *w)
 	return (PgqrsWakeup){WAKEUP_QUEUE, pgqrs_wakeup_slot(w->found), w->found};
 }
 
-/* For so many milliseconds, and then as long as after a claim. */
+/* For so many milliseconds from now. */
 static void
 serve_without_worker(const Wait *w, int64 timeout)
 {
 	if (w->queue != NULL && w->worker_id == 0)
-		pgqrs_session_serves(w->queue,
-							 pgqrs_clock_peek() +
-								 (Min(timeout, PG_INT32_MAX) + pgqrs_worker_timeout) *
-									 INT64CONST(1000));
+		pgqrs_session_serves(w->queue, timeout);
 }
 
 /* At the end of the wait, also after an error. */

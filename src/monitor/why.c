@@ -4,8 +4,8 @@
  *
  * Runs in any backend, locks nothing and writes nothing.  Reads the first
  * MAX_LOOKED messages in the order of claims, the newest MAX_DEAD dead letters,
- * and all workers.  Sessions and
- * prepared transactions are named only to members of their roles.
+ * and all workers.  Sessions and prepared transactions are named only to members
+ * of their roles.
  */
 #include "monitor/why.h"
 
@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "monitor/backends.h"
 #include "queue/lease_limits.h"
 #include "queue/message.h"
 #include "queue/privileges.h"
@@ -135,22 +136,6 @@ describe_session(const PgBackendStatus *session)
 	return text.data;
 }
 
-/* The session of a process that holds a lease, or NULL. */
-static const char *
-describe_holder(int pid)
-{
-	int count = pid != 0 ? pgstat_fetch_stat_numbackends() : 0;
-
-	for (int i = 1; i <= count; i++)
-	{
-		const PgBackendStatus *session = &pgqrs_backend_status(i)->backendStatus;
-
-		if (session->st_procpid == pid)
-			return describe_session(session);
-	}
-	return NULL;
-}
-
 /* Since when the session's transaction is open, as far as the role may know. */
 static const char *
 open_since(const PgBackendStatus *session)
@@ -241,18 +226,19 @@ static void
 add_held(Why *why, int64 id, TimestampTz visible_after)
 {
 	const char *name = NULL;
-	const char *session;
+	const PgBackendStatus *session;
 
 	group_add(&why->held, id, visible_after, InvalidTransactionId);
 	if (why->held.count > MAX_NAMED)
 		return;
 	if (!pgqrs_is_null(why->message, Messages_worker_id))
 		name = worker_name(why, pgqrs_get_int64(why->message, Messages_worker_id));
-	session = describe_holder(pgqrs_message_holder(id));
+	session = pgqrs_find_backend(pgqrs_message_holder(id));
 	appendStringInfo(&why->holders, "%s" INT64_FORMAT " %s%s until %s",
 					 why->holders.len > 0 ? ", " : "", id,
 					 name == NULL ? "without a worker" : psprintf("by \"%s\"", name),
-					 session == NULL ? "" : psprintf(" (%s)", session),
+					 session == NULL ? "" :
+									   psprintf(" (%s)", describe_session(session)),
 					 timestamptz_to_str(visible_after));
 }
 

@@ -242,17 +242,19 @@ pgqrs_worker_record_call(int64 worker_id)
 }
 
 /*
- * Whether the role may claim from the queue. refused: roles found not to; the
- * function appends to it.
+ * Whether the worker's owner may claim from the queue. refused: owners found
+ * not to; the function appends to it.
  */
 static bool
-role_may_work(Oid role, const char *queue, List **refused)
+owner_may_work(TupleTableSlot *slot, const char *queue, List **refused)
 {
-	if (list_member_oid(*refused, role))
+	Oid owner = pgqrs_role_of(slot, owner_columns);
+
+	if (list_member_oid(*refused, owner))
 		return false;
-	if (pgqrs_privileges_of_role(role, queue) & CAN_WORK)
+	if (pgqrs_privileges_of_role(owner, queue) & CAN_WORK)
 		return true;
-	*refused = lappend_oid(*refused, role);
+	*refused = lappend_oid(*refused, owner);
 	return false;
 }
 
@@ -262,7 +264,7 @@ worker_serves(TupleTableSlot *slot, const char *queue, List **refused)
 {
 	List *patterns = pgqrs_text_list(pgqrs_get(slot, Workers_queues));
 	bool result = pgqrs_any_pattern_matches(patterns, queue) &&
-		role_may_work(pgqrs_role_of(slot, owner_columns), queue, refused);
+		owner_may_work(slot, queue, refused);
 
 	list_free_deep(patterns);
 	return result;
@@ -645,15 +647,15 @@ pgqrs_worker_stopped_itself(int64 worker_id)
 	return itself;
 }
 
-int
-pgqrs_worker_usable_limit(int64 worker_id)
+static int
+read_limit(int64 worker_id, bool if_usable)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
 	int limit = 0;
 
-	if (pgqrs_row_fetch_id(workers, worker_id, slot) && may_act_on(slot) &&
-		status_of(slot) == WORKER_READY)
+	if (pgqrs_row_fetch_id(workers, worker_id, slot) &&
+		(!if_usable || (may_act_on(slot) && status_of(slot) == WORKER_READY)))
 		limit = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
 	pgqrs_table_close(workers);
 	return limit;
@@ -662,12 +664,11 @@ pgqrs_worker_usable_limit(int64 worker_id)
 int
 pgqrs_worker_max_concurrent(int64 worker_id)
 {
-	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
-	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	int limit = 0;
+	return read_limit(worker_id, false);
+}
 
-	if (pgqrs_row_fetch_id(workers, worker_id, slot))
-		limit = DatumGetInt32(pgqrs_get(slot, Workers_max_concurrent));
-	pgqrs_table_close(workers);
-	return limit;
+int
+pgqrs_worker_usable_limit(int64 worker_id)
+{
+	return read_limit(worker_id, true);
 }

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/guc.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
@@ -216,8 +217,10 @@ served_place(const SessionSlot *slot, const char *queue)
 }
 
 void
-pgqrs_session_serves(const char *queue, TimestampTz until)
+pgqrs_session_serves(const char *queue, int64 timeout)
 {
+	TimestampTz until = pgqrs_clock_peek() +
+		(Min(timeout, PG_INT32_MAX) + pgqrs_worker_timeout) * INT64CONST(1000);
 	SessionSlot *slot;
 	int place;
 

@@ -31,10 +31,10 @@ extern int pgqrs_session_pid_of_lease(int64 lease, int64 message_id,
 									  TimestampTz claimed_at);
 
 /*
- * This session claims without a worker from a queue or pattern, until then, as the
- * current role.
+ * This session claims without a worker from a queue or pattern, as the current
+ * role: for so many milliseconds, and then for pgqrs.worker_timeout.
  */
-extern void pgqrs_session_serves(const char *queue, TimestampTz until);
+extern void pgqrs_session_serves(const char *queue, int64 timeout);
 
 /*
  * Visits what sessions of this database serve so, a session's queues one after
