@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('program', "fsync = off\nmax_prepared_transactions = 2\n");
+my $node = new_node('program', "pgqrs.paused = off\nfsync = off\nmax_prepared_transactions = 2\n");
 my $dir = PostgreSQL::Test::Utils::tempdir;
 my ($out, $err);
 

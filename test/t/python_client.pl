@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $client = abs_path("$FindBin::Bin/../../clients/python");
-my $node = new_node('python', "fsync = off\n");
+my $node = new_node('python', "pgqrs.paused = off\nfsync = off\n");
 my $out = '';
 
 $ENV{PYTHONPATH} = $client;
