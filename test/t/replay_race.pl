@@ -8,7 +8,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('replay_race', "fsync = off\n");
-my $seconds = $ENV{REPLAY_RACE_SECONDS} || 3;
+my $times = $ENV{REPLAY_RACE_TIMES} || 500;
+my $limit = $PostgreSQL::Test::Utils::timeout_default;
 
 $node->safe_psql('postgres', q{SELECT pgqrs_create_queue('q', max_attempts => 1)});
 my $id = $node->safe_psql('postgres', q{SELECT pgqrs_enqueue('q', '1')});
@@ -17,11 +18,11 @@ my $id = $node->safe_psql('postgres', q{SELECT pgqrs_enqueue('q', '1')});
 my $dying = start_client($node, <<"SQL");
 DO \$\$
 DECLARE
-	until timestamptz := clock_timestamp() + '$seconds s';
+	until timestamptz := clock_timestamp() + '$limit s';
 	deaths int := 0;
 	m record;
 BEGIN
-	WHILE clock_timestamp() < until LOOP
+	WHILE deaths < $times AND clock_timestamp() < until LOOP
 		SELECT message_id, lease INTO m FROM pgqrs_dequeue('q');
 		IF FOUND THEN
 			COMMIT;
@@ -33,17 +34,17 @@ BEGIN
 	CREATE TABLE deaths AS SELECT deaths;
 END
 \$\$;
-SELECT deaths > 100 FROM deaths;
+SELECT deaths = $times FROM deaths;
 SQL
 my $replaying = start_client($node, <<"SQL");
 CREATE TABLE answers (state text, count bigint);
 DO \$\$
 DECLARE
-	until timestamptz := clock_timestamp() + '$seconds s';
+	until timestamptz := clock_timestamp() + '$limit s';
 	counts jsonb := '{}';
 	state text;
 BEGIN
-	WHILE clock_timestamp() < until LOOP
+	WHILE COALESCE((counts->'ok')::bigint, 0) < $times AND clock_timestamp() < until LOOP
 		state := 'ok';
 		BEGIN
 			PERFORM pgqrs_replay_message($id);
@@ -56,7 +57,7 @@ BEGIN
 	INSERT INTO answers SELECT key, value::bigint FROM jsonb_each(counts);
 END
 \$\$;
-SELECT count(*) FILTER (WHERE state = 'ok' AND count > 100), COALESCE(string_agg(DISTINCT state, ' ') FILTER (WHERE state NOT IN ('ok', 'PQ007', 'PQ016')), 'nothing else') FROM answers;
+SELECT count(*) FILTER (WHERE state = 'ok' AND count = $times), COALESCE(string_agg(DISTINCT state, ' ') FILTER (WHERE state NOT IN ('ok', 'PQ007', 'PQ016')), 'nothing else') FROM answers;
 SQL
 is(finish_client($dying), 't', 'the message became a dead letter again and again');
 is(finish_client($replaying), '1|nothing else', 'a replay succeeds or finds the message alive');
