@@ -275,7 +275,8 @@ sql_messages_written(PG_FUNCTION_ARGS)
 		pgqrs_floor_foreign_write(DatumGetInt64(values[0]),
 								  DatumGetInt16(values[1]),
 								  DatumGetTimestampTz(values[2]));
-		pgqrs_xact_wakeup_message(DatumGetInt64(values[0]),
+		pgqrs_xact_wakeup_message(DatumGetInt64(values[3]),
+								  DatumGetInt64(values[0]),
 								  DatumGetTimestampTz(values[2]), !isnull[4]);
 	}
 	return PointerGetDatum(row);

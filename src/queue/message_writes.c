@@ -24,6 +24,12 @@
 #include "utils/timestamp.h"
 
 static int64
+row_message_id(const PgqrsRow *row)
+{
+	return DatumGetInt64(row->values[Messages_message_id - 1]);
+}
+
+static int64
 row_queue_id(const PgqrsRow *row)
 {
 	return DatumGetInt64(row->values[Messages_queue_id - 1]);
@@ -106,7 +112,8 @@ after_message_write(const PgqrsRow *row, TupleTableSlot *old)
 		count_update(row, old);
 	pgqrs_priority_hints_written(row_queue_id(row), row_priority(row));
 	if (row->changed[Messages_visible_after - 1])
-		pgqrs_xact_wakeup_message(row_queue_id(row), row_visible_after(row),
+		pgqrs_xact_wakeup_message(row_message_id(row), row_queue_id(row),
+								  row_visible_after(row),
 								  !row->nulls[Messages_lease - 1]);
 }
 

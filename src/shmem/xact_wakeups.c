@@ -46,7 +46,8 @@ typedef struct Record
 {
 	PgqrsWakeupKind kind;
 	int level;	 /* nesting level of the subtransaction */
-	int count;	 /* queue: claimable messages; run: its status */
+	int count;	 /* queue: claimable messages, less those that an earlier record
+				  * counts and that were claimed; run: its status */
 	int claimed; /* queue: messages claimable after a rollback */
 	int64 id;
 	TimestampTz at; /* queue: due time, if any; run: its end */
@@ -82,6 +83,13 @@ static PreparedXacts *shared = NULL;
 
 static Records own_records;
 static int mine_size = 0;
+
+/*
+ * The last message that was recorded as claimable, and the level of that.  If the
+ * same subtransaction claims it, as pgqrs_start() does, nothing is left to claim.
+ */
+static int64 counted_id = 0;
+static int counted_level = 0;
 
 static int
 max_prepared(void)
@@ -179,17 +187,38 @@ pgqrs_xact_wakeup(PgqrsWakeupKind kind, int64 id)
 		record->count++;
 }
 
+static void
+count_claim(Record *record, int64 message_id)
+{
+	if (counted_id == message_id && counted_level == record->level)
+	{
+		record->count--;
+		counted_id = 0;
+	}
+	else
+		record->claimed++;
+}
+
+static void
+count_claimable(Record *record, int64 message_id)
+{
+	record->count++;
+	counted_id = message_id;
+	counted_level = record->level;
+}
+
 void
-pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after, bool leased)
+pgqrs_xact_wakeup_message(int64 message_id, int64 queue_id,
+						  TimestampTz visible_after, bool leased)
 {
 	Record *record = get_record(WAKEUP_QUEUE, queue_id);
 
 	if (record == NULL)
 		return;
 	if (leased)
-		record->claimed++;
+		count_claim(record, message_id);
 	if (!leased && visible_after <= pgqrs_clock_peek())
-		record->count++;
+		count_claimable(record, message_id);
 	else
 		record->at = Min(record->at, visible_after);
 }
@@ -334,6 +363,7 @@ reset_mine(void)
 {
 	own_records.count = 0;
 	own_records.everything = own_records.lost = false;
+	counted_id = 0;
 	if (mine_size > MAX_RUNS)
 	{
 		pfree(own_records.records);
@@ -543,6 +573,7 @@ pgqrs_xact_wakeups_subcommit(int level)
 {
 	int count = own_records.count;
 
+	counted_level = Min(counted_level, level - 1);
 	own_records.count = first_record(level);
 	for (int i = own_records.count; i < count; i++)
 	{
@@ -562,6 +593,7 @@ pgqrs_xact_wakeups_subabort(int level)
 
 	if (own_records.count == 0)
 		return;
+	counted_id = 0;
 	own_records.count = first_record(level);
 	undone.records += own_records.count;
 	undone.count -= own_records.count;

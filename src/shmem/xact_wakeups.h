@@ -28,8 +28,8 @@ extern void pgqrs_xact_wakeup(PgqrsWakeupKind kind, int64 id);
  * Records a written message, claimable at visible_after. leased: visible_after
  * is the end of a lease.  Called for every write of pgqrs_messages.
  */
-extern void pgqrs_xact_wakeup_message(int64 queue_id, TimestampTz visible_after,
-									  bool leased);
+extern void pgqrs_xact_wakeup_message(int64 message_id, int64 queue_id,
+									  TimestampTz visible_after, bool leased);
 
 /* Records that a run ended, with its PgqrsRunStatus and time. */
 extern void pgqrs_xact_wakeup_run(int64 run_id, int status, TimestampTz at);
