@@ -67,6 +67,9 @@
 /* One look counts at most so many messages for other backends. */
 #define MAX_FOUND 64
 
+/* Beside the wake-ups of the queues: the list of them, and four of a worker. */
+#define MAX_QUEUE_WAKEUPS (PGQRS_MAX_WAKEUPS - 5)
+
 /* A queue that the backend waits for. */
 typedef struct WaitQueue
 {
@@ -99,7 +102,8 @@ typedef struct Wait
 	PgqrsWorkerStatus status; /* of the worker when the wait began */
 	bool ended;				  /* the status has changed since */
 	bool may_take;			  /* the worker is ready and has room */
-	bool locked; /* the worker's limit is locked, so may_take is not known */
+	bool full;				  /* the worker has no room, or that is not known */
+	bool locked;	 /* the worker's limit is locked, so that is not known */
 	bool has_queues; /* they were listed */
 	int count;
 	WaitQueue *queues;
@@ -462,6 +466,27 @@ look_for_runs(Wait *w)
 }
 
 /*
+ * The ends of a worker's leases are many, so only a backend is woken that waits for
+ * room, or whose client is to be told of them.
+ */
+static int
+add_worker_wakeups(const Wait *w, PgqrsWakeup *wakeups)
+{
+	int count = 0;
+
+	if (w->worker_id == 0)
+		return 0;
+	wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_STATUS, -1, w->worker_id};
+	if (w->in_poll != NULL)
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_POLL, -1, w->worker_id};
+	if (w->full || (w->in_poll != NULL && w->in_poll->holds))
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER, -1, w->worker_id};
+	if (w->locked)
+		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_LIMIT, -1, w->worker_id};
+	return count;
+}
+
+/*
  * Registers the wake-ups of this backend; no messages while its worker may take
  * none.
  */
@@ -473,14 +498,8 @@ watch_queues(Wait *w)
 	int count = 0;
 
 	wakeups[count++] = (PgqrsWakeup){WAKEUP_QUEUES};
-	if (w->worker_id != 0)
-	{
-		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER, -1, w->worker_id};
-		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_STATUS, -1, w->worker_id};
-	}
-	if (w->locked)
-		wakeups[count++] = (PgqrsWakeup){WAKEUP_WORKER_LIMIT, -1, w->worker_id};
-	if (w->may_take && count + w->count > PGQRS_MAX_WAKEUPS)
+	count += add_worker_wakeups(w, wakeups + count);
+	if (w->may_take && w->count > MAX_QUEUE_WAKEUPS)
 	{
 		wakeups[count++] = (PgqrsWakeup){WAKEUP_QUEUE_SET};
 		set = w->set;
@@ -502,8 +521,8 @@ look_again_soon(Wait *w)
 }
 
 /*
- * Whether the worker has room for another lease.  If its limit is locked,
- * registers a wake-up for the end of that lock first.
+ * Whether the worker has room for another lease.  If not, registers wake-ups for the
+ * ends of its leases and of the lock of its limit, and looks again.
  */
 static void
 look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
@@ -511,16 +530,18 @@ look_for_room(Wait *w, PgqrsTable *messages, const PgqrsWorker *worker)
 	int room = pgqrs_lease_limit_peek(messages, TABLE_WORKERS, w->worker_id,
 									  worker->max_concurrent);
 
-	w->locked = room == PGQRS_LIMIT_LOCKED;
-	if (w->locked && !w->polls)
+	if (room <= 0 && !w->polls)
 	{
+		w->full = w->locked = true;
 		watch_queues(w);
 		room = pgqrs_lease_limit_peek(messages, TABLE_WORKERS, w->worker_id,
 									  worker->max_concurrent);
 	}
-	w->may_take = room > 0;
-	if (!w->may_take)
-		look_again_soon(w); /* the end of a lease wakes no backend */
+	w->locked = room == PGQRS_LIMIT_LOCKED;
+	w->full = room <= 0;
+	w->may_take = !w->full;
+	if (w->full)
+		look_again_soon(w); /* a lease that expires wakes no backend */
 }
 
 /*
@@ -531,7 +552,7 @@ static void
 check_worker(Wait *w, PgqrsTable *messages, PgqrsWorker *worker)
 {
 	w->may_take = true;
-	w->locked = false;
+	w->full = w->locked = false;
 	if (w->worker_id == 0)
 		return;
 	if (w->has_status)
@@ -558,7 +579,7 @@ static void
 list_queues(Wait *w, const PgqrsWorker *worker)
 {
 	const PgqrsQueueIds *queues = pgqrs_claim_queues(w->queue, worker);
-	bool many = queues->count > PGQRS_MAX_WAKEUPS;
+	bool many = queues->count > MAX_QUEUE_WAKEUPS;
 	TimestampTz now = pgqrs_clock_peek();
 
 	release_queues(w);

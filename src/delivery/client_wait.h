@@ -39,6 +39,7 @@ typedef struct PgqrsPollWait
 	PgqrsWorkerStatus status; /* as the poll has seen it */
 	int64 timeout;
 	bool takes_work;
+	bool holds; /* leases, of whose changes the client is told */
 
 	/*
 	 * Asked at the first look, and when what the worker holds may have changed.

@@ -123,7 +123,7 @@ begin_only_poll(Poll *poll)
 	if (LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL)
 		return;
 	if (pgqrs_wait_is_possible())
-		pgqrs_wait_wake_all(WAKEUP_WORKER, worker_id);
+		pgqrs_wait_wake_all(WAKEUP_WORKER_POLL, worker_id);
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 }
 
@@ -475,6 +475,7 @@ wait_for_news(Poll *poll)
 		.status = poll->status,
 		.timeout = milliseconds_left(poll),
 		.takes_work = poll->request->batch_size > 0,
+		.holds = poll->request->held_count > 0,
 		.is_over = is_over,
 		.arg = poll,
 	};

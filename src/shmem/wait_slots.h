@@ -29,6 +29,7 @@ typedef enum PgqrsWakeupKind
 	WAKEUP_QUEUE_SET,	  /* any queue of a set: for waiters only */
 	WAKEUP_WORKER,		  /* the messages that a worker holds changed */
 	WAKEUP_WORKER_LIMIT,  /* a worker's limit was unlocked */
+	WAKEUP_WORKER_POLL,	  /* there is a newer poll of a worker */
 	WAKEUP_WORKER_STATUS, /* a worker was suspended, resumed or stopped */
 	WAKEUP_RUN,		  /* a run ended, or a waiting run may have become ready */
 	WAKEUP_RUN_SET,	  /* any run of a set: for waiters only */

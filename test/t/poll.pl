@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use JSON::PP;
+use List::Util qw(min);
 use Pgqrs;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -365,6 +366,79 @@ sql("SELECT pgqrs_stop_worker($stopped)");
 is(finish($client)->{error}, 'PQ014', 'stopping a worker ends the sleep of its poll with PQ014');
 is(sqlstate($node, 'CALL ' . call($stopped, q('0'))), 'PQ014', 'a poll of a stopped worker raises PQ014');
 is(sqlstate($node, 'CALL ' . call(4711, q('0'))), 'PQ005', 'a poll of an unknown worker raises PQ005');
+
+#
+# What wakes a poll, and what does not
+#
+
+# A backend that has looked, and sleeps again, is in a later transaction.
+sub since { return sql("SELECT xact_start FROM pg_stat_activity WHERE application_name = '$_[0]{name}'") }
+
+my $own = sql("SELECT pgqrs_register_worker('own', '{wf}', max_concurrent => 3)");
+my $start = "SELECT run_id AS r, lease AS l FROM pgqrs_start('wf', '1', $own) \\gset\n";
+my $complete = "SELECT pgqrs_step_complete(:r, :l, 's', '1'), pgqrs_complete_run(:r, :l);\n";
+
+$client = sleeping_poll($own, q('60 s'));
+$since = since($client);
+sql($start . $complete);
+sql("BEGIN; SAVEPOINT s; $start RELEASE s; COMMIT; $complete");
+sql("BEGIN; SAVEPOINT s; $start ROLLBACK TO s; COMMIT");
+sql("BEGIN; $start ROLLBACK");
+is(since($client), $since, 'a run that is started and ended in the name of a worker with room does not wake its poll');
+($id) = sql("BEGIN; SELECT pgqrs_trigger('wf'); $start COMMIT; $complete") =~ /^(\d+)/;
+is(ids($a = finish($client)), $id,
+	'a run that is triggered beside it wakes the poll');
+sql("SELECT pgqrs_complete_run($a->{work}[0]{run_id}, $a->{work}[0]{lease})");
+
+# A claim that is undone leaves what its transaction has sent.
+my @undone = (
+	[ 'a savepoint', 'SAVEPOINT s', 'ROLLBACK TO s' ],
+	[ 'a savepoint within another one', 'SAVEPOINT r; SAVEPOINT s', 'ROLLBACK TO s; RELEASE r' ],
+	[ 'a release', '', "SELECT pgqrs_release_message(:i, :l)" ]);
+for (@undone)
+{
+	my ($what, $before, $after) = @$_;
+	$client = sleeping_poll($own, q('60 s'));
+	sql("BEGIN; SELECT pgqrs_trigger('wf'); $before; SELECT message_id AS i, lease AS l FROM pgqrs_dequeue('wf') \\gset\n$after; COMMIT");
+	is(scalar @{ ($a = finish($client))->{work} }, 1, "a run whose claim is undone by $what wakes a poll");
+	sql("SELECT pgqrs_complete_run($a->{work}[0]{run_id}, $a->{work}[0]{lease})");
+}
+
+# A poll that fell asleep with room, and whose worker is full by now
+$client = sleeping_poll($own, q('60 s'));
+sql(join '', map { "$start INSERT INTO many_leases VALUES (:r, :l);\n" } 1 .. 3);
+$id = sql(q(SELECT pgqrs_trigger('wf')));
+sql('SELECT pgqrs_complete_run(message_id, lease) FROM many_leases m JOIN pgqrs_messages USING (message_id, lease)');
+is(ids($a = finish($client)), $id, 'room that is made while a run waits ends the sleep');
+sql("SELECT pgqrs_complete_run($a->{work}[0]{run_id}, $a->{work}[0]{lease})");
+
+# At once: a full worker looks a second later, too.
+my $one = sql("SELECT pgqrs_register_worker('one', '{wf}', max_concurrent => 1)");
+my $shortest = 60;
+for (1 .. 5)
+{
+	my ($run, $lease) = split /\|/, sql("SELECT run_id, lease FROM pgqrs_start('wf', '1', $one)");
+	my $client = sleeping_poll($one, q('60 s'));
+	sql(q(SELECT pgqrs_trigger('wf')));
+	my $since = time;
+	sql("SELECT pgqrs_complete_run($run, $lease)");
+	my ($next) = @{ finish($client)->{work} };
+	$shortest = min($shortest, time - $since);
+	sql("SELECT pgqrs_complete_run($next->{run_id}, $next->{lease})");
+}
+cmp_ok($shortest, '<', 0.5, 'the end of a lease wakes the poll of a full worker');
+
+# Queues as many as the wake-ups of a backend, which a worker has others of
+for my $n (14 .. 21)
+{
+	my $many = sql("SELECT count(pgqrs_create_queue('n$n.' || i)) FROM generate_series(1, $n) i;
+		SELECT pgqrs_register_worker('n$n', '{n$n.*}')") =~ s/.*\n//r;
+	my $client = sleeping_poll($many, q('60 s'));
+	my $since = time;
+	my $id = sql("SELECT pgqrs_enqueue('n$n.7', '1')");
+	is(ids(finish($client)), $id, "a message in one of $n queues wakes a poll");
+	cmp_ok(time - $since, '<', 30, "a message in one of $n queues wakes a poll at once");
+}
 
 #
 # Arguments and places
