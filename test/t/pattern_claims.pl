@@ -61,7 +61,7 @@ my @ways = (
 	[ 'a batch with a priority', '', "SELECT pgqrs_enqueue_batch('q78', '{1}', priority => 5)" ],
 	[ 'a run', '', "SELECT pgqrs_trigger('run')" ],
 	[ 'a delay that is over', '', "SELECT pgqrs_enqueue('q79', '1', delay => '1 s'); SELECT count(*) FROM pgqrs_dequeue('*'); SELECT pg_sleep(1.1)" ],
-	[ 'a lease that ran out', "SELECT pgqrs_enqueue('q80', '1'); SELECT message_id FROM pgqrs_dequeue('*', visibility_timeout => '1 s'); SELECT count(*) FROM pgqrs_dequeue('*')", 'SELECT pg_sleep(1.1)' ],
+	[ 'a lease that ran out', "SELECT pgqrs_enqueue('q80', '1'); SELECT message_id FROM pgqrs_dequeue('*', visibility_timeout => '5 s'); SELECT count(*) FROM pgqrs_dequeue('*')", 'SELECT pg_sleep(5.1)' ],
 	[ 'a release', "SELECT pgqrs_enqueue('q81', '1'); CREATE TABLE h AS $take", 'SELECT pgqrs_release_message(message_id, lease) FROM h' ],
 	[ 'a nack', "SELECT pgqrs_enqueue('q82', '1'); CREATE TABLE h AS $take", "SELECT pgqrs_nack_message(message_id, lease, delay => '0') FROM h" ],
 	[ 'a lease that is shortened', "SELECT pgqrs_enqueue('q83', '1'); CREATE TABLE h AS $take", "SELECT pgqrs_extend_lease(message_id, lease, '1 ms') FROM h; SELECT pg_sleep(0.01)" ],
