@@ -32,11 +32,10 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pgqrs.contro
 MODULE_big = pgqrs
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 
-# The install script is sql/*.sql in the order of their names; sql/pgqrs--A--B.sql
-# are upgrades.
-UPGRADES = $(wildcard sql/pgqrs--*--*.sql)
-SQL_PARTS = $(sort $(filter-out $(UPGRADES),$(wildcard sql/*.sql)))
-DATA = $(UPGRADES)
+# The install script of this version is sql/[0-9]*.sql in the order of their names.
+# sql/pgqrs--A.sql are those of released versions, sql/pgqrs--A--B.sql the updates.
+SQL_PARTS = $(sort $(wildcard sql/[0-9]*.sql))
+DATA = $(wildcard sql/pgqrs--*.sql)
 DATA_built = $(EXTENSION)--$(EXTVERSION).sql
 
 PG_CPPFLAGS = -I$(srcdir)/src -DPGQRS_VERSION='"$(EXTVERSION)"'
