@@ -40,14 +40,14 @@ connection_values(void)
 	return values;
 }
 
-/* A version as a number that can be compared. */
+/* The first two numbers of a version, as one that can be compared. */
 static long
 version_number(const char *version)
 {
-	int major = 0, minor = 0, patch = 0;
+	int major = 0, minor = 0;
 
-	sscanf(version, "%d.%d.%d", &major, &minor, &patch);
-	return (major * 1000L + minor) * 1000L + patch;
+	sscanf(version, "%d.%d", &major, &minor);
+	return major * 1000L + minor;
 }
 
 /* Takes the answer of setup_sql.  False, with a message: there is no use. */

@@ -72,7 +72,7 @@ COMMENT ON FUNCTION pgqrs_extend_lease(bigint, bigint, interval) IS
 
 CREATE FUNCTION pgqrs_extend_leases(message_ids bigint[], leases bigint[], visibility_timeout interval = NULL)
 RETURNS TABLE (message_id bigint, extended boolean, cancel_requested boolean)
-LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sql_extend_leases';
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'sql_extend_leases';
 COMMENT ON FUNCTION pgqrs_extend_leases(bigint[], bigint[], interval) IS
 'the same for up to 10000 different messages, one row each in order. Errors: 22004, 22023, 42501.';
 

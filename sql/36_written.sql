@@ -37,7 +37,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_advance_sequence(regclass, bigint, bigint)
 
 -- The run of a step, signal or event, and the worker of a message, may be removed.
 CREATE FUNCTION @extschema@.pgqrs_advance_sequences() RETURNS TABLE (sequence text, last_id bigint)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 5
 BEGIN ATOMIC
 	SELECT s.sequence::pg_catalog.text,
 		@extschema@.pgqrs_advance_sequence(s.sequence, s.last, s.largest)

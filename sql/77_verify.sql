@@ -9,7 +9,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_below_floors() IS
 'Ids of messages that no claim finds: none, unless pgqrs_messages was written with its trigger disabled. Changes nothing; after pgqrs_maintain() claims find them. Errors: 42501 unless called by the extension''s owner or a superuser.';
 
 CREATE FUNCTION @extschema@.pgqrs_verify() RETURNS TABLE (check_name text, ok boolean, detail text)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 30
 BEGIN ATOMIC
 	WITH faults (check_name, what) AS (
 		SELECT 'messages without queue', pg_catalog.format('message %s', c.message_id)

@@ -16,7 +16,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_apply_retention() IS
 -- without the library preloaded no other process learns of DROP EXTENSION.  Before
 -- that it leaves the owner's search_path, in which other roles may create objects.
 CREATE FUNCTION @extschema@.pgqrs_install_cron() RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 5 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
 	cron_version int[];

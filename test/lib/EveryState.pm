@@ -10,12 +10,12 @@ use Test::More;
 
 our @EXPORT = qw(work_in_every_state undelivered contents goes_on);
 
-# Puts it into a database that is empty; the role tom exists.
+# Puts it into a database that is empty; the role tom exists.  version: of the extension.
 sub work_in_every_state
 {
-	my ($node, $database) = @_;
+	my ($node, $database, $version) = @_;
+	$node->safe_psql($database, defined $version ? "CREATE EXTENSION pgqrs VERSION '$version'" : 'CREATE EXTENSION pgqrs');
 	$node->safe_psql($database, <<'SQL');
-CREATE EXTENSION pgqrs;
 SELECT pgqrs_create_queue('jobs', '1 hour', max_attempts => 2), pgqrs_create_workflow('flow', visibility_timeout => '1 hour'), pgqrs_create_workflow('child');
 SELECT pgqrs_grant('jobs', 'tom', 'trigger'), pgqrs_register_worker('w', '{*}');
 SELECT pgqrs_schedule('nightly', '@daily', 'child', '"scheduled"');

@@ -52,6 +52,20 @@ my $control = slurp_file("$root/debian/control");
 my $made = slurp_file("$root/debian/control.in") =~ s/PGVERSION/15/gr;
 is($control, $made, 'debian/control is what pg_buildext makes of debian/control.in for PostgreSQL 15');
 
-like(slurp_file("$root/CHANGELOG.md"), qr/\Q$version\E/, 'the changelog names the version');
+my %named = (
+	'CHANGELOG.md' => qr/^## (\S+) /m,
+	'clients/python/pyproject.toml' => qr/^version = "(.*)"/m,
+	'clients/python/pgqrs/worker.py' => qr/^VERSION = '(.*)'/m,
+	'clients/typescript/package.json' => qr/"version": "(.*)"/,
+	'clients/typescript/package-lock.json' => qr/"version": "(.*)"/,
+	'clients/typescript/src/worker.ts' => qr/^export const VERSION = '(.*)'/m,
+	'docs/clients/typescript.md' => qr/pgqrs-([0-9.]+)\.tgz/,
+	'examples/orders/package.json' => qr/pgqrs-([0-9.]+)\.tgz/,
+	'docs/operations/install.md' => qr/^ pgqrs\s+\| (\S+)/m);
+for my $file (sort keys %named)
+{
+	my ($found) = slurp_file("$root/$file") =~ $named{$file};
+	is($found, $version, "$file has the version, too");
+}
 
 done_testing();

@@ -27,7 +27,7 @@ from .workflow import Queue, Workflow
 
 log = logging.getLogger('pgqrs')
 
-VERSION = '0.1.0'       # of this client: it fits extensions with the same first two numbers
+VERSION = '0.1.1'       # of this client: it fits extensions with the same first two numbers
 POLL = 30               # seconds
 # Seconds for which no poll is begun: handlers that are quick end meanwhile, and one poll tells of several ends.
 LINGER = 0.002

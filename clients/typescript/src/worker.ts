@@ -27,7 +27,7 @@ export interface WorkerOptions {
 	signals?: boolean;
 }
 
-export const VERSION = '0.1.0';
+export const VERSION = '0.1.1';
 const POLL = 30_000;
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
