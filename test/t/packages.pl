@@ -68,4 +68,12 @@ for my $file (sort keys %named)
 	is($found, $version, "$file has the version, too");
 }
 
+# The program stays small: lines of code, without comments and headers' declarations; the console is another matter.
+my $lines = 0;
+for my $file (grep { !/web\.c$/ } glob("$root/cli/*.c"))
+{
+	$lines += grep { /\S/ } split /\n/, slurp_file($file) =~ s{/\*.*?\*/}{}gsr;
+}
+cmp_ok($lines, '<=', 2500, 'the program has at most 2,500 lines of code');
+
 done_testing();
