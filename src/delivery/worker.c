@@ -218,18 +218,17 @@ pgqrs_worker_extend(int64 worker_id, int64 timeout, PgqrsExtended **results)
 	return count;
 }
 
+/* No heartbeat: an operator may call, of a worker that is long dead. */
 void
 pgqrs_worker_suspend(int64 worker_id)
 {
 	pgqrs_worker_set_status(worker_id, WORKER_SUSPENDED);
-	pgqrs_worker_record_call(worker_id);
 }
 
 void
 pgqrs_worker_resume(int64 worker_id)
 {
 	pgqrs_worker_set_status(worker_id, WORKER_READY);
-	pgqrs_worker_record_call(worker_id);
 }
 
 /* Releases messages that a worker holds, except locked ones; returns their number. */

@@ -143,9 +143,10 @@ BEGIN
 END $$;
 SELECT pg_temp.counts(call)
 FROM unnest(ARRAY['SELECT pgqrs_heartbeat(%s)', 'SELECT * FROM pgqrs_extend_worker(%s)',
-	'SELECT pgqrs_suspend_worker(%s)',
-	'SELECT pgqrs_resume_worker(%s)', 'SELECT * FROM pgqrs_dequeue(''jobs'', %s)',
-		'SELECT * FROM pgqrs_dequeue(NULL, %s)']) call;
+	'SELECT * FROM pgqrs_dequeue(''jobs'', %s)', 'SELECT * FROM pgqrs_dequeue(NULL, %s)']) call;
+SELECT pg_temp.age(pg_temp.fresh(), '1 hour') AS id \gset
+SELECT pgqrs_suspend_worker(:id), pgqrs_resume_worker(:id) \g /dev/null
+SELECT ok(pg_temp.silence(:id) > '50 min', 'suspending and resuming, by an operator, are no sign of life');
 
 -- And each call under a lease.
 CREATE FUNCTION pg_temp.counts_under_lease(queue text, call text) RETURNS text LANGUAGE plpgsql AS $$
