@@ -41,22 +41,27 @@ END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_duration(interval) IS
 'A duration in readable form, such as 4 ms or 2 h 5 min; 0 ms for a negative one, forever for an infinite one.';
 
-CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-BEGIN ATOMIC
-	SELECT pg_catalog.left(COALESCE(
-		CASE WHEN pg_catalog.jsonb_typeof(error) = 'object'
-			THEN NULLIF(pg_catalog.concat_ws(': ', error ->> 'type', error ->> 'message'), '') END,
-		error #>> '{}'), 300);
-END;
-COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
-'An error in one line: its type and message, otherwise the whole value; at most 300 characters, not escaped.';
-
 CREATE FUNCTION @extschema@.pgqrs_html_json(value jsonb) RETURNS text
 LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS 'MODULE_PATHNAME', 'sql_html_json';
 COMMENT ON FUNCTION @extschema@.pgqrs_html_json(jsonb) IS
 'A value like jsonb_pretty(), cut to what pgqrs_html() shows, and indented by at most 20 levels; NULL for NULL. Errors: none.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.left(COALESCE(NULLIF(pg_catalog.concat_ws(': ', l.lines[1], l.lines[2]), ''), l.lines[3]), 300)
+	FROM (
+		SELECT pg_catalog.array_agg(CASE
+				WHEN pg_catalog.jsonb_typeof(v.value) IN ('object', 'array') THEN pg_catalog.regexp_replace(pg_catalog.regexp_replace(
+					pg_catalog.left(@extschema@.pgqrs_html_json(v.value), 4000), '([[{])\n *|\n *([]}])', '\1\2', 'g'), '\n *', ' ', 'g')
+				ELSE v.value #>> '{}' END ORDER BY v.n)
+		FROM pg_catalog.unnest(CASE WHEN pg_catalog.jsonb_typeof(error) = 'object' THEN ARRAY[error -> 'type', error -> 'message', error]
+			ELSE ARRAY[NULL, NULL, error] END) WITH ORDINALITY AS v (value, n)
+	) AS l (lines);
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
+'An error in one line: its type and message, otherwise the whole value; at most 300 characters, not escaped.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -658,7 +663,7 @@ BEGIN ATOMIC
 		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,consumed by,payload}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'),
 					COALESCE(@extschema@.pgqrs_html(text 'step %s', ARRAY[s.consumed_by]::text[]), '<span class="b warn">no step</span>'),
-					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(s.payload::text, 300)]::text[])] ORDER BY s.signal_id), text '')
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(@extschema@.pgqrs_html_json(s.payload), 300)]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
 				SELECT s.signal_id, s.name, s.sent_at, s.consumed_by, s.payload FROM @extschema@.pgqrs_sent_signals AS s WHERE s.run_id = r.run_id
 				UNION ALL
@@ -669,7 +674,7 @@ BEGIN ATOMIC
 
 		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || @extschema@.pgqrs_html_table('{event,at,#after,data}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
-					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(e.data::text, 300)]::text[])] ORDER BY e.event_id), text '')
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[@extschema@.pgqrs_html_error(e.data)]::text[])] ORDER BY e.event_id), text '')
 			FROM (
 				SELECT e.* FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
 			) AS e

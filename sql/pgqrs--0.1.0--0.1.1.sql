@@ -6,3 +6,126 @@ ALTER FUNCTION @extschema@.pgqrs_install_cron() ROWS 5;
 ALTER FUNCTION @extschema@.pgqrs_advance_sequences() ROWS 5;
 COMMENT ON FUNCTION @extschema@.pgqrs_heartbeat(bigint) IS
 'A heartbeat of the worker; returns READY or SUSPENDED. Every call that names a worker or is made under one of its leases counts as a heartbeat, except suspending and resuming it, which an operator does; with the library preloaded, also if its transaction rolls back. The worker''s row is written at most once per pgqrs.heartbeat_flush. Call it, or one of those, at least every third of pgqrs.worker_timeout. Errors: PQ005 for a worker that does not exist or belongs to another role (the extension''s owner and superusers reach all), PQ014 once it is STOPPED.';
+
+CREATE OR REPLACE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.left(COALESCE(NULLIF(pg_catalog.concat_ws(': ', l.lines[1], l.lines[2]), ''), l.lines[3]), 300)
+	FROM (
+		SELECT pg_catalog.array_agg(CASE
+				WHEN pg_catalog.jsonb_typeof(v.value) IN ('object', 'array') THEN pg_catalog.regexp_replace(pg_catalog.regexp_replace(
+					pg_catalog.left(@extschema@.pgqrs_html_json(v.value), 4000), '([[{])\n *|\n *([]}])', '\1\2', 'g'), '\n *', ' ', 'g')
+				ELSE v.value #>> '{}' END ORDER BY v.n)
+		FROM pg_catalog.unnest(CASE WHEN pg_catalog.jsonb_typeof(error) = 'object' THEN ARRAY[error -> 'type', error -> 'message', error]
+			ELSE ARRAY[NULL, NULL, error] END) WITH ORDINALITY AS v (value, n)
+	) AS l (lines);
+END;
+
+CREATE OR REPLACE FUNCTION @extschema@.pgqrs_html_run(run_id bigint, is_linked boolean, from_child bigint) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	WITH run AS MATERIALIZED (
+		SELECT r.*, c.now, COALESCE(r.completed_at, c.now) AS until,
+			GREATEST(extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, COALESCE(r.completed_at, c.now)))::float8, 0.000001) AS seconds
+		FROM @extschema@.pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT @extschema@.pgqrs_now() AS now) AS c
+	), lines AS MATERIALIZED (
+		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
+			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history, false AS undo
+		FROM run AS r
+		UNION ALL
+		SELECT pg_catalog.row_number() OVER (ORDER BY s.started_at, s.step_id), s.step_id, s.kind, s.status,
+			CASE WHEN s.kind = 'FUNCTION' THEN pg_catalog.concat_ws(', ',
+					CASE WHEN s.attempt > 1 THEN s.attempt || ' attempts' END, CASE WHEN s.failures > 0 THEN s.failures || ' failed' END)
+				ELSE s.reason #>> '{}' END,
+			s.started_at, COALESCE(s.completed_at, r.until),
+			CASE WHEN s.status = 'ERROR' THEN 'f2' WHEN s.kind = 'FUNCTION' THEN 'f1' WHEN s.kind = 'CHILD' THEN 'f6' ELSE 'f5' END,
+			s.error, s.history, s.undo
+		FROM run AS r
+			CROSS JOIN LATERAL (
+				SELECT s.* FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
+			) AS s
+	)
+	SELECT (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
+			FROM (
+				VALUES ('triggered', pg_catalog.to_char(r.created_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('took', CASE WHEN r.completed_at IS NOT NULL THEN @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, r.until)) END),
+					('goes on for', CASE WHEN r.completed_at IS NULL THEN @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, r.until)) END),
+					('ended', pg_catalog.to_char(r.completed_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('waits for', r.waiting_for),
+					('work continues, or the lease ends', pg_catalog.to_char(r.visible_after, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('deadline', pg_catalog.to_char(r.deadline_at, 'YYYY-MM-DD HH24:MI:SS TZ')),
+					('claims', r.attempt::text), ('failures', NULLIF(r.failures, 0)::text), ('crashes', NULLIF(r.crashes, 0)::text),
+					('worker', r.worker || COALESCE(', version ' || r.worker_version, '')),
+					('priority', NULLIF(r.priority, 0)::text), ('idempotency key', r.idempotency_key), ('tags', r.tags::text),
+					('child of run', (SELECT p.run_id || ', step ' || r.parent_step_id FROM @extschema@.pgqrs_runs AS p WHERE p.run_id = r.parent_run_id)),
+					('rerun of run', (SELECT p.run_id::text FROM @extschema@.pgqrs_runs AS p WHERE p.run_id = r.rerun_of)),
+					('slot of its schedule', pg_catalog.to_char(r.schedule_slot, 'YYYY-MM-DD HH24:MI TZ')),
+					('cancellation', pg_catalog.to_char(r.cancel_requested_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.cancel_reason, '')),
+					('undo', CASE WHEN r.completed_at IS NULL THEN (
+							SELECT 'its steps are to be undone, for a ' || l.undo_cause FROM @extschema@.pgqrs_live_runs AS l WHERE l.run_id = r.run_id
+						) WHEN EXISTS (SELECT FROM lines AS l WHERE l.undo) THEN 'its steps were undone, for a ' || CASE r.status WHEN 'ERROR' THEN 'timeout' ELSE 'cancel' END END),
+					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
+			) AS f (name, value)
+			WHERE f.value IS NOT NULL)
+		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[@extschema@.pgqrs_html_json(r.error)]::text[]), '')
+
+		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
+		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
+					|| pg_catalog.concat(@extschema@.pgqrs_html_status(l.status), CASE WHEN l.undo THEN ' <span class="b warn">undo</span>' END, @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[pg_catalog.concat_ws(', ', pg_catalog.lower(l.kind), NULLIF(pg_catalog.left(l.what, 300), ''))]::text[]), '</div>')
+					|| pg_catalog.format('<svg class="g" role="img" viewBox="0 0 1000 10" preserveAspectRatio="none"><title>after %s, for %s</title><rect class="%s" x="%s" width="%s" height="10"/>%s</svg>',
+						@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, l.since)), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.since, l.until)), l.class,
+						pg_catalog.round(LEAST(b.x, 996)::numeric, 1), pg_catalog.round(GREATEST(LEAST(b.w, 1000 - b.x), 4)::numeric, 1),
+						(SELECT pg_catalog.string_agg(pg_catalog.format('<rect class="f2" x="%s" width="4" height="10"/>',
+								pg_catalog.round(LEAST(GREATEST(1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, (h.value ->> 'at')::timestamptz))::float8 / r.seconds, 0), 996)::numeric, 1)), '')
+							FROM pg_catalog.jsonb_array_elements(l.history) AS h (value)))
+					|| pg_catalog.format('<div class="t">%s</div>', @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(l.since, l.until)))
+					|| COALESCE('<div class="e">' || (
+							SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<p><span class="bad">attempt %s, after %s</span> %s</p>', ARRAY[h.value ->> 'attempt',
+								@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, (h.value ->> 'at')::timestamptz)), @extschema@.pgqrs_html_error(h.value -> 'error')]::text[]), '' ORDER BY h.n)
+							FROM pg_catalog.jsonb_array_elements(l.history) WITH ORDINALITY AS h (value, n)) || '</div>',
+						@extschema@.pgqrs_html(text '<div class="e"><p class="bad">%s</p></div>', ARRAY[@extschema@.pgqrs_html_error(l.error)]::text[]), '')
+					|| '</li>', '' ORDER BY l.place)
+			FROM lines AS l
+				CROSS JOIN LATERAL (
+					SELECT 1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(r.created_at, l.since))::float8 / r.seconds AS x,
+						1000 * extract(epoch FROM @extschema@.pgqrs_elapsed(l.since, l.until))::float8 / r.seconds AS w
+				) AS b)
+		|| '</ol>' || CASE WHEN (SELECT pg_catalog.count(*) FROM lines) > 1 THEN '' ELSE '<p class="soft">No step has begun.</p>' END
+
+		|| @extschema@.pgqrs_html_family(r.run_id, is_linked, from_child)
+
+		|| COALESCE((SELECT '<h2>Reruns<small>the first 50</small></h2>' || @extschema@.pgqrs_html_table('{run,status,triggered,#time}'::text[], pg_catalog.array_agg(ARRAY[
+					CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', n.run_id), n.run_id::text) ELSE n.run_id::text END,
+					pg_catalog.concat(@extschema@.pgqrs_html_status(n.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_error(n.error)]::text[])),
+					pg_catalog.to_char(n.created_at, 'YYYY-MM-DD HH24:MI:SS'),
+					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(n.created_at, COALESCE(n.completed_at, r.now)))] ORDER BY n.run_id), text '')
+			FROM (
+				SELECT n.run_id, n.status, n.error, n.created_at, n.completed_at FROM @extschema@.pgqrs_runs AS n WHERE n.rerun_of = r.run_id ORDER BY n.run_id LIMIT 50
+			) AS n
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,consumed by,payload}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'),
+					COALESCE(@extschema@.pgqrs_html(text 'step %s', ARRAY[s.consumed_by]::text[]), '<span class="b warn">no step</span>'),
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(@extschema@.pgqrs_html_json(s.payload), 300)]::text[])] ORDER BY s.signal_id), text '')
+			FROM (
+				SELECT s.signal_id, s.name, s.sent_at, s.consumed_by, s.payload FROM @extschema@.pgqrs_sent_signals AS s WHERE s.run_id = r.run_id
+				UNION ALL
+				SELECT NULL, s.name, s.sent_at, NULL, s.payload FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id AND s.signal_id IS NULL
+				ORDER BY signal_id LIMIT 100
+			) AS s
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || @extschema@.pgqrs_html_table('{event,at,#after,data}'::text[], pg_catalog.array_agg(ARRAY[
+					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[@extschema@.pgqrs_html_error(e.data)]::text[])] ORDER BY e.event_id), text '')
+			FROM (
+				SELECT e.* FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+			) AS e
+			HAVING pg_catalog.count(*) > 0), '')
+
+		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, @extschema@.pgqrs_html_json(d.value)]::text[]), '' ORDER BY d.n)
+			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
+			WHERE d.value IS NOT NULL), '')
+	FROM run AS r;
+END;

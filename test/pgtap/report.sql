@@ -52,6 +52,27 @@ SELECT (repeat('[', 900) || (SELECT string_agg('true', ',') FROM generate_series
 	900))::jsonb AS deep \gset
 SELECT ok(length(pgqrs_html_json(:'deep')) BETWEEN 4001 AND 20000,
 	'pgqrs_html_json() shows a part of a value that is deep and wide');
+SELECT matches(pgqrs_html_error(:'deep'), '^\[{30,250}$',
+	'pgqrs_html_error() shows the beginning of a value that is deep and wide');
+-- By the processor's time, which what else runs on the machine does not change.
+CREATE FUNCTION pg_temp.cost(expression text, value jsonb) RETURNS numeric LANGUAGE plpgsql AS
+$$
+DECLARE
+	read text = 'SELECT coalesce(split_part(pg_read_file(''/proc/self/schedstat'', 0, 1000, true), '' '', 1)::numeric, '
+		'1e9 * extract(epoch FROM clock_timestamp()))';
+	began numeric;
+	ended numeric;
+BEGIN
+	EXECUTE read INTO began;
+	EXECUTE format('SELECT count(%s) FROM generate_series(1, 20) AS i, (VALUES ($1, 0)) AS v (value, n)', expression)
+		USING value;
+	EXECUTE read INTO ended;
+	RETURN ended - began;
+END
+$$;
+SELECT cmp_ok(pg_temp.cost('pgqrs_html_error(CASE WHEN i > 0 THEN value END)', :'deep') * 4, '<',
+	pg_temp.cost('left(CASE WHEN i > 0 THEN value END::text, 300)', :'deep'),
+	'an error that is deep and wide is never made text as a whole');
 SELECT ok(length(pgqrs_html_json(to_jsonb(repeat(U&'\00e9', 1000000)))) BETWEEN 4001 AND 20000,
 	'pgqrs_html_json() shows a part of a long text');
 SELECT ok(length(pgqrs_html_json(jsonb_build_object(repeat(U&'\+01F600', 100000), 1))) BETWEEN 4001 AND 20000,
