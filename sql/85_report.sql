@@ -163,7 +163,10 @@ BEGIN ATOMIC
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta name="color-scheme" content="light dark"/>
 <title>%s</title>
-$html$, ARRAY[pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-'), title]::text[])
+$html$, ARRAY[COALESCE(
+			'{"LATIN7": "iso-8859-13", "LATIN8": "iso-8859-14", "LATIN9": "iso-8859-15", "LATIN10": "iso-8859-16", "WIN866": "ibm866", "KOI8R": "koi8-r",
+				"KOI8U": "koi8-u", "UHC": "euc-kr", "EUC_CN": "gb2312", "SHIFT_JIS_2004": "shift_jis", "EUC_JIS_2004": "euc-jp", "SQL_ASCII": "utf-8"}'::jsonb ->> pg_catalog.pg_client_encoding()::text,
+			pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-')), title]::text[])
 		|| head || text '</head>
 <body>
 ' || body || text '

@@ -129,3 +129,24 @@ BEGIN ATOMIC
 			WHERE d.value IS NOT NULL), '')
 	FROM run AS r;
 END;
+
+CREATE OR REPLACE FUNCTION @extschema@.pgqrs_html_document(title text, head text, body text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT @extschema@.pgqrs_html(text $html$<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="%s"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
+<title>%s</title>
+$html$, ARRAY[COALESCE(
+			'{"LATIN7": "iso-8859-13", "LATIN8": "iso-8859-14", "LATIN9": "iso-8859-15", "LATIN10": "iso-8859-16", "WIN866": "ibm866", "KOI8R": "koi8-r",
+				"KOI8U": "koi8-u", "UHC": "euc-kr", "EUC_CN": "gb2312", "SHIFT_JIS_2004": "shift_jis", "EUC_JIS_2004": "euc-jp", "SQL_ASCII": "utf-8"}'::jsonb ->> pg_catalog.pg_client_encoding()::text,
+			pg_catalog.replace(pg_catalog.replace(pg_catalog.lower(pg_catalog.pg_client_encoding()), 'win', 'windows-'), '_', '-')), title]::text[])
+		|| head || text '</head>
+<body>
+' || body || text '
+</body>
+</html>';
+END;

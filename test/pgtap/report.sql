@@ -78,6 +78,27 @@ SELECT ok(length(pgqrs_html_json(to_jsonb(repeat(U&'\00e9', 1000000)))) BETWEEN 
 SELECT ok(length(pgqrs_html_json(jsonb_build_object(repeat(U&'\+01F600', 100000), 1))) BETWEEN 4001 AND 20000,
 	'pgqrs_html_json() shows a part of a long key');
 
+-- The names are labels of the Encoding Standard, which browsers follow.
+CREATE FUNCTION pg_temp.charset(encoding text) RETURNS text LANGUAGE plpgsql AS
+$$
+DECLARE
+	own text = current_setting('client_encoding');
+	label text;
+BEGIN
+	PERFORM set_config('client_encoding', encoding, true);
+	label := substring(pgqrs_html_document('', '', '') FROM 'charset="(.*?)"');
+	PERFORM set_config('client_encoding', own, true);
+	RETURN label;
+END
+$$;
+SELECT is(pg_temp.charset(v.encoding), v.label, 'browsers know the encoding that a page names: ' || v.encoding)
+	FROM (VALUES ('UTF8', 'utf8'), ('LATIN1', 'latin1'), ('LATIN2', 'latin2'), ('LATIN6', 'latin6'),
+		('LATIN7', 'iso-8859-13'), ('LATIN8', 'iso-8859-14'), ('LATIN9', 'iso-8859-15'), ('LATIN10', 'iso-8859-16'),
+		('ISO_8859_5', 'iso-8859-5'), ('WIN1252', 'windows-1252'), ('WIN866', 'ibm866'), ('KOI8R', 'koi8-r'),
+		('KOI8U', 'koi8-u'), ('SJIS', 'sjis'), ('SHIFT_JIS_2004', 'shift_jis'), ('EUC_JP', 'euc-jp'),
+		('EUC_JIS_2004', 'euc-jp'), ('EUC_KR', 'euc-kr'), ('UHC', 'euc-kr'), ('EUC_CN', 'gb2312'), ('BIG5', 'big5'),
+		('GBK', 'gbk'), ('GB18030', 'gb18030'), ('SQL_ASCII', 'utf-8')) AS v (encoding, label);
+
 SELECT is((SELECT array_agg(m[1]) FROM regexp_matches(pgqrs_html_plot('', '', '', ticks, '{}', '', '', ''),
 		'bottom:(.*?)%', 'g') AS m), bottoms, 'pgqrs_html_plot() keeps ticks within the plot: ' || ticks::text)
 	FROM (VALUES ('{0,0.5,1}'::float8[], '{0.00,50.00,100.00}'::text[]), ('{-1,2,1e308,-1e308}',
