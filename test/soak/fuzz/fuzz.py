@@ -327,6 +327,9 @@ class Values:
                 return rng.choice(("fuzz_grantee", "fuzz_grantee", "nosuch", "", None))
             if name == "reset":
                 return rng.choice(RESETS)
+            if function == "pgqrs_register_worker" and name in ("name", "version"):
+                # readers of what it holds see these: a superuser may claim another tenant's work for it
+                return rng.choice(("w0", "w1", self.letters(9), None))
             text = self.plausible_text(function, name) if plausible else self.wild_text()
             return text if typ == "text" or text is None else text[:60]
         if typ in ("jsonb", "json"):
