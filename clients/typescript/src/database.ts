@@ -44,28 +44,17 @@ const INTERVALS = new Set([
 const JSON_ARGUMENTS = new Set(['tags', 'headers', 'retry_policy', 'labels']);
 
 export function interval(duration: Duration | undefined): string | null {
-	if (duration === undefined) return null;
-	return typeof duration === 'number' ? `${duration} milliseconds` : duration;
+	return typeof duration === 'number' ? `${duration} milliseconds` : duration ?? null;
 }
 
 function ignore(): void {}
-
-/**
- * Names of prepared statements, which tell the text: behind a pooler another program's may be in the session.  The texts
- * are few: functions, with the options that a program uses.
- */
-const names = new Map<string, string>();
-
-function nameOf(text: string): string {
-	const name = names.get(text) ?? `pgqrs_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`;
-	names.set(text, name);
-	return name;
-}
 
 /** Pools and clients for a place, and statements for the functions in its schema. */
 export class Database {
 	readonly #config: pg.PoolConfig;
 	readonly #prefix: string;
+	/** Few: functions, with the options that a program uses. */
+	readonly #known = new Map<string, Pick<Statement, 'name' | 'text'>>();
 
 	constructor(connection: Connection | undefined, name: string | undefined, schema: string | undefined, readonly prepare: boolean) {
 		this.#config = {
@@ -94,19 +83,26 @@ export class Database {
 
 	/** A call with positional arguments, then named ones, of which those that are undefined are left out. */
 	select(name: string, args: unknown[], options: object = {}): Statement {
-		const named = Object.entries(options)
-			.filter(([, value]) => value !== undefined)
-			.map(([key, value]): [string, unknown] => argument(key, value));
-		const marks = args.map((_, n) => `$${n + 1}`).concat(named.map(([key], n) => `${key} => $${args.length + n + 1}`));
-		return this.#statement(`SELECT * FROM ${this.#prefix}${name}(${marks.join(', ')})`, [...args, ...named.map(([, value]) => value)]);
+		const given = Object.entries(options).filter(([, value]) => value !== undefined);
+		const named = given.map(([key, value]): [string, unknown] => argument(key, value));
+		return this.#statement('SELECT * FROM', name, args, named);
 	}
 
 	procedure(name: string, args: unknown[]): Statement {
-		return this.#statement(`CALL ${this.#prefix}${name}(${args.map((_, n) => `$${n + 1}`).join(', ')})`, args);
+		return this.#statement('CALL', name, args, []);
 	}
 
-	#statement(text: string, values: unknown[]): Statement {
-		return { name: this.prepare ? nameOf(text) : undefined, text, values };
+	/** A name tells the text: behind a pooler another program's statements may be in the session. */
+	#statement(verb: string, call: string, args: unknown[], named: [string, unknown][]): Statement {
+		const key = `${call} ${args.length} ${named.map(([name]) => name)}`;
+		let known = this.#known.get(key);
+		if (!known) {
+			const marks = args.map((_, n) => `$${n + 1}`).concat(named.map(([name], n) => `${name} => $${args.length + n + 1}`));
+			const text = `${verb} ${this.#prefix}${call}(${marks.join(', ')})`;
+			known = { name: this.prepare ? `pgqrs_${createHash('sha256').update(text).digest('hex').slice(0, 32)}` : undefined, text };
+			this.#known.set(key, known);
+		}
+		return { ...known, values: [...args, ...named.map(([, value]) => value)] };
 	}
 }
 
@@ -117,6 +113,8 @@ export async function rows(on: Queryable, statement: Statement): Promise<Row[]> 
 	} catch (error) {
 		// An update of the extension has given the function other columns, or the application has thrown the statement away.
 		if (!['RevalidateCachedQuery', 'FetchPreparedStatement', 'StorePreparedStatement'].includes((error as pg.DatabaseError).routine ?? '')) throw error;
+		// A pool has dropped that connection.
+		if (on instanceof pg.Client) Object.assign((on as Row)['connection'], { parsedStatements: {} });
 		return (await on.query({ ...statement, name: undefined, types })).rows;
 	}
 }

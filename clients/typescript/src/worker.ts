@@ -29,10 +29,14 @@ export interface WorkerOptions {
 
 export const VERSION = '0.1.1';
 const POLL = 30_000;
+/** Milliseconds for which polls do not name a run that execute() has started: each end of one would end the poll. */
+const YOUNG = 1000;
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
 interface Task {
 	readonly lease: Lease;
+	/** From when on polls name it. */
+	readonly named: number;
 	/** The output as JSON text, if it has completed a run. */
 	readonly done: Promise<string | undefined>;
 }
@@ -111,7 +115,7 @@ export class Worker {
 
 	/** Works on a run that the poll which is asleep does not know of, and extends its lease. */
 	#keep(claim: Claim): Promise<string | undefined> {
-		const { lease, done } = this.#begin({ ...claim, steps: {} });
+		const { lease, done } = this.#begin({ ...claim, steps: {} }, Date.now() + YOUNG);
 		const third = (Number(claim['visible_after']) - Number(claim['enqueued_at'])) / 3;
 		return new Promise((resolve) => {
 			const look = (): void => {
@@ -236,10 +240,11 @@ export class Worker {
 	}
 
 	#poll(timeout: number): Promise<Row> {
-		const leases = [...this.#held.values()].map((task) => task.lease);
+		const tasks = [...this.#held.values()].filter((task) => this.#draining.signal.aborted || task.named <= Date.now());
+		const leases = tasks.map((task) => task.lease);
 		const statement = this.#app.database.procedure('pgqrs_poll', [
 			this.id,
-			interval(timeout),
+			interval(tasks.length < this.#held.size ? Math.min(timeout, YOUNG) : timeout),
 			this.#draining.signal.aborted ? 0 : this.#concurrency,
 			leases.map((lease) => lease.id),
 			leases.map((lease) => lease.lease),
@@ -254,12 +259,12 @@ export class Worker {
 		if (state === 'gone') this.#held.delete(id);
 	}
 
-	#begin(claim: Claim): Task {
+	#begin(claim: Claim, named = 0): Task {
 		const lease = new Lease(claim, this.#app.database, this.pool);
 		const done = this.#handle(claim, lease).finally(() => {
 			if (this.#held.get(lease.id) === task) this.#held.delete(lease.id);
 		});
-		const task: Task = { lease, done };
+		const task: Task = { lease, named, done };
 		// A delivery proves that the lease of the one before is gone.
 		this.#held.get(lease.id)?.lease.heed('gone');
 		this.#held.set(lease.id, task);

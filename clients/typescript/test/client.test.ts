@@ -8,6 +8,7 @@ import {
 	App, AppOptions, Cancelled, ChildFailed, Incompatible, LeaseLost, Parked, Permanent, Retry, Run, RunCancelled, RunFailed, SignalTimeout,
 	StepFailed, WaitTimeout, WorkerStopped, WorkflowNotFound,
 } from '../src/index.js';
+import { rows } from '../src/database.js';
 import { drain } from '../src/testing.js';
 import { outgoing, telemetry } from '../src/trace.js';
 
@@ -193,10 +194,13 @@ test('a trace goes with runs, messages, children and signals', async () => {
 	});
 	await app.install();
 	const handle = await flow.start(undefined, { headers: { traceparent: parent, tracestate: 'a=b', mine: 1 } });
-	await drain(app);
-	const [ofChild, other] = (await handle.result({ timeout: PATIENCE })) as [unknown, number];
-	assert.deepEqual(ofChild, [parent, parent]);
-	assert.deepEqual(await app.handle(other).result(), [parent, parent]);
+	// a signal that meets the beginning of a wait comes a moment later, which no drain waits for
+	await withWorker(app, async () => {
+		const [ofChild, other] = (await handle.result({ timeout: PATIENCE })) as [unknown, number];
+		assert.deepEqual(ofChild, [parent, parent]);
+		assert.deepEqual(await app.handle(other).result({ timeout: PATIENCE }), [parent, parent]);
+		await until(() => got.length > 0, 'the message is handled');
+	});
 	assert.deepEqual(got, [{ traceparent: parent, tracestate: 'a=b' }]);
 	await app.close();
 });
@@ -456,6 +460,19 @@ test('a run that is executed is worked on here, and its output comes without a w
 	});
 });
 
+test('quick steps are listed in the order of their start', async () => {
+	const app = newApp();
+	const ids = Array.from({ length: 40 }, (_, n) => `step ${99 - n}`);
+	const workflow = app.workflow(`w${number}`, async (run) => {
+		for (const id of ids) await run.step(id, () => 1);
+	});
+	await withWorker(app, async () => {
+		const { runId } = await workflow.start();
+		await app.handle(runId).result({ timeout: PATIENCE });
+		assert.deepEqual((await query('SELECT step_id FROM pgqrs_list_steps($1)', runId)).map((row) => row['step_id']), ids);
+	});
+});
+
 test('a run that is executed keeps its lease as long as it takes', async () => {
 	const app = newApp();
 	const workflow = app.workflow<any, any>(`w${number}`, { visibilityTimeout: '1 s' }, async (run) => {
@@ -467,6 +484,30 @@ test('a run that is executed keeps its lease as long as it takes', async () => {
 		await until(() => app.workers.size === 1, 'the worker is there');
 		assert.equal(await workflow.execute(), 1);
 	});
+});
+
+test('a run that is executed is named by polls only when it takes long', async () => {
+	const app = newApp();
+	let [id, begun] = [0, 0];
+	const named: number[] = [];
+	const workflow = app.workflow<any, any>(`w${number}`, (run) => {
+		id = run.id;
+		return until(() => named.length > 0, 'a poll names the run');
+	});
+	const procedure = app.database.procedure.bind(app.database);
+	app.database.procedure = (name, args) => {
+		if (name === 'pgqrs_poll' && (args[3] as number[]).includes(id)) named.push(Date.now() - begun);
+		return procedure(name, args);
+	};
+	const other = app.workflow<any, any>(`w${number} other`, () => 1);
+	await withWorker(app, async () => {
+		await until(() => app.workers.size === 1, 'the worker is there');
+		begun = Date.now();
+		const end = workflow.execute();
+		await (await other.start()).result({ timeout: PATIENCE });
+		await end;
+	});
+	assert.ok(named[0]! >= 1000, `after ${named[0]} ms`);
 });
 
 test('a run that is executed where no worker is, is ended by another process; its error comes, too', async () => {
@@ -554,6 +595,25 @@ test('statements are prepared, unless that is switched off, and a function may g
 	await query("CREATE FUNCTION prepared.n() RETURNS TABLE (what text, n int) LANGUAGE sql AS $$ VALUES ('new', 1) $$");
 	assert.deepEqual(await app.call('n', []), { what: 'new', n: 1 });
 	await Promise.all([app.close(), other.close()]);
+});
+
+test('a connection whose prepared statements are thrown away forgets all of them at the first call', async () => {
+	const { database } = newApp();
+	const client = database.client();
+	await client.connect();
+	const send = client.query.bind(client) as (config: unknown) => Promise<pg.QueryResult>;
+	let failures = 0;
+	client.query = ((config: unknown) =>
+		send(config).catch((error) => {
+			failures++;
+			throw error;
+		})) as typeof client.query;
+	for (const expected of [0, 1, 1]) {
+		for (const name of ['pgqrs_version', 'pgqrs_now', 'pg_backend_pid']) await rows(client, database.select(name, []));
+		assert.equal(failures, expected);
+		if (expected === 0) await client.query('DISCARD ALL');
+	}
+	await client.end();
 });
 
 test('an extension that is older or missing is an error at the start', async () => {
