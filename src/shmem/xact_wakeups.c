@@ -460,7 +460,7 @@ pgqrs_xact_wakeups_pre_prepare(void)
 	prepared->r = own_records;
 	if (own_records.count > MAX_PREPARED)
 		copy_blocks(prepared);
-	else
+	else if (own_records.count > 0) /* else there is no array */
 		memcpy(prepared->records, own_records.records,
 			   own_records.count * sizeof(Record));
 	LWLockRelease(shared->lock);
