@@ -74,6 +74,9 @@ unlock_limit(LimitLock which, PgqrsTableId table, int64 id, LOCKMODE mode)
 	LockRelease(&tag, mode, false);
 }
 
+/*
+ * Whether a transaction that has not ended holds the limit.
+ */
 static bool
 is_counted_by_others(PgqrsTableId table, int64 id)
 {
@@ -82,6 +85,24 @@ is_counted_by_others(PgqrsTableId table, int64 id)
 
 	pfree(GetLockConflicts(&tag, ExclusiveLock, &count));
 	return count > 0;
+}
+
+/*
+ * Locks the limit unless another transaction holds it.  One that has ended
+ * frees its locks a moment after what it wrote can be seen, and after waits for
+ * it are over: its lock is waited for.
+ */
+static bool
+lock_uncounted(PgqrsTableId table, int64 id)
+{
+	while (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+	{
+		if (is_counted_by_others(table, id))
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(100);
+	}
+	return true;
 }
 
 /*
@@ -212,10 +233,10 @@ pgqrs_lease_limit_reserve(PgqrsTable *messages, PgqrsTableId table, int64 id,
 {
 	int live;
 
-	if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+	if (!lock_uncounted(table, id))
 	{
 		pgqrs_wakeup_await(limit_wakeup(table), id);
-		if (!lock_limit(LIMIT_COUNTED, table, id, ExclusiveLock, false))
+		if (!lock_uncounted(table, id))
 			return 0;
 	}
 	lock_limit(LIMIT_EXTENDING, table, id, ExclusiveLock, true);

@@ -175,4 +175,16 @@ is(sql("SELECT count(*) FROM pgqrs_archive a JOIN pgqrs_workflow_runs r USING (r
 	'each run with its message');
 is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome = 'DEAD' AND failures < 3"), '0', 'each dead letter has max_attempts failures');
 
+# A transaction that ends frees its locks one after the other: calls that waited for
+# a message of it find the limit free, too.
+sql("SELECT pgqrs_create_queue('next', '1 hour', max_in_flight => 1), cardinality(pgqrs_enqueue_batch('next', '{1,2}'));
+	CREATE TABLE held AS SELECT message_id, lease FROM pgqrs_dequeue('next')");
+append_to_file("$dir/next.sql", <<'SQL');
+BEGIN;
+SELECT n.payload FROM held, pgqrs_next(queue => 'next', done_ids => ARRAY[held.message_id], done_leases => ARRAY[held.lease]) n \gset
+ROLLBACK;
+SQL
+$node->command_checks_all([ 'pgbench', '-n', '-c', 4, '-t', 500, '-f', "$dir/next.sql", $node->connstr('postgres') ],
+	0, [qr/processed: 2000\/2000/], [qr/^(?!.*expected one row)/s], 'no call passes by the limit of a transaction that has ended');
+
 done_testing();
