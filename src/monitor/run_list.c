@@ -310,8 +310,9 @@ typedef struct Listing
 	TupleDesc desc;
 	MemoryContext scratch;
 	RunPage page;
-	int misses_left;  /* mismatching runs that may still be read */
-	bool asked_index; /* the tag index was read; only these may match */
+	TupleTableSlot *failed; /* the archived message of a run that may be listed */
+	int misses_left;		/* mismatching runs that may still be read */
+	bool asked_index;		/* the tag index was read; only these may match */
 	PgqrsTidSet tagged;
 } Listing;
 
@@ -486,8 +487,7 @@ walk_all(Listing *l, int max_misses)
 static void
 walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
 {
-	PgqrsTable *archive = l->r.archive;
-	TupleTableSlot *slot = pgqrs_table_slot(archive);
+	TupleTableSlot *slot = l->failed;
 	PgqrsKey keys[] = {
 		{1, BTEqualStrategyNumber, Int64GetDatum(workflow->queue_id)},
 		{2, BTEqualStrategyNumber, pgqrs_enum_datum(ENUM_OUTCOME, outcome)},
@@ -495,7 +495,8 @@ walk_archive(Listing *l, const PgqrsQueue *workflow, PgqrsOutcome outcome)
 	};
 	PgqrsScan scan;
 
-	pgqrs_scan_begin(&scan, archive, INDEX_ARCHIVE_FAILED, lengthof(keys), keys);
+	pgqrs_scan_begin(&scan, l->r.archive, INDEX_ARCHIVE_FAILED, lengthof(keys),
+					 keys);
 	scan.direction = BackwardScanDirection;
 	while (!is_full(&l->page) && pgqrs_scan_next(&scan, slot))
 	{
@@ -516,6 +517,7 @@ list_failed(Listing *l)
 {
 	ListCell *lc;
 
+	l->failed = pgqrs_table_slot(l->r.archive);
 	foreach(lc, l->workflows)
 	{
 		if (l->filter->status == RUN_CANCELLED)
