@@ -364,10 +364,10 @@ CREATE VIEW @extschema@.pgqrs_histograms WITH (security_barrier) AS
 	SELECT q.name COLLATE pg_catalog."default" AS queue,
 		m.measure,
 		b.le,
-		(pg_catalog.sum(n.counters[m.first + b.bucket]) OVER (PARTITION BY q.queue_id, m.measure ORDER BY b.bucket))::bigint AS count
+		n.counters[m.first + b.bucket] AS count
 	FROM @extschema@.pgqrs_queues AS q
 		CROSS JOIN LATERAL @extschema@.pgqrs_counters_of(q.queue_id) AS n (counters)
-		CROSS JOIN (VALUES ('wait', 8), ('work', 20)) AS m (measure, first)
+		CROSS JOIN (VALUES ('wait', 32), ('work', 44)) AS m (measure, first)
 		CROSS JOIN (VALUES (1, 0.001::pg_catalog.float8), (2, 0.005), (3, 0.01), (4, 0.05), (5, 0.1), (6, 0.5), (7, 1), (8, 5), (9, 30), (10, 300), (11, 3600), (12, 'Infinity')) AS b (bucket, le)
 	WHERE @extschema@.pgqrs_may_monitor(q.queue_id);
 COMMENT ON VIEW @extschema@.pgqrs_histograms IS 'how long messages and runs waited, and how long they were worked on: claims by duration, cumulative';

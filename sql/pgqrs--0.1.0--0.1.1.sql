@@ -7,6 +7,17 @@ ALTER FUNCTION @extschema@.pgqrs_advance_sequences() ROWS 5;
 COMMENT ON FUNCTION @extschema@.pgqrs_heartbeat(bigint) IS
 'A heartbeat of the worker; returns READY or SUSPENDED. Every call that names a worker or is made under one of its leases counts as a heartbeat, except suspending and resuming it, which an operator does; with the library preloaded, also if its transaction rolls back. The worker''s row is written at most once per pgqrs.heartbeat_flush. Call it, or one of those, at least every third of pgqrs.worker_timeout. Errors: PQ005 for a worker that does not exist or belongs to another role (the extension''s owner and superusers reach all), PQ014 once it is STOPPED.';
 
+CREATE OR REPLACE VIEW @extschema@.pgqrs_histograms WITH (security_barrier) AS
+	SELECT q.name COLLATE pg_catalog."default" AS queue,
+		m.measure,
+		b.le,
+		n.counters[m.first + b.bucket] AS count
+	FROM @extschema@.pgqrs_queues AS q
+		CROSS JOIN LATERAL @extschema@.pgqrs_counters_of(q.queue_id) AS n (counters)
+		CROSS JOIN (VALUES ('wait', 32), ('work', 44)) AS m (measure, first)
+		CROSS JOIN (VALUES (1, 0.001::pg_catalog.float8), (2, 0.005), (3, 0.01), (4, 0.05), (5, 0.1), (6, 0.5), (7, 1), (8, 5), (9, 30), (10, 300), (11, 3600), (12, 'Infinity')) AS b (bucket, le)
+	WHERE @extschema@.pgqrs_may_monitor(q.queue_id);
+
 CREATE OR REPLACE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC

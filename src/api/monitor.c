@@ -51,40 +51,75 @@ duration_value(int64 duration, bool known)
 	return pgqrs_value_if(known, IntervalPGetDatum(pgqrs_interval(duration)));
 }
 
+/*
+ * Zeroed memory that a function in FROM keeps for the calls of a statement.  An
+ * expression of PL/pgSQL would keep it longer, and gets it for this call.
+ */
+static void *
+statement_memory(FunctionCallInfo fcinfo, Size size)
+{
+	if (fcinfo->resultinfo == NULL)
+		return palloc0(size);
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+														  size);
+	return fcinfo->flinfo->fn_extra;
+}
+
 PG_FUNCTION_INFO_V1(sql_count_messages);
 Datum
 sql_count_messages(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
-	PgqrsQueueStats stats;
+	const PgqrsQueueStats *stats;
 	NullableDatum row[CountMessages_natts];
 
 	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
 							PRIVILEGE_MONITOR, &queue))
 		PG_RETURN_NULL();
-	pgqrs_stats_queue(queue.queue_id, &stats);
-	row[CountMessages_ready] = pgqrs_value(Int64GetDatum(stats.ready));
-	row[CountMessages_delayed] = pgqrs_value(Int64GetDatum(stats.delayed));
-	row[CountMessages_in_flight] = pgqrs_value(Int64GetDatum(stats.in_flight));
-	row[CountMessages_dead] = pgqrs_value(Int64GetDatum(stats.dead));
-	row[CountMessages_oldest_ready] = instant_value(stats.oldest_ready,
+	stats = pgqrs_stats_queue(statement_memory(fcinfo, sizeof(PgqrsQueueStatsAhead)),
+							  queue.queue_id);
+	row[CountMessages_ready] = pgqrs_value(Int64GetDatum(stats->ready));
+	row[CountMessages_delayed] = pgqrs_value(Int64GetDatum(stats->delayed));
+	row[CountMessages_in_flight] = pgqrs_value(Int64GetDatum(stats->in_flight));
+	row[CountMessages_dead] = pgqrs_value(Int64GetDatum(stats->dead));
+	row[CountMessages_oldest_ready] = instant_value(stats->oldest_ready,
 													!TIMESTAMP_IS_NOEND(
-														stats.oldest_ready));
+														stats->oldest_ready));
 	return pgqrs_result_row(fcinfo, row);
 }
 
+/* Sums up the buckets of a histogram, each with those before it. */
+static void
+accumulate(const int64 *buckets, int64 *sums)
+{
+	int64 sum = 0;
+
+	for (int i = 0; i < PGQRS_BUCKETS; i++)
+		sums[i] = sum += buckets[i];
+}
+
+/* The counters, and the sums of the buckets of wait and work. */
 PG_FUNCTION_INFO_V1(sql_counters_of);
 Datum
 sql_counters_of(PG_FUNCTION_ARGS)
 {
 	PgqrsQueue queue;
-	PgqrsCounts counts;
+	const PgqrsCounts *counts;
+	int64 values[COUNTER_COUNT + 2 * PGQRS_BUCKETS];
 
 	if (!pgqrs_queue_allows(pgqrs_arg_int64(fcinfo, 0, "queue_id"),
-							PRIVILEGE_MONITOR, &queue) ||
-		!pgqrs_counters_of(queue.queue_id, &counts))
+							PRIVILEGE_MONITOR, &queue))
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(pgqrs_int64_array(counts.n, COUNTER_COUNT));
+	counts = pgqrs_counters_of(statement_memory(fcinfo, sizeof(PgqrsCountersAhead)),
+							   queue.queue_id);
+	if (counts == NULL)
+		PG_RETURN_NULL();
+	memcpy(values, counts->n, sizeof(counts->n));
+	accumulate(&counts->n[COUNT_WAIT_BUCKET], &values[COUNTER_COUNT]);
+	accumulate(&counts->n[COUNT_WORK_BUCKET],
+			   &values[COUNTER_COUNT + PGQRS_BUCKETS]);
+	PG_RETURN_DATUM(pgqrs_int64_array(values, lengthof(values)));
 }
 
 /* For so long a statement counts what it has collected, in microseconds. */
@@ -101,7 +136,7 @@ typedef struct ServingCache
  * Collected once for the queues of a statement.  An expression of PL/pgSQL is one
  * statement to its end of transaction, hence the age.
  */
-static const PgqrsServing *
+static PgqrsServing *
 collect_serving(FunctionCallInfo fcinfo)
 {
 	ServingCache *cache = fcinfo->flinfo->fn_extra;
@@ -190,8 +225,6 @@ sql_elapsed(PG_FUNCTION_ARGS)
 										PG_GETARG_DATUM(0)));
 }
 
-#define MANY_QUEUES 1000
-
 PG_FUNCTION_INFO_V1(sql_readable_queues);
 Datum
 sql_readable_queues(PG_FUNCTION_ARGS)
@@ -199,8 +232,7 @@ sql_readable_queues(PG_FUNCTION_ARGS)
 	PgqrsInt64List ids = pgqrs_readable_queue_ids();
 
 	/* callers ask for the statistics of one queue after another */
-	if (ids.count >= MANY_QUEUES)
-		pgqrs_queue_remember_all();
+	pgqrs_queue_expect(ids.count);
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }
 
@@ -208,7 +240,7 @@ PG_FUNCTION_INFO_V1(sql_readable_workers);
 Datum
 sql_readable_workers(PG_FUNCTION_ARGS)
 {
-	PgqrsInt64List ids = pgqrs_workers_readable();
+	PgqrsInt64List ids = pgqrs_serving_readable();
 
 	PG_RETURN_DATUM(pgqrs_int64_array(ids.values, ids.count));
 }

@@ -171,13 +171,60 @@ pgqrs_pattern_matches(const char *pattern, const char *name)
 }
 
 bool
-pgqrs_any_pattern_matches(List *patterns, const char *name)
+pgqrs_any_pattern_matches(const List *patterns, const char *name)
 {
 	ListCell *lc;
 
 	foreach(lc, patterns)
 		if (pgqrs_pattern_matches(lfirst(lc), name))
 			return true;
+	return false;
+}
+
+const char *
+pgqrs_narrower_pattern(const char *a, const char *b)
+{
+	if (pgqrs_pattern_matches(a, b))
+		return b;
+	return pgqrs_pattern_matches(b, a) ? a : NULL;
+}
+
+/* Names that begin with a text; with its end included, the name itself. */
+typedef struct Prefix
+{
+	const char *text;
+	size_t length;
+} Prefix;
+
+static int
+compare_prefix(const void *key, const void *element)
+{
+	const Prefix *prefix = key;
+
+	return strncmp(prefix->text, *(const char *const *) element, prefix->length);
+}
+
+bool
+pgqrs_pattern_finds(const char *pattern, const char **names, int count)
+{
+	size_t length = strlen(pattern);
+	Prefix prefix = {pattern, pgqrs_is_pattern(pattern) ? length - 1 : length + 1};
+
+	return bsearch(&prefix, names, count, sizeof(char *), compare_prefix) != NULL;
+}
+
+bool
+pgqrs_next_pattern(const char *name, int *length, char *pattern)
+{
+	for (int i = *length; i < PGQRS_PATTERN_SIZE - 2 && name[i] != '\0'; i++)
+	{
+		pattern[i] = name[i];
+		if (name[i] != '.')
+			continue;
+		strcpy(&pattern[i + 1], "*");
+		*length = i + 1;
+		return true;
+	}
 	return false;
 }
 

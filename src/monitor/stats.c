@@ -9,7 +9,8 @@
  * the order of an index: no statistic depends on the size of the history or on
  * the planner.
  *
- * A call reads all of its rows under one snapshot.
+ * A call reads all of its rows under one snapshot.  A statement that asks for one
+ * queue after another gets queues with the next ids from the same call.
  */
 #include "monitor/stats.h"
 
@@ -163,34 +164,74 @@ ended_end(EndedScan *ended)
  * Queues
  */
 
+/*
+ * Index entries of other queues than the one asked for that are read with it.  At
+ * most STATS_MAX_DEAD, so that no queue has more of them.
+ */
+#define MAX_AHEAD STATS_MAX_DEAD
+
+/* Scans the entries of the queues that are read ahead, from a queue on. */
 static void
-count_messages(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
+scan_ahead(PgqrsScan *scan, Source *source, PgqrsIndexId index, int64 first,
+		   const PgqrsReadAhead *ahead)
+{
+	PgqrsKey keys[] = {
+		{1, BTGreaterEqualStrategyNumber, Int64GetDatum(first)},
+		{1, BTLessEqualStrategyNumber, Int64GetDatum(pgqrs_read_ahead_last(ahead))},
+	};
+
+	pgqrs_scan_begin(scan, source->table, index, lengthof(keys), keys);
+}
+
+/*
+ * The figures of the queue of an entry, or NULL: those of this queue and of later
+ * ones are left to another call.
+ */
+static PgqrsQueueStats *
+stats_of_entry(PgqrsScan *scan, PgqrsQueueStatsAhead *read, int *entries)
+{
+	int place = DatumGetInt64(pgqrs_scan_key(scan, 1)) - read->ahead.first;
+
+	CHECK_FOR_INTERRUPTS();
+	if (place == 0 || (*entries)++ < MAX_AHEAD)
+		return &read->stats[place];
+	read->ahead.count = place;
+	return NULL;
+}
+
+static void
+count_message(Reader *r, PgqrsScan *scan, PgqrsQueueStats *stats)
 {
 	TupleTableSlot *slot = r->messages.slot;
+	TimestampTz visible_after = DatumGetTimestampTz(
+		pgqrs_scan_key(scan, CLAIM_VISIBLE_AFTER));
+	bool is_due = visible_after <= r->now;
+
+	if (!(is_due ? pgqrs_scan_visible(scan, slot) : pgqrs_scan_fetch(scan, slot)))
+		return;
+	if (is_due)
+	{
+		stats->ready++;
+		stats->oldest_ready = Min(stats->oldest_ready, visible_after);
+	}
+	else if (pgqrs_is_null(slot, Messages_lease))
+		stats->delayed++;
+	else
+		stats->in_flight++;
+}
+
+static void
+count_messages(Reader *r, PgqrsQueueStatsAhead *read)
+{
+	int entries = 0;
+	PgqrsQueueStats *stats;
 	PgqrsScan scan;
 
-	scan_begin(&scan, &r->messages, INDEX_MESSAGES_CLAIM, ForwardScanDirection,
-			   queue_id);
-	while (pgqrs_scan_next_key(&scan))
-	{
-		TimestampTz visible_after = DatumGetTimestampTz(
-			pgqrs_scan_key(&scan, CLAIM_VISIBLE_AFTER));
-		bool is_due = visible_after <= r->now;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!(is_due ? pgqrs_scan_visible(&scan, slot) :
-					   pgqrs_scan_fetch(&scan, slot)))
-			continue;
-		if (is_due)
-		{
-			stats->ready++;
-			stats->oldest_ready = Min(stats->oldest_ready, visible_after);
-		}
-		else if (pgqrs_is_null(slot, Messages_lease))
-			stats->delayed++;
-		else
-			stats->in_flight++;
-	}
+	scan_ahead(&scan, &r->messages, INDEX_MESSAGES_CLAIM, read->ahead.first,
+			   &read->ahead);
+	while (pgqrs_scan_next_key(&scan) &&
+		   (stats = stats_of_entry(&scan, read, &entries)) != NULL)
+		count_message(r, &scan, stats);
 	pgqrs_scan_end(&scan);
 }
 
@@ -207,17 +248,40 @@ count_dead(Reader *r, int64 queue_id, PgqrsQueueStats *stats)
 	pgqrs_scan_end(&scan);
 }
 
-void
-pgqrs_stats_queue(int64 queue_id, PgqrsQueueStats *stats)
+static void
+count_dead_ahead(Reader *r, PgqrsQueueStatsAhead *read)
 {
+	int entries = 0;
+	PgqrsQueueStats *stats;
+	PgqrsScan scan;
+
+	scan_ahead(&scan, &r->archive, INDEX_ARCHIVE_DEAD, read->ahead.first + 1,
+			   &read->ahead);
+	while (pgqrs_scan_next_key(&scan) &&
+		   (stats = stats_of_entry(&scan, read, &entries)) != NULL)
+		if (pgqrs_scan_visible(&scan, r->archive.slot))
+			stats->dead++;
+	pgqrs_scan_end(&scan);
+}
+
+const PgqrsQueueStats *
+pgqrs_stats_queue(PgqrsQueueStatsAhead *read, int64 queue_id)
+{
+	int place = pgqrs_read_ahead_find(&read->ahead, queue_id);
 	Reader r;
 
-	memset(stats, 0, sizeof(PgqrsQueueStats));
-	stats->oldest_ready = DT_NOEND;
+	if (place >= 0)
+		return &read->stats[place];
+	memset(read->stats, 0, sizeof(read->stats));
+	for (int i = 0; i < read->ahead.count; i++)
+		read->stats[i].oldest_ready = DT_NOEND;
 	reader_open(&r);
-	count_messages(&r, queue_id, stats);
-	count_dead(&r, queue_id, stats);
+	count_messages(&r, read);
+	count_dead(&r, queue_id, &read->stats[0]);
+	if (read->ahead.count > 1)
+		count_dead_ahead(&r, read);
 	reader_close(&r);
+	return &read->stats[0];
 }
 
 /*

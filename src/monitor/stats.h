@@ -8,6 +8,7 @@
 
 #include "postgres.h"
 
+#include "base/read_ahead.h"
 #include "datatype/timestamp.h"
 
 /* Limits on the ended messages and runs that are read. */
@@ -22,6 +23,13 @@ typedef struct PgqrsQueueStats
 	int64 dead;				  /* STATS_MAX_DEAD: that many or more */
 	TimestampTz oldest_ready; /* DT_NOEND: none */
 } PgqrsQueueStats;
+
+/* The queues that a statement has read; all zero: none. */
+typedef struct PgqrsQueueStatsAhead
+{
+	PgqrsReadAhead ahead;
+	PgqrsQueueStats stats[READ_AHEAD_MAX];
+} PgqrsQueueStatsAhead;
 
 /*
  * The newest STATS_MAX_ENDED runs that ended, without those that are live
@@ -43,7 +51,8 @@ typedef struct PgqrsWorkflowStats
 	int64 p95_duration;
 } PgqrsWorkflowStats;
 
-extern void pgqrs_stats_queue(int64 queue_id, PgqrsQueueStats *stats);
+extern const PgqrsQueueStats *pgqrs_stats_queue(PgqrsQueueStatsAhead *read,
+												int64 queue_id);
 extern void pgqrs_stats_workflow(int64 workflow_id, PgqrsWorkflowStats *stats);
 
 #endif /* PGQRS_STATS_H */

@@ -97,14 +97,6 @@ row_epoch(TupleTableSlot *slot)
 }
 
 static void
-begin_scan(PgqrsScan *scan, PgqrsTable *table, int64 queue_id)
-{
-	PgqrsKey key = {1, BTEqualStrategyNumber, Int64GetDatum(queue_id)};
-
-	pgqrs_scan_begin(scan, table, INDEX_COUNTERS_PKEY, 1, &key);
-}
-
-static void
 add_row(Stored *stored, TupleTableSlot *slot)
 {
 	if (row_epoch(slot) < 0)
@@ -200,53 +192,110 @@ pgqrs_counter_rows_init(void)
  * Reading
  */
 
+/* Rows of other queues than the one asked for that are read with it. */
+#define MAX_AHEAD 1000
+
+/* What is known of a queue's counters. */
+typedef struct Known
+{
+	bool has_slot;
+	PgqrsCounterState state;
+	Stored stored;
+} Known;
+
 static void
-read_rows(int64 queue_id, Stored *stored)
+read_rows(PgqrsReadAhead *ahead, Known *known)
 {
 	PgqrsTable *table = pgqrs_table_open(TABLE_COUNTERS, false);
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = pgqrs_table_slot(table);
+	PgqrsKey keys[] = {
+		{1, BTGreaterEqualStrategyNumber, Int64GetDatum(ahead->first)},
+		{1, BTLessEqualStrategyNumber, Int64GetDatum(pgqrs_read_ahead_last(ahead))},
+	};
+	int rows = 0;
 	PgqrsScan scan;
 
-	memset(stored, 0, sizeof(*stored));
 	table->snapshot = snapshot;
-	begin_scan(&scan, table, queue_id);
+	pgqrs_scan_begin(&scan, table, INDEX_COUNTERS_PKEY, lengthof(keys), keys);
 	while (pgqrs_scan_next(&scan, slot))
-		add_row(stored, slot);
+	{
+		int place = pgqrs_get_int64(slot, Counters_queue_id) - ahead->first;
+
+		CHECK_FOR_INTERRUPTS();
+		if (place > 0 && rows++ == MAX_AHEAD)
+		{
+			ahead->count = place;
+			break;
+		}
+		add_row(&known[place].stored, slot);
+	}
 	pgqrs_scan_end(&scan);
 	pgqrs_table_close(table);
 	UnregisterSnapshot(snapshot);
 }
 
+static void
+read_slots(const PgqrsReadAhead *ahead, Known *known, Oid messages)
+{
+	for (int i = 0; i < ahead->count; i++)
+		known[i].has_slot = pgqrs_counters_read(messages, ahead->first + i,
+												&known[i].state);
+}
+
+static bool
+has_same_slot(const Known *known, Oid messages)
+{
+	PgqrsCounterState now;
+
+	return !known->has_slot ||
+		(pgqrs_counters_read(messages, known->state.queue_id, &now) &&
+		 now.epoch == known->state.epoch);
+}
+
 /*
- * The rows are read after the slot, so that they have all that was counted before
- * the slot was made.  They have too much if the slot was taken by another queue
- * and the queue has, or had, a new one.
+ * The rows are read after the slots, so that they have all that was counted before
+ * a slot was made.  They have too much if the slot was taken by another queue and
+ * the queue has, or had, a new one.  False: this happened to the queue asked for.
  */
-bool
-pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts)
+static bool
+read_counters(PgqrsCountersAhead *read)
 {
 	Oid messages = pgqrs_catalog_table(TABLE_MESSAGES);
-	PgqrsCounterState state;
-	PgqrsCounterState now;
-	Stored stored;
-	bool has_slot;
+	Known *known = palloc0(read->ahead.count * sizeof(Known));
+	int count;
+
+	read_slots(&read->ahead, known, messages);
+	read_rows(&read->ahead, known);
+	for (count = 0; count < read->ahead.count; count++)
+	{
+		Stored *stored = &known[count].stored;
+
+		if (!has_same_slot(&known[count], messages))
+			break;
+		if (known[count].has_slot)
+			add_state(stored, &known[count].state);
+		read->counts[count] = stored->earlier;
+		add_counts(&read->counts[count], &stored->counts);
+	}
+	read->ahead.count = Max(count, 1);
+	pfree(known);
+	return count > 0;
+}
+
+const PgqrsCounts *
+pgqrs_counters_of(PgqrsCountersAhead *read, int64 queue_id)
+{
+	int place;
 
 	if (!pgqrs_counters_exist())
-		return false;
-	do
-	{
+		return NULL;
+	place = pgqrs_read_ahead_find(&read->ahead, queue_id);
+	if (place >= 0)
+		return &read->counts[place];
+	while (!read_counters(read))
 		CHECK_FOR_INTERRUPTS();
-		has_slot = pgqrs_counters_read(messages, queue_id, &state);
-		read_rows(queue_id, &stored);
-	} while (has_slot &&
-			 (!pgqrs_counters_read(messages, queue_id, &now) ||
-			  now.epoch != state.epoch));
-	if (has_slot)
-		add_state(&stored, &state);
-	*counts = stored.earlier;
-	add_counts(counts, &stored.counts);
-	return true;
+	return &read->counts[0];
 }
 
 /*

@@ -7,13 +7,22 @@
 
 #include "postgres.h"
 
+#include "base/read_ahead.h"
 #include "datatype/timestamp.h"
 #include "shmem/counters.h"
 
 extern void pgqrs_counter_rows_init(void);
 
-/* The counters of a queue; false: nothing is counted without shared memory. */
-extern bool pgqrs_counters_of(int64 queue_id, PgqrsCounts *counts);
+/* The queues whose counters a statement has read; all zero: none. */
+typedef struct PgqrsCountersAhead
+{
+	PgqrsReadAhead ahead;
+	PgqrsCounts counts[READ_AHEAD_MAX];
+} PgqrsCountersAhead;
+
+/* The counters of a queue; NULL: nothing is counted without shared memory. */
+extern const PgqrsCounts *pgqrs_counters_of(PgqrsCountersAhead *read,
+											int64 queue_id);
 
 /*
  * Stores the counters of up to max queues that have changed; returns when this is

@@ -28,8 +28,6 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
-#define MAX_PATTERN 257 /* 255 bytes and ".*" */
-
 /* What the current role may do on the names that match a pattern. */
 typedef struct Allowed
 {
@@ -168,14 +166,11 @@ mask_of_pattern(const char *pattern)
 	return found ? found->mask : 0;
 }
 
-/*
- * A name is matched by itself, by "*", and by each of its prefixes that ends in
- * a dot, followed by an asterisk.
- */
 int
 pgqrs_privileges_on(const char *name)
 {
-	char pattern[MAX_PATTERN + 1];
+	char pattern[PGQRS_PATTERN_SIZE];
+	int length = 0;
 	int mask;
 
 	load_cache();
@@ -183,15 +178,8 @@ pgqrs_privileges_on(const char *name)
 		return CAN_ALL;
 
 	mask = mask_of_pattern("*") | mask_of_pattern(name);
-	for (int i = 0; i < MAX_PATTERN - 1 && name[i] != '\0'; i++)
-	{
-		pattern[i] = name[i];
-		if (name[i] == '.')
-		{
-			strcpy(&pattern[i + 1], "*");
-			mask |= mask_of_pattern(pattern);
-		}
-	}
+	while (pgqrs_next_pattern(name, &length, pattern))
+		mask |= mask_of_pattern(pattern);
 	return mask;
 }
 

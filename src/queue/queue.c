@@ -304,10 +304,13 @@ cache_all_queues(void)
 	cache.complete = true;
 }
 
+#define MANY_QUEUES 1000
+
 void
-pgqrs_queue_remember_all(void)
+pgqrs_queue_expect(int count)
 {
-	cache_all_queues();
+	if (count >= MANY_QUEUES)
+		cache_all_queues();
 }
 
 static int

@@ -70,8 +70,8 @@ extern bool pgqrs_queue_allows(int64 queue_id, PgqrsPrivilege privilege,
 extern bool pgqrs_queue_admits(int64 queue_id, PgqrsPrivilege privilege,
 							   PgqrsQueue *queue);
 
-/* Loads all queues in one scan, before many are looked up by id. */
-extern void pgqrs_queue_remember_all(void);
+/* So many queues will be looked up by id: if they are many, loads all in one scan. */
+extern void pgqrs_queue_expect(int count);
 
 /*
  * All queues that match one of the patterns (char *) and on which the current

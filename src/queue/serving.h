@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "base/int64_list.h"
+
 typedef struct PgqrsServing PgqrsServing;
 
 /*
@@ -19,6 +21,9 @@ extern PgqrsServing *pgqrs_serving_collect(void);
  * Number of live workers that are ready, of any role, and of sessions that have
  * claimed lately without a worker, that may claim from the queue.
  */
-extern int pgqrs_serving_count(const PgqrsServing *serving, const char *queue);
+extern int pgqrs_serving_count(PgqrsServing *serving, const char *queue);
+
+/* The ids of the workers that serve a queue which the current role may read. */
+extern PgqrsInt64List pgqrs_serving_readable(void);
 
 #endif /* PGQRS_SERVING_H */

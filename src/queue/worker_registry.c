@@ -270,65 +270,6 @@ worker_serves(TupleTableSlot *slot, const char *queue, List **refused)
 	return result;
 }
 
-/* A queue that the current role may read, and owners that may not claim from it. */
-typedef struct ReadableQueue
-{
-	PgqrsQueue queue;
-	List *refused;
-} ReadableQueue;
-
-static List *
-readable_queues(void)
-{
-	PgqrsInt64List ids = pgqrs_readable_queue_ids();
-	List *queues = NIL;
-
-	for (int i = 0; i < ids.count; i++)
-	{
-		ReadableQueue *readable = palloc0(sizeof(ReadableQueue));
-
-		if (pgqrs_queue_by_id(ids.values[i], &readable->queue))
-			queues = lappend(queues, readable);
-	}
-	return queues;
-}
-
-static bool
-serves_any(TupleTableSlot *slot, List *queues)
-{
-	ListCell *lc;
-
-	foreach(lc, queues)
-	{
-		ReadableQueue *readable = lfirst(lc);
-
-		if (worker_serves(slot, readable->queue.name, &readable->refused))
-			return true;
-	}
-	return false;
-}
-
-PgqrsInt64List
-pgqrs_workers_readable(void)
-{
-	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
-	TupleTableSlot *slot = pgqrs_table_slot(workers);
-	List *queues = readable_queues();
-	PgqrsInt64List ids = {0};
-	PgqrsScan scan;
-
-	pgqrs_scan_begin_table(&scan, workers);
-	while (pgqrs_scan_next(&scan, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (serves_any(slot, queues))
-			pgqrs_int64_list_add(&ids, pgqrs_get_int64(slot, Workers_worker_id));
-	}
-	pgqrs_scan_end(&scan);
-	pgqrs_table_close(workers);
-	return ids;
-}
-
 /*
  * Counts live workers that serve the queue, up to max, and adds them to *found.
  * NULL: ready ones only are counted.
@@ -372,7 +313,7 @@ pgqrs_worker_count_serving(const char *queue, int max)
 }
 
 void
-pgqrs_workers_visit_ready(void (*visit)(void *arg, Oid role, Datum queues), void *arg)
+pgqrs_workers_visit(bool ready, PgqrsWorkerVisit visit, void *arg)
 {
 	PgqrsTable *workers = pgqrs_table_open(TABLE_WORKERS, false);
 	TupleTableSlot *slot = pgqrs_table_slot(workers);
@@ -383,8 +324,9 @@ pgqrs_workers_visit_ready(void (*visit)(void *arg, Oid role, Datum queues), void
 	while (pgqrs_scan_next(&scan, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (status_of(slot) == WORKER_READY && !is_silent(slot, now))
-			visit(arg, pgqrs_role_of(slot, owner_columns),
+		if (!ready || (status_of(slot) == WORKER_READY && !is_silent(slot, now)))
+			visit(arg, pgqrs_get_int64(slot, Workers_worker_id),
+				  pgqrs_role_of(slot, owner_columns),
 				  pgqrs_get(slot, Workers_queues));
 	}
 	pgqrs_scan_end(&scan);

@@ -67,18 +67,17 @@ extern bool pgqrs_workers_follow_roles(int max);
  */
 extern int pgqrs_worker_count_serving(const char *queue, int max);
 
-/* Visits the live workers that are ready, with their roles and patterns. */
-extern void pgqrs_workers_visit_ready(void (*visit)(void *arg, Oid role, Datum queues),
-									  void *arg);
+/* Gets a worker's id, its role, and its patterns as text[]. */
+typedef void (*PgqrsWorkerVisit)(void *arg, int64 worker_id, Oid role, Datum queues);
+
+/* Visits all workers; ready: the live ones that are ready. */
+extern void pgqrs_workers_visit(bool ready, PgqrsWorkerVisit visit, void *arg);
 
 /* The process of the session that called last for a worker; 0: it has ended. */
 extern int pgqrs_worker_pid(int64 worker_id);
 
 /* Live workers that serve the queue, and suspended ones, as PgqrsWorker *. */
 extern List *pgqrs_workers_serving(const char *queue);
-
-/* The ids of the workers that serve a queue which the current role may read. */
-extern PgqrsInt64List pgqrs_workers_readable(void);
 
 /*
  * Changes the status of a worker of the current role (PQ005); false if it has

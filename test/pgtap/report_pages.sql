@@ -328,13 +328,8 @@ SELECT is(pg_temp.found('wide', '//table//span[@class = "d2"]/a[contains(., "mor
 SELECT is(pg_temp.children('deep', 5), '1020007 1020007 1', 'of a deep family five generations are shown');
 SELECT is(pg_temp.children('deep', 6), '1 more 1 more 1', 'a deep family says that there are more');
 
--- The fastest of three, by the processor's time, which what else runs on the machine
--- does not change; by the clock, where the system has no /proc.
-CREATE FUNCTION pg_temp.now() RETURNS numeric LANGUAGE sql AS
-$$
-	SELECT coalesce(split_part(pg_read_file('/proc/self/schedstat', 0, 1000, true), ' ', 1)::numeric / 1000000,
-		1000 * extract(epoch FROM clock_timestamp()))
-$$;
+\ir include/time.sql
+-- The fastest of three, as a session that has made the page before.
 CREATE FUNCTION pg_temp.milliseconds(page text, parameters jsonb) RETURNS numeric LANGUAGE plpgsql AS
 $$
 DECLARE
