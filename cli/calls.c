@@ -16,23 +16,12 @@ want_json(void)
 	return format && strcmp(format, "json") == 0;
 }
 
-/* Calls what the table of sub-commands says, or that with a frame around it. */
-static PGresult *
-call_with_arguments(char **arguments, const char *sql)
+/* Prints a value of the first row, if it has one. */
+void
+print_value(const PGresult *result, int column)
 {
-	const char *values[MAX_VALUES];
-	int count = add_values(values, 0, arguments);
-
-	return call(sql, count, values);
-}
-
-/* Prints the one value of an answer, if it has one. */
-static void
-print_value(PGresult *result)
-{
-	if (!PQgetisnull(result, 0, 0))
-		puts(PQgetvalue(result, 0, 0));
-	PQclear(result);
+	if (!PQgetisnull(result, 0, column))
+		puts(PQgetvalue(result, 0, column));
 }
 
 void
@@ -45,7 +34,7 @@ print_rows(const PGresult *result, const char *title, bool is_expanded, bool has
 								  .start_table = true,
 								  .stop_table = true,
 								  .default_footer = !is_expanded,
-								  .encoding = PQclientEncoding(get_connection())},
+								  .encoding = pg_char_to_encoding("UTF8")},
 						 .nullPrint = "",
 						 .title = unconstify(char *, title)};
 
@@ -55,7 +44,10 @@ print_rows(const PGresult *result, const char *title, bool is_expanded, bool has
 int
 call_main(char **arguments)
 {
-	print_value(call_with_arguments(arguments, current_subcommand->sql));
+	const char *values[MAX_VALUES];
+	int count = add_values(values, 0, arguments);
+
+	print_value(call(current_subcommand->sql, count, values), 0);
 	return 0;
 }
 
@@ -63,18 +55,17 @@ call_main(char **arguments)
 int
 list_main(char **arguments)
 {
-	PGresult *result;
+	const char *values[MAX_VALUES];
+	int count = add_values(values, 0, arguments);
+	const char *sql = current_subcommand->sql;
 
 	if (want_json())
-	{
-		char *sql = psprintf("SELECT coalesce(json_agg(t), '[]') FROM (%s) AS t",
-							 current_subcommand->sql);
-
-		print_value(call_with_arguments(arguments, sql));
-		return 0;
-	}
-	result = call_with_arguments(arguments, current_subcommand->sql);
-	print_rows(result, NULL, false, true);
+		print_value(call(psprintf("SELECT coalesce(json_agg(t), '[]') FROM (%s) AS t",
+								  sql),
+						 count, values),
+					0);
+	else
+		print_rows(call(sql, count, values), NULL, false, true);
 	return 0;
 }
 
@@ -85,19 +76,18 @@ int
 run_main(char **arguments)
 {
 	const char *run = arguments[0];
-	PGresult *result;
 
 	if (want_json())
-	{
 		print_value(call("SELECT to_jsonb(r) || jsonb_build_object('steps', (SELECT coalesce(jsonb_agg(s), '[]') FROM (" STEPS_SQL
 						 ") AS s)) FROM pgqrs_get_run($1) AS r",
-						 1, &run));
-		return 0;
+						 1, &run),
+					0);
+	else
+	{
+		print_rows(call("SELECT * FROM pgqrs_get_run($1)", 1, &run), NULL, true,
+				   false);
+		print_rows(call(STEPS_SQL, 1, &run), "Steps", false, false);
 	}
-	result = call("SELECT * FROM pgqrs_get_run($1)", 1, &run);
-	print_rows(result, NULL, true, false);
-	result = call(STEPS_SQL, 1, &run);
-	print_rows(result, "Steps", false, false);
 	return 0;
 }
 
@@ -108,25 +98,19 @@ result_main(char **arguments)
 	const char *values[] = {arguments[0], option_value("timeout")};
 	bool json = want_json();
 	PGresult *result;
-	const char *status;
 	int code;
 
 	if (option_value("wait") || values[1])
 		PQclear(call("CALL pgqrs_wait($1, $2)", 2, values));
-	result = call("SELECT r.status, r.output, r.error, json_build_object('run_id', $1::bigint, 'status', r.status,"
-				  " 'output', r.output, 'error', r.error) FROM pgqrs_result($1) AS r",
+	result = call("SELECT output, status, error, json_build_object('run_id', $1::bigint, 'status', status,"
+				  " 'output', output, 'error', error), " EXIT_CODE_SQL
+				  " FROM pgqrs_result($1)",
 				  1, values);
-	status = PQgetvalue(result, 0, 0);
-	code = strcmp(status, "SUCCESS") == 0 ? 0 :
-		strcmp(status, "ERROR") == 0	  ? EXIT_RUN_ERROR :
-		strcmp(status, "CANCELLED") == 0  ? EXIT_RUN_CANCELLED :
-											EXIT_NOT_ENDED;
-	if (json)
-		puts(PQgetvalue(result, 0, 3));
-	else if (code == 0)
-		puts(PQgetvalue(result, 0, 1));
+	code = atoi(PQgetvalue(result, 0, 4));
+	if (json || code == 0)
+		print_value(result, json ? 3 : 0);
 	else
-		pg_log_error("run %s is %s%s%s", values[0], status,
+		pg_log_error("run %s is %s%s%s", values[0], PQgetvalue(result, 0, 1),
 					 PQgetisnull(result, 0, 2) ? "" : ": ",
 					 PQgetvalue(result, 0, 2));
 	return code;
@@ -141,7 +125,7 @@ replay_main(char **arguments)
 	if ((values[0] != NULL) == (arguments[0] != NULL))
 		usage_error("ids or --queue are needed, and not both");
 	if (values[0])
-		print_value(call("SELECT pgqrs_replay_queue($1, $2, $3)", 3, values));
+		print_value(call("SELECT pgqrs_replay_queue($1, $2, $3)", 3, values), 0);
 	for (; *arguments; arguments++)
 	{
 		values[0] = *arguments;

@@ -8,7 +8,6 @@
  * not waited for.
  */
 #include "pgqrs.h"
-#include "command.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -26,7 +25,6 @@
 
 static sigset_t old_signals;
 static const int *watched_signals; /* ends with 0 */
-static volatile sig_atomic_t child_has_ended;
 static pid_t own_pid;
 static int64 wake_at;
 
@@ -54,20 +52,10 @@ close_fd(int *fd)
 	*fd = -1;
 }
 
+/* The signal that a child has ended is there to end a sleep. */
 static void
 take_child_signal(int signo)
 {
-	child_has_ended = true;
-}
-
-/* Whether children have ended since the last call. */
-bool
-children_have_ended(void)
-{
-	bool result = child_has_ended;
-
-	child_has_ended = false;
-	return result;
 }
 
 /*
@@ -127,7 +115,7 @@ command_sleep(struct pollfd *fds, int count)
 
 /* In the child, which shares the memory of its parent until it executes. */
 static void
-become_command(char **argv, const int *streams, int notice_fd, int flags)
+become_command(char **argv, const int *streams, int flags)
 {
 	struct sigaction action = {.sa_handler = SIG_DFL};
 
@@ -149,8 +137,6 @@ become_command(char **argv, const int *streams, int notice_fd, int flags)
 		if (streams[fd] >= 0)
 			dup2(streams[fd], fd);
 	}
-	if (notice_fd >= 0)
-		fcntl(notice_fd, F_SETFD, 0);
 	execvp(argv[0], argv);
 }
 
@@ -173,20 +159,26 @@ write_input(Command *command)
 	close_fd(&command->in);
 }
 
+void
+command_init(Command *command)
+{
+	memset(command, 0, sizeof(*command));
+	command->kill_at = PG_INT64_MAX;
+	command->in = command->out = command->err = -1;
+	initPQExpBuffer(&command->output);
+	initPQExpBuffer(&command->message);
+}
+
 /*
- * Starts a command with that input, or without one the caller's.  notice_fd is
- * passed on to it.  False, with errno: there is no such program.
+ * Starts a command with that input, or without one the caller's.  False: it has
+ * failed already.
  */
 bool
-command_start(Command *command, char **argv, const char *input, int notice_fd,
-			  int flags)
+command_start(Command *command, char **argv, const char *input, int flags)
 {
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
 	volatile int error = 0;
 
-	command->kill_at = PG_INT64_MAX;
-	command->in = -1;
-	initPQExpBuffer(&command->output);
 	if (input)
 	{
 		/* what fits into the pipe is there before the command is */
@@ -208,7 +200,7 @@ command_start(Command *command, char **argv, const char *input, int notice_fd,
 	{
 		int streams[] = {in[0], out[1], err[1]};
 
-		become_command(argv, streams, notice_fd, flags);
+		become_command(argv, streams, flags);
 		error = errno;
 		_exit(127);
 	}
@@ -218,7 +210,6 @@ command_start(Command *command, char **argv, const char *input, int notice_fd,
 	close_fd(&in[0]);
 	close_fd(&out[1]);
 	close_fd(&err[1]);
-	command->is_group = (flags & COMMAND_GROUP) != 0;
 	command->out = out[0];
 	command->err = err[0];
 	if (error == 0)
@@ -226,7 +217,11 @@ command_start(Command *command, char **argv, const char *input, int notice_fd,
 	if (command->pid > 0)
 		waitpid(command->pid, NULL, 0);
 	command->pid = 0;
-	errno = error;
+	/* as a shell exits then */
+	command->status = (error == ENOENT ? 127 : 126) << 8;
+	strcpy(command->type, "not_started");
+	appendPQExpBuffer(&command->message, "could not start \"%s\": %s", argv[0],
+					  strerror(error));
 	return false;
 }
 
@@ -330,23 +325,23 @@ command_exited(Command *command, int status)
 	close_fd(&command->err);
 }
 
-/* SIGTERM now, SIGKILL after so many milliseconds. */
+/*
+ * Its group gets SIGTERM at the first call, and SIGKILL at one that comes so many
+ * milliseconds later.
+ */
 void
-command_tell_to_end(Command *command, int64 grace)
+command_end(Command *command, int64 grace)
 {
-	if (command->pid == 0 || command->kill_at != PG_INT64_MAX)
-		return;
-	kill(command->is_group ? -command->pid : command->pid, SIGTERM);
-	command->kill_at = now_ms() + grace;
-}
-
-void
-command_kill_overdue(Command *command)
-{
-	if (command->pid == 0 || !is_due(command->kill_at))
-		return;
-	kill(command->is_group ? -command->pid : command->pid, SIGKILL);
-	command->kill_at = PG_INT64_MAX - 1;
+	if (command->kill_at == PG_INT64_MAX)
+	{
+		kill(-command->pid, SIGTERM);
+		command->kill_at = now_ms() + grace;
+	}
+	if (is_due(command->kill_at))
+	{
+		kill(-command->pid, SIGKILL);
+		command->kill_at = PG_INT64_MAX - 1;
+	}
 }
 
 /*
@@ -367,25 +362,18 @@ group_lives(pid_t group)
 #endif
 }
 
-/*
- * Whether the command did not succeed, and why: a type for policies, a message,
- * and what its last line on stderr says instead, if that is a JSON object.
- */
+/* Whether the command did not succeed, with the type and message of the error. */
 bool
-command_has_failed(Command *command, char type[32], PQExpBuffer message)
+command_has_failed(Command *command)
 {
 	char *tail = command->error;
+	char *type = command->type;
+	PQExpBuffer message = &command->message;
 	int status = command->status;
 
-	if (status == 0 && !command->output_too_large)
-	{
-		if (strlen(command->output.data) == command->output.len)
-			return false;
-		strcpy(type, "22021");
-		appendPQExpBufferStr(message, "the output has a zero byte");
+	if (*type != '\0')
 		return true;
-	}
-	if (status == 0)
+	if (status == 0 && command->output_too_large)
 	{
 		strcpy(type, "output_too_large");
 		appendPQExpBuffer(message,
@@ -393,6 +381,14 @@ command_has_failed(Command *command, char type[32], PQExpBuffer message)
 						  2 * payload_max);
 		return true;
 	}
+	if (status == 0 && strlen(command->output.data) < command->output.len)
+	{
+		strcpy(type, "22021");
+		appendPQExpBufferStr(message, "the output has a zero byte");
+		return true;
+	}
+	if (status == 0)
+		return false;
 	/* not from the middle of a character */
 	if (command->error_length == STDERR_TAIL)
 	{
@@ -406,9 +402,9 @@ command_has_failed(Command *command, char type[32], PQExpBuffer message)
 	if (*command->error_object != '{')
 		command->error_object = NULL;
 	if (WIFSIGNALED(status))
-		snprintf(type, 32, "signal_%d", WTERMSIG(status));
+		snprintf(type, sizeof(command->type), "signal_%d", WTERMSIG(status));
 	else
-		snprintf(type, 32, "exit_%d", WEXITSTATUS(status));
+		snprintf(type, sizeof(command->type), "exit_%d", WEXITSTATUS(status));
 	appendPQExpBuffer(message, "the command %s %s",
 					  WIFSIGNALED(status) ? "was ended by signal" : "exited with code",
 					  strchr(type, '_') + 1);
@@ -424,4 +420,5 @@ command_free(Command *command)
 	close_fd(&command->out);
 	close_fd(&command->err);
 	termPQExpBuffer(&command->output);
+	termPQExpBuffer(&command->message);
 }

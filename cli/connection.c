@@ -6,11 +6,8 @@
  * the time-outs that would end a wait in the server.
  */
 #include "pgqrs.h"
-#include "command.h"
 
 #include <unistd.h>
-
-#include "common/string.h"
 
 /* Of the server; the first statement on a connection tells. */
 long payload_max = 2 * 1024 * 1024;
@@ -50,25 +47,71 @@ version_number(const char *version)
 	return major * 1000L + minor;
 }
 
-/* Takes the answer of setup_sql.  False, with a message: there is no use. */
-bool
-check_setup(PGconn *conn, const PGresult *result, PQExpBuffer message)
+/* Notices and warnings look like those of the program. */
+void
+log_notice(void *arg, const PGresult *result)
 {
-	if (PQntuples(result) == 0)
-		appendPQExpBuffer(message,
-						  "database \"%s\" does not have the extension pgqrs",
-						  PQdb(conn));
-	else if (version_number(PQgetvalue(result, 0, 0)) < version_number(PGQRS_VERSION))
-		appendPQExpBuffer(message,
-						  "extension pgqrs of database \"%s\" is version %s, older than %s of this program",
-						  PQdb(conn), PQgetvalue(result, 0, 0), PGQRS_VERSION);
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	if (severity == NULL || text == NULL)
+		return;
+	if (strcmp(severity, "WARNING") == 0)
+		pg_log_warning("%s", text);
+	else
+		pg_log_info("%s", text);
+}
+
+/*
+ * Takes the answer of setup_sql.  Returns 0 or, with a message to be freed, an exit
+ * code.
+ */
+int
+check_setup(PGconn *conn, PGresult *result, char **message)
+{
+	const char *version = PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : NULL;
+	int code = EXIT_NO_EXTENSION;
+
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		*message = pg_strdup(PQresultErrorMessage(result));
+		code = EXIT_TEMPORARY;
+	}
+	else if (version == NULL)
+		*message = psprintf("database \"%s\" does not have the extension pgqrs",
+							PQdb(conn));
+	else if (version_number(version) < version_number(PGQRS_VERSION))
+		*message = psprintf("extension pgqrs of database \"%s\" is version %s, older than %s of this program",
+							PQdb(conn), version, PGQRS_VERSION);
 	else
 	{
 		if (!PQgetisnull(result, 0, 1))
 			payload_max = atol(PQgetvalue(result, 0, 1));
-		return true;
+		code = 0;
 	}
-	return false;
+	PQclear(result);
+	return code;
+}
+
+/* Makes a connection, in place of one that was lost; answers as check_setup(). */
+int
+open_connection(PGconn **conn, const char *const *values, char **message)
+{
+	int code = EXIT_TEMPORARY;
+
+	PQfinish(*conn);
+	*conn = PQconnectdbParams(connection_keywords, values, true);
+	PQsetNoticeReceiver(*conn, log_notice, NULL);
+	if (PQstatus(*conn) != CONNECTION_OK)
+		*message = pg_strdup(PQerrorMessage(*conn));
+	else
+		code = check_setup(*conn, PQexec(*conn, setup_sql), message);
+	if (code != 0)
+	{
+		PQfinish(*conn);
+		*conn = NULL;
+	}
+	return code;
 }
 
 /*
@@ -96,6 +139,12 @@ is_one_of(const char *sqlstate, const char *list)
 	return false;
 }
 
+bool
+has_sqlstate(const PGresult *result, const char *list)
+{
+	return is_one_of(sqlstate_of(result), list);
+}
+
 /*
  * The state of the server or of the connection, not of what was asked for: the
  * same call may succeed later.  Without an SQLSTATE the connection is lost.
@@ -107,32 +156,6 @@ is_transient(const char *sqlstate)
 		is_one_of(sqlstate, "08 57P 53 25006 40001 40P01 55P03 57014");
 }
 
-/* From a call under a lease: it is not the caller's any more. */
-bool
-is_lease_lost(const char *sqlstate)
-{
-	return is_one_of(sqlstate, "PQ003 PQ006 PQ007 PQ014");
-}
-
-/* JSON or text that cannot be stored. */
-bool
-is_unstorable(const char *sqlstate)
-{
-	return is_one_of(sqlstate, "22021 22P02 22P05 22032");
-}
-
-static int
-exit_code_of(const PGresult *result)
-{
-	const char *sqlstate = sqlstate_of(result);
-
-	if (strcmp(sqlstate, "PQ012") == 0)
-		return EXIT_NOT_ENDED;
-	if (is_transient(sqlstate))
-		return EXIT_TEMPORARY;
-	return is_one_of(sqlstate, "PQ 22 23 25001 42") ? EXIT_BAD_INPUT : EXIT_FAILURE;
-}
-
 /* Says an error of the server, or of the connection. */
 void
 log_result_error(const PGresult *result)
@@ -142,15 +165,9 @@ log_result_error(const PGresult *result)
 	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
 
 	if (text == NULL)
-	{
-		char *message = pg_strdup(PQresultErrorMessage(result));
-
-		(void) pg_strip_crlf(message);
-		pg_log_error("%s", message);
-		pg_free(message);
-		return;
-	}
-	pg_log_error("%s: %s", sqlstate_of(result), text);
+		pg_log_error("%s", PQresultErrorMessage(result));
+	else
+		pg_log_error("%s: %s", sqlstate_of(result), text);
 	if (detail)
 		pg_log_error_detail("%s", detail);
 	if (hint)
@@ -161,96 +178,48 @@ void
 exit_with_error(const PGresult *result)
 {
 	log_result_error(result);
-	exit(exit_code_of(result));
+	if (has_sqlstate(result, "PQ012"))
+		exit(EXIT_NOT_ENDED);
+	if (is_transient(sqlstate_of(result)))
+		exit(EXIT_TEMPORARY);
+	exit(has_sqlstate(result, "PQ 22 23 25001 42") ? EXIT_BAD_INPUT : EXIT_FAILURE);
 }
 
-/* Notices and warnings look like those of the program. */
-void
-log_notice(void *arg, const PGresult *result)
+/* Connects, unless there is a connection; false: it is worth another try. */
+static bool
+try_connect(bool is_last)
 {
-	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
-	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-
-	if (severity == NULL || text == NULL)
-		return;
-	if (strcmp(severity, "WARNING") == 0)
-		pg_log_warning("%s", text);
-	else
-		pg_log_info("%s", text);
-}
-
-/*
- * Connects, unless there is a connection.  Returns 0 or, with a message, an
- * exit code.
- */
-static int
-try_connect(PQExpBuffer message)
-{
-	PGresult *result;
-	int code = EXIT_TEMPORARY;
+	char *message;
+	int code;
 
 	if (connection && PQstatus(connection) == CONNECTION_OK)
-		return 0;
-	PQfinish(connection);
-	connection = PQconnectdbParams(connection_keywords, connection_values(), true);
-	resetPQExpBuffer(message);
-	if (PQstatus(connection) != CONNECTION_OK)
-		appendPQExpBufferStr(message, PQerrorMessage(connection));
-	else
+		return true;
+	code = open_connection(&connection, connection_values(), &message);
+	if (code == 0)
+		return true;
+	if (code == EXIT_TEMPORARY && !is_last)
 	{
-		PQsetNoticeReceiver(connection, log_notice, NULL);
-		result = PQexec(connection, setup_sql);
-		if (PQresultStatus(result) != PGRES_TUPLES_OK)
-			appendPQExpBufferStr(message, PQresultErrorMessage(result));
-		else if (check_setup(connection, result, message))
-			code = 0;
-		else
-			code = EXIT_NO_EXTENSION;
-		PQclear(result);
+		pg_free(message);
+		return false;
 	}
-	(void) pg_strip_crlf(message->data);
-	if (code != 0)
-	{
-		PQfinish(connection);
-		connection = NULL;
-	}
-	return code;
-}
-
-pg_noreturn static void
-no_connection(int code, const char *message)
-{
 	pg_log_error("%s", message);
 	if (code == EXIT_NO_EXTENSION)
 		pg_log_error_hint("CREATE EXTENSION pgqrs, or ALTER EXTENSION pgqrs UPDATE.");
 	exit(code);
 }
 
-PGconn *
-get_connection(void)
-{
-	PQExpBufferData message;
-	int code;
-
-	initPQExpBuffer(&message);
-	code = try_connect(&message);
-	if (code != 0)
-		no_connection(code, message.data);
-	termPQExpBuffer(&message);
-	return connection;
-}
-
 static PGresult *
 execute(const char *sql, int nparams, const char *const *values)
 {
-	return PQexecParams(get_connection(), sql, nparams, NULL, values, NULL, NULL, 0);
+	return PQexecParams(connection, sql, nparams, NULL, values, NULL, NULL, 0);
 }
 
-static bool
+bool
 has_succeeded(const PGresult *result)
 {
-	return PQresultStatus(result) == PGRES_TUPLES_OK ||
-		PQresultStatus(result) == PGRES_COMMAND_OK;
+	ExecStatusType status = PQresultStatus(result);
+
+	return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
 }
 
 /* Whether the last error of call_repeated() is one of what goes before. */
@@ -331,11 +300,13 @@ execute_after(const char *before, const char *sql, int nparams,
 PGresult *
 call(const char *sql, int nparams, const char *const *values)
 {
-	PGresult *result = execute(sql, nparams, values);
+	PGresult *result;
 
-	if (has_succeeded(result))
-		return result;
-	exit_with_error(result);
+	(void) try_connect(true);
+	result = execute(sql, nparams, values);
+	if (!has_succeeded(result))
+		exit_with_error(result);
+	return result;
 }
 
 /*
@@ -345,13 +316,11 @@ call(const char *sql, int nparams, const char *const *values)
 static bool
 is_repeated(const PGresult *result, bool is_late)
 {
-	const char *sqlstate = sqlstate_of(result);
-
 	if (!is_error_before)
-		return is_transient(sqlstate);
-	if (*sqlstate == '\0')
+		return is_transient(sqlstate_of(result));
+	if (*sqlstate_of(result) == '\0')
 		return PQresultStatus(result) != PGRES_BAD_RESPONSE;
-	return is_one_of(sqlstate, is_late ? "08 57P" : "08 57P 40001 40P01");
+	return has_sqlstate(result, is_late ? "08 57P" : "08 57P 40001 40P01");
 }
 
 /*
@@ -366,40 +335,28 @@ PGresult *
 call_repeated(const char *before, const char *sql, int nparams,
 			  const char *const *values)
 {
-	PQExpBufferData message;
 	int64 pause = 50000;
 	int64 end = 0; /* counted from the first error: SQL may take long */
 
-	initPQExpBuffer(&message);
-	for (;;)
+	for (;; pg_usleep(pause), pause = Min(pause * 2, 1000000))
 	{
-		int code = try_connect(&message);
-		PGresult *result = NULL;
-		bool is_late;
+		bool is_late = end != 0 && now_ms() > end; /* this is the last time */
 
 		is_error_before = false;
-		if (code == 0)
-			result = before ? execute_after(before, sql, nparams, values) :
-							  execute(sql, nparams, values);
-		is_late = end != 0 && now_ms() > end;
-		if (code == 0)
+		if (try_connect(is_late))
 		{
+			PGresult *result = before ?
+				execute_after(before, sql, nparams, values) :
+				execute(sql, nparams, values);
+
 			if (has_succeeded(result) || !is_repeated(result, is_late))
-			{
-				termPQExpBuffer(&message);
 				return result;
-			}
-			resetPQExpBuffer(&message);
-			appendPQExpBufferStr(&message, PQresultErrorMessage(result));
+			if (is_late)
+				exit_with_error(result);
 			PQclear(result);
-			code = EXIT_TEMPORARY;
 		}
-		if (code != EXIT_TEMPORARY || is_late)
-			no_connection(code, message.data);
 		if (end == 0)
 			end = now_ms() + RETRY_SECONDS * 1000;
-		pg_usleep(pause);
-		pause = Min(pause * 2, 1000000);
 	}
 }
 

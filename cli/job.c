@@ -21,12 +21,6 @@ static const char *const claim_variables[CLAIM_COLUMNS] =
 	 [CLAIM_HEADERS] = "PGQRS_HEADERS",
 	 [CLAIM_CANCEL] = "PGQRS_UNDO"};
 
-static const char *
-noun(const Job *job)
-{
-	return job->claim[CLAIM_RUN] ? "run" : "message";
-}
-
 static void
 free_job(Job *job)
 {
@@ -34,7 +28,7 @@ free_job(Job *job)
 	for (int i = 0; i < CLAIM_COLUMNS; i++)
 		pg_free(job->claim[i]);
 	command_free(&job->command);
-	termPQExpBuffer(&job->message);
+	pg_free(job->name);
 	pg_free(job);
 }
 
@@ -48,9 +42,10 @@ make_job(const PGresult *rows, int row)
 		if (!PQgetisnull(rows, row, i))
 			job->claim[i] = pg_strdup(PQgetvalue(rows, row, i));
 	}
+	job->name = psprintf("%s %s", job->claim[CLAIM_RUN] ? "run" : "message",
+						 job->claim[CLAIM_ID]);
 	job->leave_at = PG_INT64_MAX;
-	job->command.in = job->command.out = job->command.err = -1;
-	initPQExpBuffer(&job->message);
+	command_init(&job->command);
 	dlist_push_tail(&worker.jobs, &job->node);
 }
 
@@ -106,39 +101,33 @@ set_environment(const Job *job)
 
 /* The work is to be tried again, unless the command said that it is useless. */
 static void
-choose_failure(Job *job, const char *type)
+choose_failure(Job *job)
 {
 	int status = job->command.status;
 
-	strlcpy(job->type, type, sizeof(job->type));
 	job->end = job->claim[CLAIM_RUN] ? END_FAIL : END_NACK;
 	job->may_retry = !WIFEXITED(status) || WEXITSTATUS(status) != EXIT_BAD_INPUT;
-	pg_log_warning("%s %s of \"%s\" failed: %s", noun(job), job->claim[CLAIM_ID],
-				   job->claim[CLAIM_QUEUE], job->message.data);
+	pg_log_warning("%s of \"%s\" failed: %s", job->name,
+				   job->claim[CLAIM_QUEUE], job->command.message.data);
 }
 
 static void
 start_job(Job *job)
 {
-	bool is_run = job->claim[CLAIM_RUN] != NULL;
-	int flags = COMMAND_GROUP | (is_run ? COMMAND_OUTPUT : 0);
+	int flags = COMMAND_GROUP | (job->claim[CLAIM_RUN] ? COMMAND_OUTPUT : 0);
 
 	set_environment(job);
-	if (!command_start(&job->command, worker.argv, job->claim[CLAIM_INPUT],
-					   is_run ? worker.notices[1] : -1, flags))
+	if (!command_start(&job->command, worker.argv, job->claim[CLAIM_INPUT], flags))
 	{
-		appendPQExpBuffer(&job->message, "the command could not be started: %s",
-						  strerror(errno));
-		choose_failure(job, "not_started");
+		choose_failure(job);
 		job->state = JOB_ENDING;
 		return;
 	}
 	job->state = JOB_RUNNING;
 	worker.running++;
 	if (worker.is_verbose)
-		pg_log_info("%s %s of \"%s\": started, attempt %s", noun(job),
-					job->claim[CLAIM_ID], job->claim[CLAIM_QUEUE],
-					job->claim[CLAIM_ATTEMPT]);
+		pg_log_info("%s of \"%s\": started, attempt %s", job->name,
+					job->claim[CLAIM_QUEUE], job->claim[CLAIM_ATTEMPT]);
 }
 
 /*
@@ -180,8 +169,8 @@ lose_lease(Job *job)
 		job->leave_at = now_ms() + worker.grace;
 	else
 	{
-		pg_log_warning("%s %s: its lease is gone, the command is told to end",
-					   noun(job), job->claim[CLAIM_ID]);
+		pg_log_warning("%s: its lease is gone, the command is told to end",
+					   job->name);
 		job->leave_at = 0;
 	}
 }
@@ -194,8 +183,7 @@ cancel_job(Job *job)
 		return;
 	job->is_cancelled = true;
 	if (job->state == JOB_RUNNING)
-		pg_log_info("run %s is cancelled, the command is told to end",
-					job->claim[CLAIM_ID]);
+		pg_log_info("%s is cancelled, the command is told to end", job->name);
 	job->leave_at = 0;
 }
 
@@ -206,14 +194,13 @@ choose_end(Job *job)
 	bool is_undo = job->claim[CLAIM_CANCEL] != NULL;
 	bool is_left = WIFEXITED(command->status) &&
 		WEXITSTATUS(command->status) == EXIT_CANCELLED;
-	char type[32];
 
 	if (job->is_cancelled || (is_undo ? is_left : job->notice == NOTICE_CANCELLED))
 		job->end = END_ACKNOWLEDGE;
 	else if (is_past_grace() && command->kill_at != PG_INT64_MAX)
 		job->end = END_RELEASE;
-	else if (command_has_failed(command, type, &job->message))
-		choose_failure(job, type);
+	else if (command_has_failed(command))
+		choose_failure(job);
 	else if (job->claim[CLAIM_RUN] == NULL)
 		job->end = END_ARCHIVE;
 	else
@@ -228,8 +215,8 @@ end_leftovers(Job *job, pid_t group)
 
 	if (!group_lives(group))
 		return;
-	pg_log_warning("%s %s: the command left processes behind, which are told to end",
-				   noun(job), job->claim[CLAIM_ID]);
+	pg_log_warning("%s: the command left processes behind, which are told to end",
+				   job->name);
 	kill(-group, SIGTERM);
 	leftover = pg_malloc(sizeof(Leftover));
 	leftover->group = group;
@@ -249,8 +236,7 @@ finish_command(Job *job, int status)
 	if (job->claim[CLAIM_RUN])
 		read_notices();
 	if (command->input_refused)
-		pg_log_info("%s %s: the command did not read all of its input",
-					noun(job), job->claim[CLAIM_ID]);
+		pg_log_info("%s: the command did not read all of its input", job->name);
 	if (job->is_gone || job->notice == NOTICE_GIVEN_UP)
 	{
 		/* the lease ended with the call of a sub-command, or by itself */
@@ -264,11 +250,10 @@ finish_command(Job *job, int status)
 void
 reap_commands(void)
 {
-	bool has_ended = children_have_ended();
 	pid_t pid;
 	int status;
 
-	while (has_ended && (pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 	{
 		foreach_job(job)
 		{
@@ -288,9 +273,9 @@ end_overdue(void)
 	{
 		if (job->state != JOB_RUNNING)
 			continue;
-		if (is_due(job->leave_at) || is_past_grace())
-			command_tell_to_end(&job->command, worker.grace);
-		command_kill_overdue(&job->command);
+		if (job->command.kill_at != PG_INT64_MAX || is_due(job->leave_at) ||
+			is_past_grace())
+			command_end(&job->command, worker.grace);
 	}
 	foreach_leftover(leftover)
 	{
@@ -309,15 +294,22 @@ end_overdue(void)
  * The calls that end work
  */
 
-static const char *const end_sql[] = {
-	[END_ARCHIVE] = "SELECT pgqrs_archive_message($1, $2)",
-	[END_NACK] = "SELECT pgqrs_nack_message($1, $2, " ERROR_SQL("$3", "$4", "$6") ", " RETRY_SQL(
-		"$6") ", $5)",
-	[END_COMPLETE] = "SELECT pgqrs_complete_run($1, $2, $3)",
-	[END_FAIL] = "SELECT pgqrs_fail_run($1, $2, " ERROR_SQL("$3", "$4", "$6") ", $5, " RETRY_SQL(
-		"$6") ")",
-	[END_ACKNOWLEDGE] = "SELECT pgqrs_acknowledge_cancel($1, $2, $3)",
-	[END_RELEASE] = "SELECT pgqrs_release_message($1, $2)",
+/* Each has the first parameters of send_end(). */
+static const struct
+{
+	const char *sql;
+	int nparams;
+} end_calls[] = {
+	[END_ARCHIVE] = {"SELECT pgqrs_archive_message($1, $2)", 2},
+	[END_NACK] = {"SELECT pgqrs_nack_message($1, $2, " ERROR_SQL("$3", "$4", "$6") ", " RETRY_SQL(
+					  "$6") ", $5)",
+				  6},
+	[END_COMPLETE] = {"SELECT pgqrs_complete_run($1, $2, $3)", 3},
+	[END_FAIL] = {"SELECT pgqrs_fail_run($1, $2, " ERROR_SQL("$3", "$4", "$6") ", $5, " RETRY_SQL(
+					  "$6") ")",
+				  6},
+	[END_ACKNOWLEDGE] = {"SELECT pgqrs_acknowledge_cancel($1, $2, $3)", 3},
+	[END_RELEASE] = {"SELECT pgqrs_release_message($1, $2)", 2},
 };
 
 /* What the command has written, or NULL. */
@@ -326,33 +318,23 @@ output_of(const Job *job)
 {
 	const char *output = job->command.output.data;
 
-	return output && output[strspn(output, " \t\r\n")] != '\0' ? output : NULL;
+	return output[strspn(output, " \t\r\n")] != '\0' ? output : NULL;
 }
 
 static bool
 send_end(const Job *job)
 {
+	bool is_failure = job->end == END_FAIL || job->end == END_NACK;
+	const char *output = job->is_cancelled ? NULL : output_of(job);
 	const char *values[] = {job->claim[CLAIM_ID],
 							job->claim[CLAIM_LEASE],
-							NULL,
-							NULL,
-							NULL,
+							is_failure ? job->command.type : output,
+							job->command.message.data,
+							job->may_retry ? "true" : "false",
 							job->command.error_object};
-	int count = 2;
 
-	if (job->end == END_FAIL || job->end == END_NACK)
-	{
-		values[2] = job->type;
-		values[3] = job->message.data;
-		values[4] = job->may_retry ? "true" : "false";
-		count = 6;
-	}
-	else if (job->end == END_COMPLETE || job->end == END_ACKNOWLEDGE)
-	{
-		values[2] = job->is_cancelled ? NULL : output_of(job);
-		count = 3;
-	}
-	return link_send(&worker.ends, end_sql[job->end], count, values);
+	return link_send(&worker.ends, end_calls[job->end].sql,
+					 end_calls[job->end].nparams, values);
 }
 
 /* Whether a call can end the job along with others. */
@@ -431,46 +413,43 @@ send_ends(void)
 static void
 end_otherwise(Job *job, const PGresult *result)
 {
-	const char *sqlstate = sqlstate_of(result);
-	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	Command *command = &job->command;
 	bool is_failure = job->end == END_FAIL || job->end == END_NACK;
+	bool is_no_json = job->end == END_COMPLETE && has_sqlstate(result, UNSTORABLE);
 
-	if (strcmp(sqlstate, "PQ010") == 0 && job->end != END_ACKNOWLEDGE)
+	if (has_sqlstate(result, "PQ010") && job->end != END_ACKNOWLEDGE)
 	{
 		job->is_cancelled = true;
 		job->end = END_ACKNOWLEDGE;
 		return;
 	}
 	log_result_error(result);
-	if (is_failure && job->command.error_object)
+	if (is_failure && command->error_object)
 	{
 		/* no JSON, or not what an error may say */
-		job->command.error_object = NULL;
-		return;
+		command->error_object = NULL;
 	}
-	if (is_failure && is_unstorable(sqlstate) && job->message.len > 0)
+	else if (is_failure && has_sqlstate(result, UNSTORABLE) &&
+			 command->message.len > 0)
 	{
-		strcpy(job->type, "unserializable_error");
-		resetPQExpBuffer(&job->message);
-		return;
+		strcpy(command->type, "unserializable_error");
+		resetPQExpBuffer(&command->message);
 	}
-	if (is_failure)
+	else if (is_failure)
 	{
-		pg_log_error("%s %s is given up: its lease runs out", noun(job),
-					 job->claim[CLAIM_ID]);
+		pg_log_error("%s is given up: its lease runs out", job->name);
 		free_job(job);
-		return;
-	}
-	resetPQExpBuffer(&job->message);
-	if (job->end == END_COMPLETE && is_unstorable(sqlstate))
-	{
-		appendPQExpBuffer(&job->message,
-						  "the output of the command is no JSON: %s", text);
-		sqlstate = "no_json";
 	}
 	else
-		appendPQExpBufferStr(&job->message, text);
-	choose_failure(job, sqlstate);
+	{
+		strlcpy(command->type, is_no_json ? "no_json" : sqlstate_of(result),
+				sizeof(command->type));
+		resetPQExpBuffer(&command->message);
+		appendPQExpBuffer(&command->message, "%s%s",
+						  is_no_json ? "the output of the command is no JSON: " : "",
+						  PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+		choose_failure(job);
+	}
 }
 
 static bool
@@ -487,19 +466,18 @@ is_refused(const PGresult *refused, const Job *job)
 static void
 take_answer_for(Job *job, const PGresult *result)
 {
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+	if (has_succeeded(result))
 	{
 		if (worker.is_verbose)
-			pg_log_info("%s %s has ended", noun(job), job->claim[CLAIM_ID]);
+			pg_log_info("%s has ended", job->name);
 		worker.ended++;
 		free_job(job);
 	}
-	else if (is_lease_lost(sqlstate_of(result)))
+	else if (has_sqlstate(result, LEASE_LOST))
 	{
 		/* it was lost, or this call has succeeded before */
 		if (!job->is_gone && job->notice != NOTICE_GIVING_UP)
-			pg_log_warning("%s %s: the lease is lost", noun(job),
-						   job->claim[CLAIM_ID]);
+			pg_log_warning("%s: the lease is lost", job->name);
 		free_job(job);
 	}
 	else
@@ -511,11 +489,11 @@ void
 take_end_answer(const PGresult *result)
 {
 	const char *sqlstate = sqlstate_of(result);
-	bool has_succeeded = PQresultStatus(result) == PGRES_TUPLES_OK;
+	bool is_done = has_succeeded(result);
 	bool is_shared = worker.ending > 1;
 
 	worker.ending = 0;
-	if (has_succeeded)
+	if (is_done)
 		link_succeeded(&worker.ends);
 	else if (is_transient(sqlstate))
 	{
@@ -527,7 +505,7 @@ take_end_answer(const PGresult *result)
 	{
 		if (!job->is_sent)
 			continue;
-		if (is_shared && (!has_succeeded || is_refused(result, job)))
+		if (is_shared && (!is_done || is_refused(result, job)))
 			job->is_alone = true;
 		else
 			take_answer_for(job, result);

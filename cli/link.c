@@ -6,11 +6,9 @@
  * connection did not survive is lost: it is a result without an SQLSTATE.
  */
 #include "pgqrs.h"
-#include "link.h"
+#include "work.h"
 
-#include "command.h"
 #include "common/pg_prng.h"
-#include "common/string.h"
 
 #define MAX_BACKOFF_MS 5000
 
@@ -22,16 +20,14 @@ void
 link_failed(Link *link, const char *message)
 {
 	int backoff = Min(50 << Min(link->failures, 10), MAX_BACKOFF_MS);
-	char *text = pg_strdup(message);
 
-	(void) pg_strip_crlf(text);
-	if (link->said == NULL || strcmp(link->said, text) != 0)
+	if (link->said == NULL || strcmp(link->said, message) != 0)
 	{
-		pg_log_error("%s", text);
+		pg_log_error("%s", message);
 		pg_log_error_hint("The call is repeated until it succeeds.");
 	}
 	pg_free(link->said);
-	link->said = text;
+	link->said = pg_strdup(message);
 	link->failures++;
 	link->retry_at = now_ms() + backoff / 2 +
 		pg_prng_uint64_range(&pg_global_prng_state, 0, backoff / 2);
@@ -56,7 +52,7 @@ void
 link_refused(Link *link, const PGresult *result)
 {
 	link_failed(link, PQresultErrorMessage(result));
-	if (strcmp(sqlstate_of(result), "25006") == 0)
+	if (has_sqlstate(result, "25006"))
 		link_close(link);
 }
 
@@ -110,23 +106,19 @@ continue_connecting(Link *link)
 	}
 }
 
-/* What setup_sql said, and whether the extension is one to work with. */
+/* Whether the extension is one to work with. */
 static void
 finish_checking(Link *link, PGresult *result)
 {
-	PQExpBufferData message;
+	char *message;
 
-	initPQExpBuffer(&message);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		appendPQExpBufferStr(&message, PQresultErrorMessage(result));
-	else if (check_setup(link->conn, result, &message))
-	{
+	if (check_setup(link->conn, result, &message) == 0)
 		link->state = LINK_IDLE;
-		termPQExpBuffer(&message);
-		return;
+	else
+	{
+		lose(link, message);
+		pg_free(message);
 	}
-	lose(link, message.data);
-	termPQExpBuffer(&message);
 }
 
 /* Takes what the server sent; NULL: the answer is not complete. */
@@ -160,16 +152,17 @@ static void
 take_answer(Link *link, PGresult *result)
 {
 	if (PQstatus(link->conn) == CONNECTION_BAD)
+	{
 		lose(link, PQresultErrorMessage(result));
+		PQclear(result);
+	}
 	else if (link->state == LINK_CHECKING)
 		finish_checking(link, result);
-	else if (link->state == LINK_BUSY)
+	else
 	{
 		link->result = result;
 		link->state = LINK_IDLE;
-		return;
 	}
-	PQclear(result);
 }
 
 void

@@ -7,7 +7,6 @@
  * is gone was given up, so that it need not tell the command to end.
  */
 #include "pgqrs.h"
-#include "command.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -62,13 +61,12 @@ call_under_lease(const char *before, const char *sql, int nparams,
 				 const char *const *values)
 {
 	PGresult *result = call_repeated(before, sql, nparams, values);
-	const char *sqlstate = sqlstate_of(result);
 
 	if (is_error_before)
 		return result;
-	if (strcmp(sqlstate, "PQ010") == 0)
+	if (has_sqlstate(result, "PQ010"))
 		leave(EXIT_CANCELLED);
-	if (is_lease_lost(sqlstate))
+	if (has_sqlstate(result, LEASE_LOST))
 	{
 		pg_log_debug("%s", PQresultErrorMessage(result));
 		exit(EXIT_LEAVE);
@@ -82,11 +80,18 @@ is_true(const PGresult *result, int column)
 	return strcmp(PQgetvalue(result, 0, column), "t") == 0;
 }
 
-static void
-print_output(const PGresult *result, int column)
+/* The same, if it may give the lease up; the first column says whether it did not. */
+static PGresult *
+call_giving_up(const char *sql, int nparams, const char *const *values)
 {
-	if (!PQgetisnull(result, 0, column))
-		puts(PQgetvalue(result, 0, column));
+	PGresult *result;
+
+	notify_worker(NOTICE_GIVING_UP);
+	result = call_under_lease(NULL, sql, nparams, values);
+	if (has_succeeded(result) && !is_true(result, 0))
+		leave(EXIT_LEAVE);
+	notify_worker(NOTICE_HELD);
+	return result;
 }
 
 /* An expression for what is printed of JSON: of null nothing. */
@@ -97,8 +102,8 @@ printed(const char *json)
 					json);
 }
 
-#define FAIL_SQL                                                                                                                                              \
-	"SELECT outcome FROM pgqrs_step_fail($1, $2, $3, " ERROR_SQL("$4", "$5", "$11") " || jsonb_build_object('status', $6::int), $7, coalesce($8, " RETRY_SQL( \
+#define FAIL_SQL                                                                                                                                                              \
+	"SELECT outcome = 'STEP_FAILED' FROM pgqrs_step_fail($1, $2, $3, " ERROR_SQL("$4", "$5", "$11") " || jsonb_build_object('status', $6::int), $7, coalesce($8, " RETRY_SQL( \
 		"$11") "), $9, $10)"
 
 /*
@@ -117,12 +122,12 @@ begin_step(int *code)
 							   printed("output"));
 	PGresult *result = call_under_lease(NULL, sql, 3, values);
 
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	if (!has_succeeded(result))
 		exit_with_error(result);
 	if (is_true(result, 0))
 		return false;
 	if (strcmp(PQgetvalue(result, 0, 1), "SUCCESS") == 0)
-		print_output(result, 2);
+		print_value(result, 2);
 	else
 	{
 		pg_log_error("step \"%s\" has failed: %s", step_id,
@@ -150,25 +155,15 @@ fail_step(const char *type, const char *message, int status, const char *object)
 
 	snprintf(number, sizeof(number), "%d", status);
 	pg_log_error("step \"%s\" failed: %s", step_id, message);
-	notify_worker(NOTICE_GIVING_UP);
-	for (;;)
+	while (!has_succeeded(result = call_giving_up(FAIL_SQL, 11, values)))
 	{
-		result = call_under_lease(NULL, FAIL_SQL, 11, values);
-		if (PQresultStatus(result) == PGRES_TUPLES_OK)
-			break;
 		if (object == NULL &&
-			(!is_unstorable(sqlstate_of(result)) || *values[4] == '\0'))
-			break;
+			(!has_sqlstate(result, UNSTORABLE) || *values[4] == '\0'))
+			exit_with_error(result);
 		values[3] = object ? type : "unserializable_error";
 		values[4] = object ? message : "";
 		values[10] = object = NULL;
 	}
-	if (PQresultStatus(result) == PGRES_TUPLES_OK &&
-		strcmp(PQgetvalue(result, 0, 0), "STEP_FAILED") != 0)
-		leave(EXIT_LEAVE);
-	notify_worker(NOTICE_HELD);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		exit_with_error(result);
 	return status;
 }
 
@@ -189,9 +184,8 @@ complete_step(const char *output)
 	int code = 0;
 
 	result = call_under_lease(option_value("sql") ? output : NULL, sql, 4, values);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	if (!has_succeeded(result))
 	{
-		const char *sqlstate = sqlstate_of(result);
 		const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
 		if (text == NULL)
@@ -199,18 +193,17 @@ complete_step(const char *output)
 							 "the SQL of a step commits with the step: leave out COMMIT, ROLLBACK,"
 							 " PREPARE TRANSACTION and COPY from or to the client",
 							 EXIT_BAD_INPUT, NULL);
-		if (!is_unstorable(sqlstate) || is_error_before)
-			return fail_step(sqlstate, text, EXIT_FAILURE, NULL);
+		if (is_error_before || !has_sqlstate(result, UNSTORABLE))
+			return fail_step(sqlstate_of(result), text, EXIT_FAILURE, NULL);
 		/* JSON that cannot be stored would not be the next time either */
 		return fail_step("no_json", psprintf("the output is no JSON: %s", text),
-						 strcmp(sqlstate, "22P05") == 0 ? EXIT_BAD_INPUT :
-														  EXIT_FAILURE,
+						 has_sqlstate(result, "22P05") ? EXIT_BAD_INPUT : EXIT_FAILURE,
 						 NULL);
 	}
 	if (!is_true(result, 0))
 		(void) begin_step(&code);
 	else
-		print_output(result, 1);
+		print_value(result, 1);
 	return code;
 }
 
@@ -233,33 +226,26 @@ static int
 execute_step(char **argv)
 {
 	static const int no_signals[] = {0};
-	Command command = {0};
-	PQExpBufferData message;
-	char type[32];
-	int code = EXIT_FAILURE;
+	Command command;
+	int code;
+	char *end;
 
+	command_init(&command);
 	watch_children(no_signals, NULL);
-	if (!command_start(&command, argv, NULL, -1, COMMAND_OUTPUT))
-		return fail_step("not_started",
-						 psprintf("could not start \"%s\": %s", argv[0],
-								  strerror(errno)),
-						 errno == ENOENT ? 127 : 126, NULL);
-	wait_for_command(&command);
-	initPQExpBuffer(&message);
-	if (!command_has_failed(&command, type, &message))
+	if (command_start(&command, argv, NULL, COMMAND_OUTPUT))
+		wait_for_command(&command);
+	if (command_has_failed(&command))
 	{
-		char *end = command.output.data + command.output.len;
-
-		/* as the shell does with what $() returns */
-		while (end > command.output.data && end[-1] == '\n')
-			*--end = '\0';
-		return complete_step(command.output.data);
+		code = WIFSIGNALED(command.status) ? 128 + WTERMSIG(command.status) :
+											 Max(WEXITSTATUS(command.status), 1);
+		return fail_step(command.type, command.message.data, code,
+						 command.error_object);
 	}
-	if (WIFSIGNALED(command.status))
-		code = 128 + WTERMSIG(command.status);
-	else if (command.status != 0)
-		code = WEXITSTATUS(command.status);
-	return fail_step(type, message.data, code, command.error_object);
+	/* as the shell does with what $() returns */
+	end = command.output.data + command.output.len;
+	while (end > command.output.data && end[-1] == '\n')
+		*--end = '\0';
+	return complete_step(command.output.data);
 }
 
 int
@@ -282,22 +268,18 @@ act_main(char **arguments)
 {
 	const char *values[MAX_VALUES] = {run_id, lease};
 	int count = add_values(values, 2, arguments);
-	const char *sql = psprintf("SELECT done, CASE status WHEN 'ERROR' THEN 3 WHEN 'CANCELLED' THEN 4 WHEN 'TIMEOUT' THEN 5 END, %s, error"
-							   " FROM (%s) AS s(done, status, output, error)",
+	const char *sql = psprintf("SELECT done, " EXIT_CODE_SQL
+							   ", %s, error FROM (%s) AS s(done, status, output, error)",
 							   printed("output"), current_subcommand->sql);
 	PGresult *result;
 	int code;
 
-	notify_worker(NOTICE_GIVING_UP);
-	result = call_under_lease(NULL, sql, count, values);
-	if (PQresultStatus(result) == PGRES_TUPLES_OK && !is_true(result, 0))
-		leave(EXIT_LEAVE);
-	notify_worker(NOTICE_HELD);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	result = call_giving_up(sql, count, values);
+	if (!has_succeeded(result))
 		exit_with_error(result);
 	code = atoi(PQgetvalue(result, 0, 1));
 	if (code == 0)
-		print_output(result, 2);
+		print_value(result, 2);
 	/* alone in its line, it is the error of the command, too */
 	if (!PQgetisnull(result, 0, 3))
 		fprintf(stderr, "%s\n", PQgetvalue(result, 0, 3));

@@ -202,44 +202,29 @@ parameters_of(Request *request)
  * The database
  */
 
-/* Why there is no connection now, as a message, or NULL. */
-static char *
-connect_database(void)
+/* Connects, unless there is a connection; answers as open_connection(). */
+static int
+connect_database(char **message)
 {
-	PQExpBufferData message;
 	PGresult *result;
+	int code;
 
 	if (conn && PQstatus(conn) == CONNECTION_OK &&
 		PQtransactionStatus(conn) == PQTRANS_IDLE)
-		return NULL;
-	PQfinish(conn);
-	conn = PQconnectdbParams(connection_keywords, conn_values, true);
-	initPQExpBuffer(&message);
-	if (PQstatus(conn) != CONNECTION_OK)
-		appendPQExpBufferStr(&message, PQerrorMessage(conn));
-	else
+		return 0;
+	code = open_connection(&conn, conn_values, message);
+	if (code != 0)
+		return code;
+	result = PQexec(conn, SESSION_OPTIONS);
+	if (PQresultStatus(result) != PGRES_COMMAND_OK)
 	{
-		result = PQexec(conn, setup_sql);
-		if (PQresultStatus(result) != PGRES_TUPLES_OK)
-			appendPQExpBufferStr(&message, PQresultErrorMessage(result));
-		else if (check_setup(conn, result, &message))
-		{
-			PQclear(result);
-			result = PQexec(conn, SESSION_OPTIONS);
-			if (PQresultStatus(result) != PGRES_COMMAND_OK)
-				appendPQExpBufferStr(&message, PQresultErrorMessage(result));
-		}
-		PQclear(result);
+		*message = pg_strdup(PQresultErrorMessage(result));
+		code = EXIT_TEMPORARY;
+		PQfinish(conn);
+		conn = NULL;
 	}
-	if (message.len == 0)
-	{
-		termPQExpBuffer(&message);
-		return NULL;
-	}
-	PQfinish(conn);
-	conn = NULL;
-	(void) pg_strip_crlf(message.data);
-	return message.data;
+	PQclear(result);
+	return code;
 }
 
 static PGresult *
@@ -257,21 +242,13 @@ read_value(const char *sql, int nparams, const char *const *values)
 
 	if (PQstatus(conn) == CONNECTION_OK)
 		return result;
-	message = connect_database();
-	if (message)
+	if (connect_database(&message) == 0)
 	{
-		free(message);
-		return result;
+		PQclear(result);
+		return execute(sql, nparams, values);
 	}
-	PQclear(result);
-	return execute(sql, nparams, values);
-}
-
-static bool
-has_failed(const PGresult *result)
-{
-	return PQresultStatus(result) != PGRES_TUPLES_OK &&
-		PQresultStatus(result) != PGRES_COMMAND_OK;
+	pg_free(message);
+	return result;
 }
 
 /* An error as a page shows it. */
@@ -381,7 +358,7 @@ respond_answer(Request *request, unsigned int status, const char *parameters,
 							   lengthof(values), values);
 	enum MHD_Result queued;
 
-	if (has_failed(result) || PQgetisnull(result, 0, 0))
+	if (!has_succeeded(result) || PQgetisnull(result, 0, 0))
 		queued = respond_text(request, status,
 							  answer ? answer : "Nothing was done.\n");
 	else
@@ -414,7 +391,7 @@ serve_page(Request *request, const char *page)
 								  3, values);
 	enum MHD_Result queued;
 
-	if (has_failed(result))
+	if (!has_succeeded(result))
 		queued = respond_error(request, result, "{}", NULL);
 	else if (PQgetisnull(result, 0, 0))
 		queued = respond_answer(request, MHD_HTTP_NOT_FOUND, "{}", NULL,
@@ -429,7 +406,7 @@ static enum MHD_Result
 serve_style(Request *request)
 {
 	PGresult *result = read_value("SELECT pgqrs_report_style()", 0, NULL);
-	enum MHD_Result queued = has_failed(result) ?
+	enum MHD_Result queued = !has_succeeded(result) ?
 		respond_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "") :
 		respond(request, MHD_HTTP_OK, "text/css; charset=utf-8",
 				PQgetvalue(result, 0, 0), NULL, NULL);
@@ -448,12 +425,12 @@ run_statement(Request *request, const char *parameters, const char *statement)
 							  "BEGIN READ WRITE; SET LOCAL statement_timeout = '25s'");
 
 	initPQExpBuffer(&text);
-	if (!has_failed(result))
+	if (has_succeeded(result))
 	{
 		PQclear(result);
 		result = execute(statement, 0, NULL);
 	}
-	if (!has_failed(result))
+	if (has_succeeded(result))
 	{
 		append_rows(&text, result);
 		PQclear(result);
@@ -464,7 +441,7 @@ run_statement(Request *request, const char *parameters, const char *statement)
 	if (PQstatus(conn) != CONNECTION_OK)
 		queued = respond_text(request, MHD_HTTP_SERVICE_UNAVAILABLE,
 							  "The connection to the database was lost. See whether the action was done before you repeat it.\n");
-	else if (has_failed(result))
+	else if (!has_succeeded(result))
 		queued = respond_error(request, result, parameters, statement);
 	else
 		queued = respond_answer(request, MHD_HTTP_OK, parameters, statement,
@@ -482,7 +459,7 @@ serve_action(Request *request)
 								  &parameters);
 	enum MHD_Result queued;
 
-	if (has_failed(result))
+	if (!has_succeeded(result))
 		queued = respond_error(request, result, parameters, NULL);
 	else if (PQgetisnull(result, 0, 0))
 		queued = respond_answer(request, MHD_HTTP_BAD_REQUEST, parameters, NULL,
@@ -720,13 +697,12 @@ serve(Request *request, const char *url, bool is_post)
 	if (is_post && !is_secret(csrf, request->csrf))
 		return respond_text(request, MHD_HTTP_FORBIDDEN,
 							"An action has to come from a form of this server.\n");
-	message = connect_database();
-	if (message)
+	if (connect_database(&message) != 0)
 	{
 		pg_log_error("%s", message);
 		queued = respond_text(request, MHD_HTTP_SERVICE_UNAVAILABLE,
 							  "There is no connection to the database.\n");
-		free(message);
+		pg_free(message);
 		return queued;
 	}
 	if (is_post)
@@ -932,6 +908,7 @@ web_main(char **arguments)
 	struct MHD_Daemon *server;
 	sigset_t signals;
 	char *message;
+	int code;
 	int fd;
 
 	if (listen_at == NULL)
@@ -956,13 +933,13 @@ web_main(char **arguments)
 	if (name)
 		simple_string_list_append(&host_names, name);
 
-	message = connect_database();
-	if (message)
+	code = connect_database(&message);
+	if (code != 0)
 	{
 		pg_log_error("%s", message);
 		if (strchr(listen_at, '/'))
 			unlink(listen_at);
-		return EXIT_TEMPORARY;
+		return code;
 	}
 	PQfinish(conn);
 	conn = NULL;

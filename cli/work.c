@@ -78,16 +78,14 @@ advance_ends(void)
 	else if (result)
 	{
 		/* an answer that is lost: whatever is held runs out */
-		worker.is_suspended |= worker.suspending;
-		worker.is_over |= worker.stopping;
-		worker.suspending = worker.stopping = false;
-		if (PQresultStatus(result) != PGRES_TUPLES_OK && !worker.is_stopped)
+		worker.is_over = worker.stopping;
+		if (!has_succeeded(result) && !worker.is_stopped)
 			log_result_error(result);
 	}
 	PQclear(result);
 	if (worker.ends.state != LINK_IDLE)
 		return;
-	if (worker.id && is_draining() && !worker.is_suspended && !worker.is_stopped)
+	if (worker.id && is_draining() && !worker.suspending && !worker.is_stopped)
 		worker.suspending = link_send(&worker.ends,
 									  "SELECT pgqrs_suspend_worker($1)", 1, values);
 	else if (!send_ends() && worker.id && may_stop())
@@ -122,8 +120,8 @@ send_poll(void)
 							arrays[1]};
 
 	snprintf(batch, sizeof(batch), "%d", is_draining() ? 0 : worker.concurrency);
-	if (link_send(&worker.polls, "CALL pgqrs_poll($1, $2, $3, $4, $5)", 5, values))
-		worker.phase = POLL_POLLING;
+	(void) link_send(&worker.polls, "CALL pgqrs_poll($1, $2, $3, $4, $5)", 5,
+					 values);
 }
 
 #define REGISTER_SQL \
@@ -137,8 +135,7 @@ send_register(void)
 							PGQRS_VERSION};
 
 	snprintf(number, sizeof(number), "%d", worker.concurrency);
-	if (link_send(&worker.polls, REGISTER_SQL, 5, values))
-		worker.phase = POLL_REGISTERING;
+	(void) link_send(&worker.polls, REGISTER_SQL, 5, values);
 }
 
 static void
@@ -171,8 +168,7 @@ take_poll_answer(const PGresult *result)
 	if (strcmp(values[1], "[]") == 0 && strstr(values[0], "\"gone\"") == NULL &&
 		strstr(values[0], "\"cancel_requested\"") == NULL)
 		return;
-	if (link_send(&worker.polls, unpack_sql, 2, values))
-		worker.phase = POLL_UNPACKING;
+	(void) link_send(&worker.polls, unpack_sql, 2, values);
 }
 
 /* The worker was stopped: nothing that it held is its own any more. */
@@ -188,27 +184,22 @@ be_stopped(const PGresult *result)
 static void
 take_poll_link_answer(const PGresult *result)
 {
-	const char *sqlstate = sqlstate_of(result);
-	PollPhase phase = worker.phase;
-
-	worker.phase = POLL_NONE;
 	worker.poll_at = now_ms() + POLL_PAUSE;
-	if (worker.stopping || worker.is_over)
+	if (worker.stopping)
 		return;
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+	if (has_succeeded(result))
 	{
 		link_succeeded(&worker.polls);
-		if (phase == POLL_REGISTERING)
+		if (worker.id == NULL)
 			worker.id = pg_strdup(PQgetvalue(result, 0, 0));
-		else if (phase == POLL_POLLING)
-			take_poll_answer(result);
-		else
+		else if (PQnfields(result) == CLAIM_COLUMNS)
 			take_news(result);
+		else
+			take_poll_answer(result);
 	}
-	else if (phase == POLL_POLLING &&
-			 (strcmp(sqlstate, "PQ014") == 0 || strcmp(sqlstate, "PQ005") == 0))
+	else if (has_sqlstate(result, "PQ014 PQ005"))
 		be_stopped(result);
-	else if (*sqlstate != '\0')
+	else if (*sqlstate_of(result) != '\0')
 		link_refused(&worker.polls, result);
 }
 
@@ -286,7 +277,7 @@ is_finished(void)
 	if (!may_stop())
 		return false;
 	return worker.is_over || worker.is_stopped ||
-		(worker.id == NULL && worker.phase == POLL_NONE) || is_unreachable;
+		(worker.id == NULL && worker.polls.state != LINK_BUSY) || is_unreachable;
 }
 
 static void
@@ -305,7 +296,7 @@ say_processor_time(void)
 static void
 run_loop(void)
 {
-	while (!is_finished())
+	for (;;)
 	{
 		if (stop_signals > 0 && worker.grace_ends == 0)
 			worker.grace_ends = now_ms() + worker.grace;
@@ -314,15 +305,16 @@ run_loop(void)
 		advance_ends();
 		advance_poll();
 		advance_ends(); /* the poll may have been the last one */
-		if (!is_finished())
-			wait_for_events();
+		if (is_finished())
+			break;
+		wait_for_events();
 	}
 	link_close(&worker.polls);
 	link_close(&worker.ends);
 	say_processor_time();
 }
 
-/* The pipe for what sub-commands tell; its number is none that scripts use. */
+/* The pipe for what sub-commands tell, which commands inherit by a number that scripts do not use. */
 static void
 make_notice_pipe(void)
 {
@@ -330,7 +322,7 @@ make_notice_pipe(void)
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC) != 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0 ||
-		(worker.notices[1] = fcntl(fds[1], F_DUPFD_CLOEXEC, 10)) < 0)
+		(worker.notices[1] = fcntl(fds[1], F_DUPFD, 10)) < 0)
 		pg_fatal("could not create pipe: %m");
 	close(fds[1]);
 	worker.notices[0] = fds[0];

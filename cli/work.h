@@ -6,9 +6,29 @@
 
 #include <signal.h>
 
-#include "command.h"
 #include "lib/ilist.h"
-#include "link.h"
+
+/* A connection that never blocks and is made anew when it was lost. */
+typedef enum LinkState
+{
+	LINK_DOWN, /* until retry_at */
+	LINK_CONNECTING,
+	LINK_CHECKING, /* the answer of setup_sql is awaited */
+	LINK_IDLE,
+	LINK_BUSY /* the answer of a call is awaited */
+} LinkState;
+
+typedef struct Link
+{
+	PGconn *conn;
+	LinkState state;
+	PostgresPollingStatusType polling; /* while CONNECTING */
+	int64 retry_at;
+	int failures;	   /* in a row */
+	char *said;		   /* the last error, which is not said again */
+	PGresult *partial; /* of an answer that has not come whole */
+	PGresult *result;
+} Link;
 
 typedef enum JobState
 {
@@ -47,6 +67,7 @@ typedef struct Job
 {
 	dlist_node node;
 	JobState state;
+	char *name; /* for messages */
 	char *claim[CLAIM_COLUMNS];
 	Command command;
 	int notice;	  /* the last one of a sub-command */
@@ -56,8 +77,6 @@ typedef struct Job
 	EndCall end;
 	bool is_sent;  /* the call is under way */
 	bool is_alone; /* it was refused along with others */
-	char type[32]; /* of the error */
-	PQExpBufferData message;
 	bool may_retry;
 } Job;
 
@@ -68,14 +87,6 @@ typedef struct Leftover
 	pid_t group;
 	int64 kill_at;
 } Leftover;
-
-typedef enum PollPhase
-{
-	POLL_NONE,
-	POLL_REGISTERING,
-	POLL_POLLING,
-	POLL_UNPACKING
-} PollPhase;
 
 typedef struct Worker
 {
@@ -92,14 +103,13 @@ typedef struct Worker
 	char *id; /* NULL: not registered */
 	Link polls;
 	Link ends;
-	PollPhase phase;
-	int64 poll_at;				/* when all slots are taken */
-	int ending;					/* how many jobs the call under way ends */
-	int64 grace_ends;			/* of draining; 0: no signal came */
-	bool suspending, stopping;	/* that call is */
-	bool is_suspended, is_over; /* it has answered */
-	bool is_stopped;			/* by another one */
-	bool is_empty;				/* the last poll found nothing */
+	int64 poll_at;			   /* when all slots are taken */
+	int ending;				   /* how many jobs the call under way ends */
+	int64 grace_ends;		   /* of draining; 0: no signal came */
+	bool suspending, stopping; /* that call was sent */
+	bool is_over;			   /* the latter has answered */
+	bool is_stopped;		   /* by another one */
+	bool is_empty;			   /* the last poll found nothing */
 
 	dlist_head jobs;
 	dlist_head leftovers;
@@ -124,6 +134,17 @@ extern volatile sig_atomic_t stop_signals;
 
 extern bool is_draining(void);
 extern bool is_past_grace(void);
+
+/* link.c */
+extern void link_add_fd(Link *link, struct pollfd *fd);
+extern void link_step(Link *link, const struct pollfd *fd);
+extern bool link_send(Link *link, const char *sql, int nparams,
+					  const char *const *values);
+extern PGresult *link_take_result(Link *link);
+extern void link_failed(Link *link, const char *message);
+extern void link_refused(Link *link, const PGresult *result);
+extern void link_succeeded(Link *link);
+extern void link_close(Link *link);
 
 /* job.c */
 extern void make_job(const PGresult *rows, int row);
