@@ -219,43 +219,52 @@ has_succeeded(const PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
 
-	return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+	return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ||
+		status == PGRES_EMPTY_QUERY;
 }
 
 /* Whether the last error of call_repeated() is one of what goes before. */
 bool is_error_before;
 
 /*
- * Executes SQL, with the search_path of the role: its last result.  SQL that a step
- * cannot have is PGRES_BAD_RESPONSE, even if its end was lost: what it has committed
- * must not be written again.
+ * A transaction that cannot end by COMMIT or PREPARE TRANSACTION as long as the
+ * cursor is there: to hold it, both execute its query.  ROLLBACK takes it away.
+ */
+#define GUARD "\"pgqrs step\""
+#define BEGIN_SQL                                              \
+	"BEGIN; DECLARE " GUARD                                    \
+	" CURSOR WITH HOLD FOR SELECT ('the SQL of pgqrs step has" \
+	" a COMMIT ' || random())::int; SET LOCAL search_path TO DEFAULT"
+
+/*
+ * Executes SQL in a transaction, with the search_path of the role: its last result.
+ * PGRES_BAD_RESPONSE: it copies from or to this program, or is not in that
+ * transaction any more.
  */
 static PGresult *
 execute_before(const char *before)
 {
-	PGresult *result = NULL;
-	PGresult *next;
-	bool is_refused = false;
-	bool is_copy = false;
+	PGresult *result = PQexec(connection, BEGIN_SQL);
+	PGresult *closed = NULL;
+	bool is_refused;
 
-	if (PQsendQuery(connection,
-					psprintf("BEGIN; SET LOCAL search_path TO DEFAULT; %s", before)))
-		while (!is_copy && (next = PQgetResult(connection)))
-		{
-			const char *tag = PQcmdStatus(next);
-
-			is_copy = PQresultStatus(next) == PGRES_COPY_IN ||
-				PQresultStatus(next) == PGRES_COPY_OUT;
-			/* of ROLLBACK TO SAVEPOINT it is ROLLBACK, too */
-			is_refused |= is_copy || is_one_of(tag, "COMMIT ROLLBACK") ||
-				strcmp(tag, "PREPARE TRANSACTION") == 0;
-			PQclear(result);
-			result = next;
-		}
-	if (!is_refused)
+	if (!has_succeeded(result))
 		return result;
 	PQclear(result);
-	return PQmakeEmptyPGresult(connection, PGRES_BAD_RESPONSE);
+	result = PQexec(connection, before);
+	is_refused = PQtransactionStatus(connection) == PQTRANS_IDLE ||
+		PQresultStatus(result) == PGRES_COPY_IN ||
+		PQresultStatus(result) == PGRES_COPY_OUT;
+	if (has_succeeded(result) && !is_refused)
+	{
+		closed = PQexec(connection, psprintf("CLOSE " GUARD "; %s", setup_sql));
+		is_refused = has_sqlstate(closed, "34000");
+		if (has_succeeded(closed))
+			return result;
+	}
+	if (is_refused)
+		closed = PQmakeEmptyPGresult(connection, PGRES_BAD_RESPONSE);
+	return closed ? closed : result;
 }
 
 /*
@@ -266,21 +275,18 @@ static PGresult *
 execute_after(const char *before, const char *sql, int nparams,
 			  const char *const *values)
 {
-	PGresult *first = execute_before(before);
-	PGresult *result = first;
-	int row = PQntuples(first) - 1;
+	PGresult *result = execute_before(before);
+	int row = PQntuples(result) - 1;
 	const char *last[MAX_VALUES];
 
-	is_error_before = !has_succeeded(first);
+	is_error_before = !has_succeeded(result);
 	if (!is_error_before)
 	{
 		memcpy(last, values, nparams * sizeof(*values));
-		last[nparams - 1] = row < 0 || PQgetisnull(first, row, 0) ?
+		last[nparams - 1] = row < 0 || PQgetisnull(result, row, 0) ?
 			NULL :
-			PQgetvalue(first, row, 0);
-		PQclear(PQexec(connection, setup_sql));
-		/* on this connection and no other one: it has the transaction */
-		result = PQexecParams(connection, sql, nparams, NULL, last, NULL, NULL, 0);
+			PQgetvalue(result, row, 0);
+		result = execute(sql, nparams, last);
 	}
 	if (has_succeeded(result) && strcmp(PQgetvalue(result, 0, 0), "t") == 0)
 	{

@@ -191,7 +191,7 @@ complete_step(const char *output)
 		if (text == NULL)
 			return fail_step("0A000",
 							 "the SQL of a step commits with the step: leave out COMMIT, ROLLBACK,"
-							 " PREPARE TRANSACTION and COPY from or to the client",
+							 " PREPARE TRANSACTION, CLOSE ALL and COPY from or to the client",
 							 EXIT_BAD_INPUT, NULL);
 		if (is_error_before || !has_sqlstate(result, UNSTORABLE))
 			return fail_step(sqlstate_of(result), text, EXIT_FAILURE, NULL);

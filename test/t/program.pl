@@ -338,15 +338,19 @@ is(sql("SELECT error ->> 'type' FROM pgqrs_list_steps($run)"), 'no_json', 'so is
 ($code, $run) = result_of('copy');
 is(sql("SELECT error ->> 'type', failures FROM pgqrs_list_steps($run)"), '0A000|1', 'SQL that copies from the client is refused for good');
 is(sql('SELECT count(*) FROM written WHERE run_id = 1'), '0', 'what either has written is not there');
-for my $end ('ROLLBACK', 'ROLLBACK AND CHAIN', 'COMMIT; BEGIN', 'COMMIT AND CHAIN', 'END; SELECT 1 / 0', q{PREPARE TRANSACTION 'x'; BEGIN})
+for my $end ('ROLLBACK', 'ROLLBACK AND CHAIN', 'COMMIT', 'COMMIT; BEGIN', 'COMMIT AND CHAIN', 'END; SELECT 1 / 0', q{PREPARE TRANSACTION 'x'; BEGIN},
+	'COMMIT; SELECT pg_terminate_backend(pg_backend_pid())')
 {
 	($code, $run) = result_of("sql INSERT INTO written VALUES (2); $end");
 	is(sql("SELECT error ->> 'type', failures FROM pgqrs_list_steps($run)"), '0A000|1', "SQL that ends its transaction is refused for good: $end");
 }
-sql(q{ROLLBACK PREPARED 'x'});
-is(sql('SELECT count(*) FROM written WHERE run_id = 2'), '3', 'what it has committed is there once');
+is(sql('SELECT (SELECT count(*) FROM written WHERE run_id = 2), (SELECT count(*) FROM pg_prepared_xacts)'), '0|0',
+	'and can have committed nothing, so that a COMMIT whose answer is lost may be repeated');
 like(sql("SELECT error ->> 'message' FROM pgqrs_list_steps($run)"), qr/leave out COMMIT/, 'it is told what to do');
 is(result_of('sql SAVEPOINT s; PREPARE p AS SELECT 1; RELEASE s; EXECUTE p'), 0, 'SQL that does not goes well');
+($code, $run) = result_of('sql SAVEPOINT s; SELECT 2; ROLLBACK TO s; SELECT 3; -- done');
+is("$code $out", '0 3', 'also if it goes back to a savepoint, and has a comment at its end');
+is(result_of('sql '), 0, 'or nothing but that');
 for my $state (qw(57014 53200 25006 55P03))
 {
 	($code, $run) = result_of("sql DO 'BEGIN RAISE USING ERRCODE = ''$state''; END'");
