@@ -88,7 +88,7 @@ advance_ends(void)
 	if (worker.id && is_draining() && !worker.suspending && !worker.is_stopped)
 		worker.suspending = link_send(&worker.ends,
 									  "SELECT pgqrs_suspend_worker($1)", 1, values);
-	else if (!send_ends() && worker.id && may_stop())
+	else if (!send_ends() && worker.id && may_stop() && !worker.stopping)
 		worker.stopping = link_send(&worker.ends,
 									"SELECT pgqrs_stop_worker($1)", 1, values);
 }

@@ -480,6 +480,14 @@ sql(q{SELECT pgqrs_enqueue('large', to_jsonb(repeat('x', 1000000)))});
 is(finish_worker(start_worker('-q', 'large', '--until-empty', '--exec', 'exec 0<&-; sleep 0.1')), 0, 'it may close it');
 is(sql("SELECT count(*) FROM pgqrs_archive WHERE outcome = 'DONE' AND queue_id = (SELECT queue_id FROM pgqrs_queues WHERE name = 'large')"), '2', 'which is no failure');
 
+# A process left behind that does not heed SIGTERM.
+sql(q{SELECT pgqrs_create_queue('daemons'), pgqrs_enqueue('daemons', '1')});
+my $log_size = -s $node->logfile;
+$worker = start_worker('-q', 'daemons', '--grace', '1', '--until-empty', '--exec', q{trap '' TERM; sleep 1000 & echo $! > "$TEST_DIR/daemon"});
+is(finish_worker($worker), 0, 'a worker waits for what is left behind');
+ok(is_gone(pid_in('daemon')), 'and kills it after the grace');
+is(scalar(() = slurp_file($node->logfile, $log_size) =~ /SELECT pgqrs_stop_worker/g), 1, 'it calls nothing again meanwhile');
+
 # A command that there is not.
 sql(q{SELECT pgqrs_create_workflow('nothing there', max_attempts => 1)});
 $run = printed('trigger', 'nothing there');
@@ -523,7 +531,7 @@ is(finish_worker($worker, 'INT'), 0, 'SIGINT drains it too');
 # Lists
 #
 
-is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'large', 'leaf', 'mails', 'many', 'nothing there', 'null', 'patient', 'q', 'stubborn', 'wf' ], 'queues lists them');
+is_deeply([ map { $_->{queue} } @{ json('queues', '-f', 'json') } ], [ 'daemons', 'large', 'leaf', 'mails', 'many', 'nothing there', 'null', 'patient', 'q', 'stubborn', 'wf' ], 'queues lists them');
 is(scalar @{ json('runs', 'wf', '--status', 'CANCELLED', '--limit', '2', '-f', 'json') }, 2, 'runs lists some');
 like(printed('runs'), qr/ run_id +\| workflow/, 'as a table');
 is(json('why', 'mails', '-f', 'json')->[0]{reason}, 'no worker', 'why tells the reason why a queue stands still');
