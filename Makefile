@@ -12,6 +12,7 @@
 #   make stress             looks for lost messages for minutes; test/soak/stress/run says more
 #   make stress-broken      the same where the protocol of the floors is broken on purpose
 #   make chaos              kills everything for ten minutes and looks for broken promises; test/soak/chaos/run says more
+#   make soak               mixed work for an hour while transaction ids come around; test/soak/soak/run says more
 #   make retention          what it costs to remove 10 million archived messages; test/perf/retention/run says more
 #   make tenants            what one tenant takes from another one; test/perf/tenants/run says more
 #   make bulk              how long 100,000 failed runs take to be replayed, with a crash in the middle
@@ -70,7 +71,7 @@ ifeq ($(origin with_llvm),undefined)
 override with_llvm := no
 endif
 
-.PHONY: all install cli installcheck-server objects test demo bench latency listener retention size bulk counters tenants model stress stress-broken chaos matrix hard deb fuzz idle lint check-layers check-words format format-check
+.PHONY: all install cli installcheck-server objects test demo bench latency listener retention size bulk counters tenants model stress stress-broken chaos soak matrix hard deb fuzz idle lint check-layers check-words format format-check
 
 all:
 
@@ -175,6 +176,9 @@ hard:
 
 deb:
 	@bash tools/deb
+
+soak:
+	@bash test/soak/soak/run
 
 fuzz:
 	@bash test/soak/fuzz/run

@@ -41,11 +41,11 @@ class Server:
         self.log = os.path.join(self.folder, 'server.log')
         self.database = 'postgres'
 
-    def create(self):
+    def create(self, settings=SETTINGS):
         self._run('initdb', '-D', self.data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8',
                   '--locale=C.UTF-8', '--no-sync', '--no-instructions')
         with open(os.path.join(self.data, 'postgresql.conf'), 'a') as conf:
-            conf.write(SETTINGS + f"unix_socket_directories = '{self.socket}'\n")
+            conf.write(settings + f"unix_socket_directories = '{self.socket}'\n")
 
     def _run(self, *command):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
