@@ -35,8 +35,8 @@
  *						into the model leaves open: any.
  *	write				pgqrs_floor_writer_clock() and the write that follows, by
  *						a backend that enqueues, gives back, extends, moves, replays
- *	remove				an archived or deleted message: modified, but no key
- *	direct				pgqrs_floor_foreign_write(), the trigger of direct DML
+ *	remove_some			an archived or deleted message: modified, but no key
+ *	direct_some			pgqrs_floor_foreign_write(), the trigger of direct DML
  *	call_begin			pgqrs_floor_call_begin(), read_prepared()
  *	scan_primary		scan_priority() in src/delivery/claim.c, which begins with
  *						pgqrs_floor_scan_begin(): the floor, the clock, and
