@@ -497,10 +497,10 @@ class Case:
 
 
 class Suite:
-    def __init__(self, options):
+    def __init__(self, options, folder):
         self.driver = options.driver
         self.options = options
-        self.folder = tempfile.mkdtemp(prefix='pgqrs-conformance.')
+        self.folder = folder
         self.without = set(filter(None, (options.without or '').split(',')))
         self.lacks = {'operations': {}, 'cases': {}}
         if options.lacks:
@@ -636,7 +636,9 @@ def main():
     parser.add_argument('--jobs', type=int, default=16, help='cases side by side (16)')
     parser.add_argument('--times', action='store_true', help='prints how long each case takes')
     parser.add_argument('driver', nargs=argparse.REMAINDER)
-    sys.exit(Suite(parser.parse_args()).run())
+    with tempfile.TemporaryDirectory(prefix='pgqrs-conformance.') as folder:
+        status = Suite(parser.parse_args(), folder).run()
+    sys.exit(status)
 
 
 if __name__ == '__main__':
