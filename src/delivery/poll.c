@@ -90,9 +90,12 @@ typedef struct Poll
 
 /*
  * Leases whose cancellation this session has told, sorted: it ends one poll, and
- * the client may hold the lease for long after that.
+ * the client may hold the lease for long after that.  Several workers may share
+ * a session, so leases that a poll does not name stay, until they are too many.
  */
 static PgqrsInt64List told_cancels;
+
+#define MAX_TOLD 4096
 
 /*
  * One poll at a time
@@ -319,18 +322,24 @@ is_received(int64 message_id, int64 lease, void *arg)
 static void
 remember_told_cancels(const Poll *poll)
 {
-	told_cancels.count = 0;
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	int known;
+
+	if (told_cancels.count > MAX_TOLD)
+		told_cancels.count = 0;
+	known = told_cancels.count;
 	for (int i = 0; i < poll->request->held_count; i++)
 	{
-		MemoryContext old;
+		PgqrsInt64List before = {told_cancels.values, known};
+		int64 lease = poll->request->held_leases[i];
 
-		if (poll->held[i] != HELD_CANCEL_REQUESTED)
-			continue;
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		pgqrs_int64_list_add(&told_cancels, poll->request->held_leases[i]);
-		MemoryContextSwitchTo(old);
+		if (poll->held[i] == HELD_CANCEL_REQUESTED &&
+			!pgqrs_int64_list_contains(&before, lease))
+			pgqrs_int64_list_add(&told_cancels, lease);
 	}
-	pgqrs_int64_sort(told_cancels.values, told_cancels.count);
+	MemoryContextSwitchTo(old);
+	if (told_cancels.count > known)
+		pgqrs_int64_sort(told_cancels.values, told_cancels.count);
 }
 
 /*

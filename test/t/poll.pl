@@ -284,6 +284,11 @@ is(states(answer($session->query_safe($call))), 'cancel_requested', 'a poll of a
 my $since = time;
 is(states(answer($session->query_safe($call))), 'cancel_requested', 'the next poll of that session reports it too');
 cmp_ok(time - $since, '>=', 0.29, 'a request that a session has reported does not end its next sleep');
+my $sharing = sql(q{SELECT pgqrs_register_worker('sharing', '{q}')});
+answer($session->query_safe('CALL ' . call($sharing, q('0'), 1)));
+$since = time;
+answer($session->query_safe($call));
+cmp_ok(time - $since, '>=', 0.29, 'nor does it after a poll of another worker that shares the session');
 $session->quit;
 sql("SELECT pgqrs_acknowledge_cancel($run, $lease)");
 is(states(poll($worker, q('60 s'), 1, holding($claim))), 'gone', 'a poll reports a lease that has ended already at once');
