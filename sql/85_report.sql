@@ -47,6 +47,7 @@ AS 'MODULE_PATHNAME', 'sql_html_json';
 COMMENT ON FUNCTION @extschema@.pgqrs_html_json(jsonb) IS
 'A value like jsonb_pretty(), cut to what pgqrs_html() shows, and indented by at most 20 levels; NULL for NULL. Errors: none.';
 
+-- #> '{}' reads a stored value once, for all that is looked up in it.
 CREATE FUNCTION @extschema@.pgqrs_html_error(error jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -55,13 +56,30 @@ BEGIN ATOMIC
 		SELECT pg_catalog.array_agg(CASE
 				WHEN pg_catalog.jsonb_typeof(v.value) IN ('object', 'array') THEN pg_catalog.regexp_replace(pg_catalog.regexp_replace(
 					pg_catalog.left(@extschema@.pgqrs_html_json(v.value), 4000), '([[{])\n *|\n *([]}])', '\1\2', 'g'), '\n *', ' ', 'g')
-				ELSE v.value #>> '{}' END ORDER BY v.n)
-		FROM pg_catalog.unnest(CASE WHEN pg_catalog.jsonb_typeof(error) = 'object' THEN ARRAY[error -> 'type', error -> 'message', error]
-			ELSE ARRAY[NULL, NULL, error] END) WITH ORDINALITY AS v (value, n)
+				ELSE pg_catalog.left(v.value #>> '{}', 300) END ORDER BY v.n)
+		FROM (SELECT error #> '{}' OFFSET 0) AS e (error)
+			CROSS JOIN LATERAL (VALUES (1, e.error -> 'type'), (2, e.error -> 'message'),
+				(3, CASE WHEN e.error -> 'message' NOT IN ('null', '""') THEN NULL ELSE e.error END)) AS v (n, value)
 	) AS l (lines);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_error(jsonb) IS
 'An error in one line: its type and message, otherwise the whole value; at most 300 characters, not escaped.';
+
+-- The header of a stored value has its size, which costs no reading.
+CREATE FUNCTION @extschema@.pgqrs_html_size(value jsonb) RETURNS integer
+LANGUAGE c IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS 'MODULE_PATHNAME', 'sql_html_size';
+COMMENT ON FUNCTION @extschema@.pgqrs_html_size(jsonb) IS
+'The bytes of a value when it is read, without reading it; 0 for NULL. Errors: none.';
+
+CREATE FUNCTION @extschema@.pgqrs_html_unread(size integer, total bigint, view text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT pg_catalog.format('%s not read, see %s', pg_catalog.pg_size_pretty(size::bigint), view)
+	WHERE size > 4194304 OR size > 65536 AND total > 10485760;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_unread(integer, bigint, text) IS
+'What a page shows instead of a value over 4 MB, or of one over 64 kB once total, the bytes of such values up to it, exceeds 10 MB; NULL if the page may read the value. view: where it is.';
 
 CREATE FUNCTION @extschema@.pgqrs_html_table(columns text[], cells text[], empty text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -393,6 +411,7 @@ COMMENT ON FUNCTION @extschema@.pgqrs_html_live_runs(boolean) IS
 'A table of the oldest 20 live runs, those that wait included. is_linked: they are links.';
 
 -- In each queue the view has the latest first, and the lateral subquery ends there.
+-- Errors are read after that, as many as pgqrs_html_unread() lets pass.
 CREATE FUNCTION @extschema@.pgqrs_html_letters(
 	queue text, page_size integer, OUT message_id bigint, OUT queue_name text, OUT run_id bigint,
 	OUT attempt integer, OUT archived_at timestamptz, OUT cause text, OUT error text
@@ -400,15 +419,25 @@ CREATE FUNCTION @extschema@.pgqrs_html_letters(
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT l.message_id, l.queue, l.run_id, l.attempt, l.archived_at,
-		COALESCE(l.last_error ->> 'type', @extschema@.pgqrs_html_error(l.last_error)), @extschema@.pgqrs_html_error(l.last_error)
+		CASE WHEN u.unread IS NULL THEN COALESCE(l.last_error ->> 'type', @extschema@.pgqrs_html_error(l.last_error)) END,
+		COALESCE(u.unread, @extschema@.pgqrs_html_error(l.last_error))
 	FROM (
-		SELECT s.queue FROM @extschema@.pgqrs_queue_stats AS s WHERE s.dead > 0 AND (s.queue = pgqrs_html_letters.queue OR pgqrs_html_letters.queue IS NULL)
-		ORDER BY s.queue LIMIT 500
-	) AS q
-		CROSS JOIN LATERAL (SELECT l.* FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = q.queue LIMIT GREATEST(page_size, 0)) AS l;
+		SELECT l.*, pg_catalog.sum(l.size) FILTER (WHERE l.size BETWEEN 65537 AND 4194304) OVER (ORDER BY l.archived_at DESC, l.message_id DESC) AS total
+		FROM (
+			SELECT l.message_id, l.queue, l.run_id, l.attempt, l.archived_at, l.last_error, @extschema@.pgqrs_html_size(l.last_error) AS size
+			FROM (
+				SELECT s.queue FROM @extschema@.pgqrs_queue_stats AS s WHERE s.dead > 0 AND (s.queue = pgqrs_html_letters.queue OR pgqrs_html_letters.queue IS NULL)
+				ORDER BY s.queue LIMIT 500
+			) AS q
+				CROSS JOIN LATERAL (SELECT l.* FROM @extschema@.pgqrs_dead_letters AS l WHERE l.queue = q.queue LIMIT GREATEST(page_size, 0)) AS l
+			ORDER BY l.archived_at DESC, l.message_id DESC
+			LIMIT 1000
+		) AS l
+	) AS l
+		CROSS JOIN LATERAL (SELECT @extschema@.pgqrs_html_unread(l.size, l.total, text 'pgqrs_dead_letters') OFFSET 0) AS u (unread);
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_letters(text, integer) IS
-'The newest dead letters of a queue, or of each queue, so many at most, with their cause and error in one line.';
+'The newest dead letters of a queue, or of each queue, so many at most and 1000 in all, with their cause and error in one line. Of an error that pgqrs_html_unread() leaves out, the cause is NULL.';
 
 CREATE FUNCTION @extschema@.pgqrs_report() RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -589,20 +618,26 @@ BEGIN ATOMIC
 		FROM @extschema@.pgqrs_get_run(run_id) AS r CROSS JOIN (SELECT @extschema@.pgqrs_now() AS now) AS c
 	), lines AS MATERIALIZED (
 		SELECT 0 AS place, 'until its first claim' AS name, NULL AS kind, NULL AS status, NULL AS what, r.created_at AS since, COALESCE(r.started_at, r.until) AS until,
-			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history, false AS undo
+			'f3' AS class, NULL::jsonb AS error, NULL::jsonb AS history, NULL AS unread, false AS undo
 		FROM run AS r
 		UNION ALL
 		SELECT pg_catalog.row_number() OVER (ORDER BY s.started_at, s.step_id), s.step_id, s.kind, s.status,
 			CASE WHEN s.kind = 'FUNCTION' THEN pg_catalog.concat_ws(', ',
 					CASE WHEN s.attempt > 1 THEN s.attempt || ' attempts' END, CASE WHEN s.failures > 0 THEN s.failures || ' failed' END)
-				ELSE s.reason #>> '{}' END,
+				WHEN u.unread IS NULL THEN s.reason #>> '{}' END,
 			s.started_at, COALESCE(s.completed_at, r.until),
 			CASE WHEN s.status = 'ERROR' THEN 'f2' WHEN s.kind = 'FUNCTION' THEN 'f1' WHEN s.kind = 'CHILD' THEN 'f6' ELSE 'f5' END,
-			s.error, s.history, s.undo
+			CASE WHEN u.unread IS NULL THEN s.error END, CASE WHEN u.unread IS NULL THEN s.history END, u.unread, s.undo
 		FROM run AS r
 			CROSS JOIN LATERAL (
-				SELECT s.* FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
+				SELECT s.*, pg_catalog.sum(s.size) FILTER (WHERE s.size BETWEEN 65537 AND 4194304) OVER (ORDER BY s.started_at, s.step_id) AS total
+				FROM (
+					SELECT s.step_id, s.kind, s.status, s.attempt, s.failures, s.error, s.history, s.reason, s.started_at, s.completed_at, s.undo,
+						@extschema@.pgqrs_html_size(COALESCE(s.history, s.error)) + @extschema@.pgqrs_html_size(s.reason) AS size
+					FROM @extschema@.pgqrs_steps AS s WHERE s.run_id = r.run_id ORDER BY s.started_at, s.step_id LIMIT 500
+				) AS s
 			) AS s
+			CROSS JOIN LATERAL (SELECT @extschema@.pgqrs_html_unread(s.size, s.total, text 'pgqrs_steps') OFFSET 0) AS u (unread)
 	)
 	SELECT (SELECT '<dl class="facts">' || pg_catalog.string_agg(@extschema@.pgqrs_html(text '<div><dt>%s</dt><dd>%s</dd></div>', ARRAY[f.name, pg_catalog.left(f.value, 300)]::text[]), '') || '</dl>'
 			FROM (
@@ -626,7 +661,7 @@ BEGIN ATOMIC
 					('deleted', pg_catalog.to_char(r.deleted_at, 'YYYY-MM-DD HH24:MI:SS TZ') || COALESCE(': ' || r.delete_reason, ''))
 			) AS f (name, value)
 			WHERE f.value IS NOT NULL)
-		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[@extschema@.pgqrs_html_json(r.error)]::text[]), '')
+		|| COALESCE(@extschema@.pgqrs_html(text '<h2 class="bad">Error</h2><pre>%s</pre>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(@extschema@.pgqrs_html_size(r.error), NULL::bigint, text 'pgqrs_runs'), @extschema@.pgqrs_html_json(r.error))]::text[]), '')
 
 		|| '<h2>Steps<small>the first 500, in the order of their start; red marks are failures, the last ten of each</small></h2><ol class="line">'
 		|| (SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<li><div><strong>%s</strong> ', ARRAY[l.name]::text[])
@@ -642,7 +677,7 @@ BEGIN ATOMIC
 							SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<p><span class="bad">attempt %s, after %s</span> %s</p>', ARRAY[h.value ->> 'attempt',
 								@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, (h.value ->> 'at')::timestamptz)), @extschema@.pgqrs_html_error(h.value -> 'error')]::text[]), '' ORDER BY h.n)
 							FROM pg_catalog.jsonb_array_elements(l.history) WITH ORDINALITY AS h (value, n)) || '</div>',
-						@extschema@.pgqrs_html(text '<div class="e"><p class="bad">%s</p></div>', ARRAY[@extschema@.pgqrs_html_error(l.error)]::text[]), '')
+						@extschema@.pgqrs_html(text '<div class="e"><p class="bad">%s</p></div>', ARRAY[COALESCE(l.unread, @extschema@.pgqrs_html_error(l.error))]::text[]), '')
 					|| '</li>', '' ORDER BY l.place)
 			FROM lines AS l
 				CROSS JOIN LATERAL (
@@ -655,35 +690,50 @@ BEGIN ATOMIC
 
 		|| COALESCE((SELECT '<h2>Reruns<small>the first 50</small></h2>' || @extschema@.pgqrs_html_table('{run,status,triggered,#time}'::text[], pg_catalog.array_agg(ARRAY[
 					CASE WHEN is_linked THEN @extschema@.pgqrs_html_link(text 'run', pg_catalog.jsonb_build_object('run', n.run_id), n.run_id::text) ELSE n.run_id::text END,
-					pg_catalog.concat(@extschema@.pgqrs_html_status(n.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[@extschema@.pgqrs_html_error(n.error)]::text[])),
+					pg_catalog.concat(@extschema@.pgqrs_html_status(n.status), @extschema@.pgqrs_html(text '<span class="sub">%s</span>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(n.size, n.total, text 'pgqrs_runs'), @extschema@.pgqrs_html_error(n.error))]::text[])),
 					pg_catalog.to_char(n.created_at, 'YYYY-MM-DD HH24:MI:SS'),
 					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(n.created_at, COALESCE(n.completed_at, r.now)))] ORDER BY n.run_id), text '')
 			FROM (
-				SELECT n.run_id, n.status, n.error, n.created_at, n.completed_at FROM @extschema@.pgqrs_runs AS n WHERE n.rerun_of = r.run_id ORDER BY n.run_id LIMIT 50
+				SELECT n.*, pg_catalog.sum(n.size) FILTER (WHERE n.size BETWEEN 65537 AND 4194304) OVER (ORDER BY n.run_id) AS total
+				FROM (
+					SELECT n.run_id, n.status, n.error, n.created_at, n.completed_at, @extschema@.pgqrs_html_size(n.error) AS size
+					FROM @extschema@.pgqrs_runs AS n WHERE n.rerun_of = r.run_id ORDER BY n.run_id LIMIT 50
+				) AS n
 			) AS n
 			HAVING pg_catalog.count(*) > 0), '')
 
 		|| COALESCE((SELECT '<h2>Signals<small>the first 100</small></h2>' || @extschema@.pgqrs_html_table('{signal,sent,consumed by,payload}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[s.name]::text[]), pg_catalog.to_char(s.sent_at, 'YYYY-MM-DD HH24:MI:SS'),
 					COALESCE(@extschema@.pgqrs_html(text 'step %s', ARRAY[s.consumed_by]::text[]), '<span class="b warn">no step</span>'),
-					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[pg_catalog.left(@extschema@.pgqrs_html_json(s.payload), 300)]::text[])] ORDER BY s.signal_id), text '')
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(s.size, s.total, s.view), pg_catalog.left(@extschema@.pgqrs_html_json(s.payload), 300))]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
-				SELECT s.signal_id, s.name, s.sent_at, s.consumed_by, s.payload FROM @extschema@.pgqrs_sent_signals AS s WHERE s.run_id = r.run_id
-				UNION ALL
-				SELECT NULL, s.name, s.sent_at, NULL, s.payload FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id AND s.signal_id IS NULL
-				ORDER BY signal_id LIMIT 100
+				SELECT s.*, pg_catalog.sum(s.size) FILTER (WHERE s.size BETWEEN 65537 AND 4194304) OVER (ORDER BY s.signal_id, s.name) AS total
+				FROM (
+					SELECT s.*, @extschema@.pgqrs_html_size(s.payload) AS size
+					FROM (
+						SELECT s.signal_id, s.name, s.sent_at, s.consumed_by, s.payload, text 'pgqrs_sent_signals' AS view FROM @extschema@.pgqrs_sent_signals AS s WHERE s.run_id = r.run_id
+						UNION ALL
+						SELECT NULL, s.name, s.sent_at, NULL, s.payload, text 'pgqrs_signals' FROM @extschema@.pgqrs_signals AS s WHERE s.run_id = r.run_id AND s.signal_id IS NULL
+						ORDER BY signal_id LIMIT 100
+					) AS s
+				) AS s
 			) AS s
 			HAVING pg_catalog.count(*) > 0), '')
 
 		|| COALESCE((SELECT '<h2>Events<small>while pgqrs.audit was on, the first 200</small></h2>' || @extschema@.pgqrs_html_table('{event,at,#after,data}'::text[], pg_catalog.array_agg(ARRAY[
 					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
-					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[@extschema@.pgqrs_html_error(e.data)]::text[])] ORDER BY e.event_id), text '')
+					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(e.size, e.total, text 'pgqrs_events'), @extschema@.pgqrs_html_error(e.data))]::text[])] ORDER BY e.event_id), text '')
 			FROM (
-				SELECT e.* FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+				SELECT e.*, pg_catalog.sum(e.size) FILTER (WHERE e.size BETWEEN 65537 AND 4194304) OVER (ORDER BY e.event_id) AS total
+				FROM (
+					SELECT e.event_id, e.event, e.at, e.data, @extschema@.pgqrs_html_size(e.data) AS size
+					FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200
+				) AS e
 			) AS e
 			HAVING pg_catalog.count(*) > 0), '')
 
-		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name, @extschema@.pgqrs_html_json(d.value)]::text[]), '' ORDER BY d.n)
+		|| COALESCE((SELECT pg_catalog.string_agg(@extschema@.pgqrs_html(text '<h2>%s</h2><pre tabindex="0">%s</pre>', ARRAY[d.name,
+				COALESCE(@extschema@.pgqrs_html_unread(@extschema@.pgqrs_html_size(d.value), NULL::bigint, text 'pgqrs_runs'), @extschema@.pgqrs_html_json(d.value))]::text[]), '' ORDER BY d.n)
 			FROM (VALUES (1, 'Input', r.input), (2, 'Progress', r.progress), (3, 'Output', r.output)) AS d (n, name, value)
 			WHERE d.value IS NOT NULL), '')
 	FROM run AS r;

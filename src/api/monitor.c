@@ -586,3 +586,12 @@ sql_html_json(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(
 		cstring_to_text(pgqrs_json_excerpt(PG_GETARG_DATUM(0), MAX_SHOWN)));
 }
+
+PG_FUNCTION_INFO_V1(sql_html_size);
+Datum
+sql_html_size(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0))
+		PG_RETURN_INT32(0);
+	PG_RETURN_INT32(pgqrs_json_size(PG_GETARG_DATUM(0)));
+}
