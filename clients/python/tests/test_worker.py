@@ -21,11 +21,11 @@ CLIENT = pathlib.Path(pgqrs.__file__).parent.parent
 @pytest.mark.parametrize('kind', ['threads', 'asyncio'])
 def test_twenty_runs_at_once_on_six_connections(name, db, kind):
     app = pgqrs.App(name=name)
-    together, met, all_met = threading.Barrier(20), [], asyncio.Event()
+    together, met, all_met, seen = threading.Barrier(20), [], asyncio.Event(), threading.Event()
 
     def blocking(ctx):
         ctx.step('meet', lambda: together.wait(600) and 0)
-        return ctx.transaction('write', lambda conn: 1)
+        return ctx.transaction('write', lambda conn: int(seen.wait(60)))
 
     async def meet():
         met.append(1)
@@ -38,7 +38,7 @@ def test_twenty_runs_at_once_on_six_connections(name, db, kind):
         return await ctx.transaction('write', one)
 
     async def one(conn):
-        return 1
+        return int(await asyncio.to_thread(seen.wait, 60))
 
     flow = app.workflow(blocking if kind == 'threads' else awaiting, name=name)
     app.install()
@@ -49,6 +49,8 @@ def test_twenty_runs_at_once_on_six_connections(name, db, kind):
     with working(app, concurrency=20):
         while any(handle.status() in ('QUEUED', 'RUNNING') for handle in handles):
             most = max(most, db.execute('SELECT count(*) FROM pg_stat_activity WHERE application_name = %s', (name,)).fetchone()[0])
+            if most >= 2:
+                seen.set()
     assert [handle.result(0) for handle in handles] == [1] * 20
     assert 2 <= most <= 6
 
