@@ -38,11 +38,18 @@ export type Event =
 	| { readonly source: 'child'; readonly name: string; readonly payload: { status: string; output: unknown; error: unknown } }
 	| { readonly source: 'timeout'; readonly name: null; readonly payload: null };
 
+let origin = performance.timeOrigin;
 let last = 0;
 
-/** Now, by another microsecond each time: quick steps are listed in the order of their start. */
+/**
+ * Now, by another microsecond each time: quick steps are listed in the order of their start.
+ * Date.now() tells only milliseconds, by which a step would precede a child that the server has just started.
+ */
 function instant(): string {
-	last = Math.max(Date.now() * 1000, last + 1);
+	const millisecond = Date.now();
+	const passed = performance.now();
+	origin = Math.min(Math.max(origin, millisecond - passed), millisecond + 0.999 - passed); // a clock may be set
+	last = Math.max(Math.floor((origin + passed) * 1000), last + 1);
 	return new Date(last / 1000).toISOString().replace('Z', `${last % 1000}`.padStart(3, '0') + 'Z');
 }
 

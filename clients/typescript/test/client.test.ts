@@ -460,11 +460,12 @@ test('a run that is executed is worked on here, and its output comes without a w
 	});
 });
 
-test('quick steps are listed in the order of their start', async () => {
+test('quick steps and children are listed in the order of their start', async () => {
 	const app = newApp();
-	const ids = Array.from({ length: 40 }, (_, n) => `step ${99 - n}`);
+	const ids = Array.from({ length: 60 }, (_, n) => `step ${99 - n}`);
+	const child = app.workflow(`c${number}`, () => 1);
 	const workflow = app.workflow(`w${number}`, async (run) => {
-		for (const id of ids) await run.step(id, () => 1);
+		for (const [n, id] of ids.entries()) await (n % 3 === 1 ? run.startChild(child, 0, { id }) : run.step(id, () => 1));
 	});
 	await withWorker(app, async () => {
 		const { runId } = await workflow.start();
