@@ -205,21 +205,24 @@ lock_claimed_message(PgqrsRunRows *rows)
 
 /*
  * Reads the run of the message in the slot.  False if the run is missing or
- * damaged; the first time, the message is reported and put into quarantine.
+ * damaged; the first time, the message is reported and put into quarantine,
+ * unless another transaction has ended it together with the run since it was read.
  */
 static bool
 fetch_claimed_run(PgqrsRunRows *rows)
 {
-	int64 id = pgqrs_get_int64(rows->message, Messages_run_id);
+	int64 id = pgqrs_get_int64(rows->message, Messages_message_id);
 	const char *problem;
 
 	pgqrs_run_open_runs(rows);
-	problem = pgqrs_run_damage(rows->runs, id, rows->run);
+	problem = pgqrs_run_damage(rows->runs,
+							   pgqrs_get_int64(rows->message, Messages_run_id),
+							   rows->run);
 	if (problem == NULL)
 		return true;
-	pgqrs_quarantine_add(QUARANTINE_MESSAGE,
-						 pgqrs_get_int64(rows->message, Messages_message_id),
-						 problem);
+	if (!pgqrs_quarantine_contains(QUARANTINE_MESSAGE, id) &&
+		lock_claimed_message(rows))
+		pgqrs_quarantine_add(QUARANTINE_MESSAGE, id, problem);
 	return false;
 }
 
