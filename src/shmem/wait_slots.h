@@ -46,7 +46,7 @@ typedef struct PgqrsWakeup
 } PgqrsWakeup;
 
 /* Number of slots for queues, for all databases together. */
-#define PGQRS_QUEUE_SLOTS 16384
+#define PGQRS_QUEUE_SLOTS 32768
 
 /*
  * A set of queues, by their slots; all queues without a slot are the last member.

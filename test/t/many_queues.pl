@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $node = new_node('main', "fsync = off\nautovacuum = off\npgqrs.paused = off\n");
-my $queues = 17500;	# there is place for 16384
+my $queues = 33884;	# there is place for 32768
 
 sub sql
 {
