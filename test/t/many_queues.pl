@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $node = new_node('main', "fsync = off\nautovacuum = off\npgqrs.paused = off\n");
-my $queues = 33884;	# there is place for 32768
+my $queues = 33800;	# there is place for 32768
 
 sub sql
 {
@@ -79,7 +79,7 @@ select undef, undef, undef, 1.5;
 cmp_ok(looks() - $before, '<', 200, 'claims have no other queues looked at');
 
 # However often there is something to tell of them, they are looked at once a
-# second: each look is two scans for each of some 1,200 queues.
+# second: each look is two scans for each of some 1,000 queues.
 my $began = time;
 $before = looks();
 sql("SELECT pgqrs_enqueue('q$queues', '1'), pg_sleep(0.03)") for 1 .. 60;
