@@ -72,11 +72,19 @@ AS 'MODULE_PATHNAME', 'sql_html_size';
 COMMENT ON FUNCTION @extschema@.pgqrs_html_size(jsonb) IS
 'The bytes of a value when it is read, without reading it; 0 for NULL. Errors: none.';
 
+CREATE FUNCTION @extschema@.pgqrs_html_large(size integer) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+	SELECT size WHERE size BETWEEN 65537 AND 4194304;
+END;
+COMMENT ON FUNCTION @extschema@.pgqrs_html_large(integer) IS
+'The size, if values of this size count towards the 10 MB of pgqrs_html_unread(): over 64 kB, up to 4 MB; otherwise NULL.';
+
 CREATE FUNCTION @extschema@.pgqrs_html_unread(size integer, total bigint, view text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
 	SELECT pg_catalog.format('%s not read, see %s', pg_catalog.pg_size_pretty(size::bigint), view)
-	WHERE size > 4194304 OR size > 65536 AND total > 10485760;
+	WHERE size > 4194304 OR @extschema@.pgqrs_html_large(size) > 0 AND total > 10485760;
 END;
 COMMENT ON FUNCTION @extschema@.pgqrs_html_unread(integer, bigint, text) IS
 'What a page shows instead of a value over 4 MB, or of one over 64 kB once total, the bytes of such values up to it, exceeds 10 MB; NULL if the page may read the value. view: where it is.';
@@ -422,7 +430,7 @@ BEGIN ATOMIC
 		CASE WHEN u.unread IS NULL THEN COALESCE(l.last_error ->> 'type', @extschema@.pgqrs_html_error(l.last_error)) END,
 		COALESCE(u.unread, @extschema@.pgqrs_html_error(l.last_error))
 	FROM (
-		SELECT l.*, pg_catalog.sum(l.size) FILTER (WHERE l.size BETWEEN 65537 AND 4194304) OVER (ORDER BY l.archived_at DESC, l.message_id DESC) AS total
+		SELECT l.*, pg_catalog.sum(@extschema@.pgqrs_html_large(l.size)) OVER (ORDER BY l.archived_at DESC, l.message_id DESC) AS total
 		FROM (
 			SELECT l.message_id, l.queue, l.run_id, l.attempt, l.archived_at, l.last_error, @extschema@.pgqrs_html_size(l.last_error) AS size
 			FROM (
@@ -630,7 +638,7 @@ BEGIN ATOMIC
 			CASE WHEN u.unread IS NULL THEN s.error END, CASE WHEN u.unread IS NULL THEN s.history END, u.unread, s.undo
 		FROM run AS r
 			CROSS JOIN LATERAL (
-				SELECT s.*, pg_catalog.sum(s.size) FILTER (WHERE s.size BETWEEN 65537 AND 4194304) OVER (ORDER BY s.started_at, s.step_id) AS total
+				SELECT s.*, pg_catalog.sum(@extschema@.pgqrs_html_large(s.size)) OVER (ORDER BY s.started_at, s.step_id) AS total
 				FROM (
 					SELECT s.step_id, s.kind, s.status, s.attempt, s.failures, s.error, s.history, s.reason, s.started_at, s.completed_at, s.undo,
 						@extschema@.pgqrs_html_size(COALESCE(s.history, s.error)) + @extschema@.pgqrs_html_size(s.reason) AS size
@@ -694,7 +702,7 @@ BEGIN ATOMIC
 					pg_catalog.to_char(n.created_at, 'YYYY-MM-DD HH24:MI:SS'),
 					@extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(n.created_at, COALESCE(n.completed_at, r.now)))] ORDER BY n.run_id), text '')
 			FROM (
-				SELECT n.*, pg_catalog.sum(n.size) FILTER (WHERE n.size BETWEEN 65537 AND 4194304) OVER (ORDER BY n.run_id) AS total
+				SELECT n.*, pg_catalog.sum(@extschema@.pgqrs_html_large(n.size)) OVER (ORDER BY n.run_id) AS total
 				FROM (
 					SELECT n.run_id, n.status, n.error, n.created_at, n.completed_at, @extschema@.pgqrs_html_size(n.error) AS size
 					FROM @extschema@.pgqrs_runs AS n WHERE n.rerun_of = r.run_id ORDER BY n.run_id LIMIT 50
@@ -707,7 +715,7 @@ BEGIN ATOMIC
 					COALESCE(@extschema@.pgqrs_html(text 'step %s', ARRAY[s.consumed_by]::text[]), '<span class="b warn">no step</span>'),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(s.size, s.total, s.view), pg_catalog.left(@extschema@.pgqrs_html_json(s.payload), 300))]::text[])] ORDER BY s.signal_id), text '')
 			FROM (
-				SELECT s.*, pg_catalog.sum(s.size) FILTER (WHERE s.size BETWEEN 65537 AND 4194304) OVER (ORDER BY s.signal_id, s.name) AS total
+				SELECT s.*, pg_catalog.sum(@extschema@.pgqrs_html_large(s.size)) OVER (ORDER BY s.signal_id, s.name) AS total
 				FROM (
 					SELECT s.*, @extschema@.pgqrs_html_size(s.payload) AS size
 					FROM (
@@ -724,7 +732,7 @@ BEGIN ATOMIC
 					@extschema@.pgqrs_html(text '%s', ARRAY[e.event]::text[]), pg_catalog.to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS'), @extschema@.pgqrs_html_duration(@extschema@.pgqrs_elapsed(r.created_at, e.at)),
 					@extschema@.pgqrs_html(text '<code>%s</code>', ARRAY[COALESCE(@extschema@.pgqrs_html_unread(e.size, e.total, text 'pgqrs_events'), @extschema@.pgqrs_html_error(e.data))]::text[])] ORDER BY e.event_id), text '')
 			FROM (
-				SELECT e.*, pg_catalog.sum(e.size) FILTER (WHERE e.size BETWEEN 65537 AND 4194304) OVER (ORDER BY e.event_id) AS total
+				SELECT e.*, pg_catalog.sum(@extschema@.pgqrs_html_large(e.size)) OVER (ORDER BY e.event_id) AS total
 				FROM (
 					SELECT e.event_id, e.event, e.at, e.data, @extschema@.pgqrs_html_size(e.data) AS size
 					FROM @extschema@.pgqrs_events AS e WHERE e.run_id = r.run_id ORDER BY e.event_id LIMIT 200

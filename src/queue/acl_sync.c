@@ -112,6 +112,7 @@ static const ObjectNeeds function_needs[] = {
 	{"pgqrs_html_form", READ},
 	{"pgqrs_html_health", READ},
 	{"pgqrs_html_json", READ},
+	{"pgqrs_html_large", READ},
 	{"pgqrs_html_letters", READ},
 	{"pgqrs_html_link", READ},
 	{"pgqrs_html_live_list", READ},

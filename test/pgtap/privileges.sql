@@ -379,6 +379,7 @@ INSERT INTO matrix (query, needs, hidden, lacking) VALUES
 	($$SELECT 1 FROM pgqrs_html_duration('1 s')$$, 'read', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_html_error('1')$$, 'read', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_html_json('1')$$, 'read', '00000', '00000'),
+	($$SELECT 1 FROM pgqrs_html_large(65537)$$, 'read', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_html_size('1')$$, 'read', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_html_unread(1, 1, 'a')$$, 'read', '00000', '00000'),
 	($$SELECT 1 FROM pgqrs_html_page('a', '2030-01-01', 'b')$$, 'read', '00000', '00000'),

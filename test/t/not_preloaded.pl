@@ -117,7 +117,7 @@ my %readers = (
 	"pgqrs_html_workers('{}', NULL)" => "(pgqrs_html_workers('{}', NULL)) IS NOT NULL", "pgqrs_html_schedules('{}', NULL)" => "(pgqrs_html_schedules('{}', NULL)) IS NOT NULL", "pgqrs_html_dead('{\"queue\": \"jobs\"}', NULL)" => "(pgqrs_html_dead('{\"queue\": \"jobs\"}', NULL)) IS NOT NULL",
 	"pgqrs_html_messages('jobs')" => "(pgqrs_html_messages('jobs')) IS NOT NULL", "pgqrs_html_queue('{\"queue\": \"jobs\"}', NULL)" => "(pgqrs_html_queue('{\"queue\": \"jobs\"}', NULL)) IS NOT NULL",
 	"pgqrs_html_run($run, true, NULL)" => "(pgqrs_html_run($run, true, NULL)) IS NOT NULL", "pgqrs_html_run_page('{\"run\": \"$run\"}', NULL)" => "(pgqrs_html_run_page('{\"run\": \"$run\"}', NULL)) IS NOT NULL",
-	"pgqrs_html_size('1')" => undef, "pgqrs_html_unread(1, 1, 'a')" => "(pgqrs_html_unread(1, 1, 'a')) IS NULL",
+	"pgqrs_html_large(65537)" => undef, "pgqrs_html_size('1')" => undef, "pgqrs_html_unread(1, 1, 'a')" => "(pgqrs_html_unread(1, 1, 'a')) IS NULL",
 	"pgqrs_html_json('1')" => undef, "pgqrs_old_sessions()" => 'count(*) >= 0 FROM pgqrs_old_sessions()', "pgqrs_elapsed('2030-01-01', '2030-01-02')" => undef, "pgqrs_html_status('DONE')" => undef, "pgqrs_html_table('{a}', '{{b}}', 'c')" => undef,
 	"pgqrs_verify()" => "count(*) FROM pgqrs_verify() WHERE ok", "pgqrs_below_floors()" => "count(*) FROM pgqrs_below_floors()",
 	"pgqrs_next_firings('\@daily')" => "(SELECT f FROM pgqrs_next_firings('\@daily', after => '2026-01-01') f LIMIT 1)");
