@@ -46,9 +46,11 @@ let last = 0;
  * Date.now() tells only milliseconds, by which a step would precede a child that the server has just started.
  */
 function instant(): string {
+	const before = performance.now();
 	const millisecond = Date.now();
 	const passed = performance.now();
-	origin = Math.min(Math.max(origin, millisecond - passed), millisecond + 0.999 - passed); // a clock may be set
+	// A clock may be set: then what it said between the two tells anew where it began.
+	origin = Math.min(Math.max(origin, millisecond - passed), millisecond + 0.999 - before);
 	last = Math.max(Math.floor((origin + passed) * 1000), last + 1);
 	return new Date(last / 1000).toISOString().replace('Z', `${last % 1000}`.padStart(3, '0') + 'Z');
 }
