@@ -74,6 +74,21 @@ sub press
 	return $self->send('POST', '/actions', { actions => [ { type => 'key', id => 'keyboard', actions => \@actions } ] });
 }
 
+# Presses Enter where that opens a page, and waits for the page.
+sub enter
+{
+	my ($self) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	$self->execute('window.isLeft = true');
+	$self->press('Enter');
+	until (eval { $self->execute(q{return !window.isLeft && document.readyState === 'complete'}) })
+	{
+		die "Enter opens no page: $@" if time > $end;
+		select undef, undef, undef, 0.01;
+	}
+	return;
+}
+
 # The page as it looks in a window of that width, light or dark, in a file.
 sub photograph
 {

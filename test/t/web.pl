@@ -441,12 +441,12 @@ SKIP:
 	ok($browser->execute(q{return document.querySelector('details').open}), 'and opened');
 	$browser->go("$base/");
 	ok(tab_to('Runs'), 'the other pages can be reached');
-	$browser->press('Enter');
+	$browser->enter;
 	is($browser->execute('return document.title'), 'Runs - pgqrs', 'and opened');
 	ok(tab_to('workflow') && do { $browser->press(split //, 'keys.*'); tab_to('status') }, 'the fields of a filter can be reached');
 	$browser->press('E');
 	ok(tab_to('Filter'), 'a filter can be sent');
-	$browser->press('Enter');
+	$browser->enter;
 	is($browser->execute(q{return [...document.querySelectorAll('tbody th')].length}), 4, 'the filter has what was typed');
 
 	# page, link to the form, what to type where
@@ -461,7 +461,7 @@ SKIP:
 		my ($page, $link, $button, @fields) = @$case;
 		$browser->go("$base/$page");
 		ok(tab_to($link), "the link to the form is reached: $page, $link");
-		$browser->press('Enter');
+		$browser->enter;
 		while (my ($field, $text) = splice @fields, 0, 2)
 		{
 			$text //= $browser->execute(q{return document.querySelector('.note strong').textContent});
@@ -469,7 +469,7 @@ SKIP:
 			$browser->press(split //, $text);
 		}
 		ok(tab_to($button), "the button is reached: $button");
-		$browser->press('Enter');
+		$browser->enter;
 		is($browser->execute(q{return document.querySelector('h1').textContent}), 'Done', "the action is done by keys alone: $button");
 	}
 	$browser->quit;
